@@ -1,0 +1,88 @@
+// Package config fills a role's Config from flags, environment and a file: a
+// flag on the command line beats DECKHAND_* in the environment, which beats
+// the file, which beats the flag's default.
+//
+// A key has one name everywhere: the flag --lease-ttl is DECKHAND_LEASE_TTL in
+// the environment, lease-ttl in the file and `koanf:"lease-ttl"` on the field.
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+)
+
+// EnvPrefix begins the name of every environment variable that is read.
+const EnvPrefix = "DECKHAND_"
+
+// Secret is a value that never prints itself.
+type Secret string
+
+// Reveal answers the value.
+func (s Secret) Reveal() string { return string(s) }
+
+// String hides the value; an empty one stays empty.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "[redacted]"
+}
+
+// GoString hides the value from %#v.
+func (s Secret) GoString() string { return `"` + s.String() + `"` }
+
+// MarshalText hides the value from encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Load fills dst, a pointer to a struct with koanf tags. path names a YAML
+// file; empty for none. A key in the file that is no flag is an error.
+func Load(flags *pflag.FlagSet, path string, dst any) error {
+	k := koanf.New("\x00") // no nesting: keys are flat
+	if path != "" {
+		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+			return fmt.Errorf("config file %s: %w", path, err)
+		}
+		for _, key := range k.Keys() {
+			if flags.Lookup(key) == nil {
+				return fmt.Errorf("config file %s: unknown key %q; the keys are the flags that --help lists: %s",
+					path, key, strings.Join(names(flags), ", "))
+			}
+		}
+	}
+	if err := k.Load(env.Provider("\x00", env.Opt{
+		Prefix:      EnvPrefix,
+		EnvironFunc: os.Environ,
+		TransformFunc: func(name, value string) (string, any) {
+			key := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, EnvPrefix)), "_", "-")
+			if flags.Lookup(key) == nil || value == "" {
+				return "", nil
+			}
+			return key, value
+		},
+	}), nil); err != nil {
+		return fmt.Errorf("environment: %w", err)
+	}
+	if err := k.Load(posflag.Provider(flags, "\x00", k), nil); err != nil {
+		return fmt.Errorf("flags: %w", err)
+	}
+	if err := k.Unmarshal("", dst); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return nil
+}
+
+func names(flags *pflag.FlagSet) []string {
+	var out []string
+	flags.VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,126 @@
+// Package fault is the error that crosses a boundary of Deckhand: a kind that
+// becomes an RPC code, a stable code from the catalogue, what happened, and
+// what to do about it. Code answers it where somebody outside may read it;
+// everything else stays an ordinary wrapped error and reads as internal.
+package fault
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is the class of an error. Kinds map one to one to RPC codes (rpc.go).
+type Kind int
+
+// The kinds.
+const (
+	Internal Kind = iota
+	Invalid
+	Unauthenticated
+	Denied
+	NotFound
+	Exists
+	Precondition
+	Aborted
+	Exhausted
+	Unavailable
+	Deadline
+	Canceled
+)
+
+// Code is a stable code of the catalogue, for example "AGENT_010". The zero
+// value is for errors that need none.
+type Code string
+
+// The catalogue.
+const (
+	TaskParsing        Code = "AGENT_001"
+	PermissionDenied   Code = "AGENT_002"
+	ToolNotFound       Code = "AGENT_003"
+	ToolFailed         Code = "AGENT_004"
+	MaxIterations      Code = "AGENT_005"
+	ExecutionTimeout   Code = "AGENT_006"
+	InputTimeout       Code = "AGENT_007"
+	CheckpointNotFound Code = "AGENT_008"
+	ResumeFailed       Code = "AGENT_009"
+	BudgetLimit        Code = "AGENT_010"
+	RateLimited        Code = "AGENT_011"
+	InvalidParameters  Code = "AGENT_012"
+	ContextTooLarge    Code = "AGENT_013"
+	ModelUnavailable   Code = "AGENT_014"
+	SandboxViolation   Code = "AGENT_015"
+	EgressDenied       Code = "AGENT_016"
+	OutcomeUnknown     Code = "AGENT_017"
+	NodeUnavailable    Code = "AGENT_018"
+	NodeLocked         Code = "AGENT_019"
+	CredentialInvalid  Code = "AGENT_020"
+	Stuck              Code = "AGENT_021"
+	ApprovalExpired    Code = "AGENT_022"
+	CircularDelegation Code = "AGENT_023"
+	UnpricedModel      Code = "AGENT_024"
+	NoCredentials      Code = "AGENT_025"
+	FileConflict       Code = "AGENT_026"
+	Killed             Code = "AGENT_027"
+)
+
+// Error is what crosses a boundary. Message and Fix are for people: whole
+// sentences without a full stop, naming objects by id and never a secret.
+type Error struct {
+	Kind     Kind
+	Code     Code
+	Message  string
+	Fix      string
+	ObjectID string
+	// Err is the cause, for logs; it is not shown to callers.
+	Err error
+}
+
+// New makes an error of a kind with a formatted message.
+func New(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// WithCode adds a code of the catalogue.
+func (e *Error) WithCode(code Code) *Error { e.Code = code; return e }
+
+// WithFix says what to do.
+func (e *Error) WithFix(format string, args ...any) *Error {
+	e.Fix = fmt.Sprintf(format, args...)
+	return e
+}
+
+// WithObject names the object at fault.
+func (e *Error) WithObject(id string) *Error { e.ObjectID = id; return e }
+
+// WithCause keeps the cause for logs and errors.Is.
+func (e *Error) WithCause(err error) *Error { e.Err = err; return e }
+
+// Error is one line: the message, then the fix.
+func (e *Error) Error() string {
+	text := e.Message
+	if e.Code != "" {
+		text += " (" + string(e.Code) + ")"
+	}
+	if e.Fix != "" {
+		text += ": " + e.Fix
+	}
+	return text
+}
+
+// Unwrap answers the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// As answers the Error in err's chain, or nil.
+func As(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}
+
+// Is says whether err's chain holds an Error of the kind.
+func Is(err error, kind Kind) bool {
+	e := As(err)
+	return e != nil && e.Kind == kind
+}

@@ -1,0 +1,6 @@
+// Package version tells which build this is.
+package version
+
+// Version is the release, set at link time with
+// -ldflags "-X github.com/deckhand-sh/deckhand/internal/version.Version=…".
+var Version = "0.1.0-dev"
