@@ -649,6 +649,114 @@ func (x *EnrollNodeResponse) GetEdgeAddress() string {
 	return ""
 }
 
+type RenewCertificateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's last certificate, in PEM.
+	CertificatePem string `protobuf:"bytes,1,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
+	// PKCS #10 request in DER, signed by the same key.
+	Csr           []byte `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewCertificateRequest) Reset() {
+	*x = RenewCertificateRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewCertificateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewCertificateRequest) ProtoMessage() {}
+
+func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
+func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RenewCertificateRequest) GetCertificatePem() string {
+	if x != nil {
+		return x.CertificatePem
+	}
+	return ""
+}
+
+func (x *RenewCertificateRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+type RenewCertificateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Valid for 24 hours, in PEM.
+	CertificatePem string `protobuf:"bytes,1,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
+	// host:port of the hub's edge, which may have moved.
+	EdgeAddress   string `protobuf:"bytes,2,opt,name=edge_address,json=edgeAddress,proto3" json:"edge_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewCertificateResponse) Reset() {
+	*x = RenewCertificateResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewCertificateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewCertificateResponse) ProtoMessage() {}
+
+func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
+func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RenewCertificateResponse) GetCertificatePem() string {
+	if x != nil {
+		return x.CertificatePem
+	}
+	return ""
+}
+
+func (x *RenewCertificateResponse) GetEdgeAddress() string {
+	if x != nil {
+		return x.EdgeAddress
+	}
+	return ""
+}
+
 var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
@@ -710,16 +818,23 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12'\n" +
 	"\x0fcertificate_pem\x18\x02 \x01(\tR\x0ecertificatePem\x12\x15\n" +
 	"\x06ca_pem\x18\x03 \x01(\tR\x05caPem\x12!\n" +
-	"\fedge_address\x18\x04 \x01(\tR\vedgeAddress2\xcc\x02\n" +
+	"\fedge_address\x18\x04 \x01(\tR\vedgeAddress\"n\n" +
+	"\x17RenewCertificateRequest\x124\n" +
+	"\x0fcertificate_pem\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x01R\x0ecertificatePem\x12\x1d\n" +
+	"\x03csr\x18\x02 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csr\"f\n" +
+	"\x18RenewCertificateResponse\x12'\n" +
+	"\x0fcertificate_pem\x18\x01 \x01(\tR\x0ecertificatePem\x12!\n" +
+	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xcc\x02\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\x12D\n" +
 	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\x12\\\n" +
 	"\x0fCreateJoinToken\x12#.deckhand.v1.CreateJoinTokenRequest\x1a$.deckhand.v1.CreateJoinTokenResponse\x12M\n" +
 	"\n" +
-	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse2b\n" +
+	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse2\xc3\x01\n" +
 	"\x11EnrollmentService\x12M\n" +
 	"\n" +
-	"EnrollNode\x12\x1e.deckhand.v1.EnrollNodeRequest\x1a\x1f.deckhand.v1.EnrollNodeResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"EnrollNode\x12\x1e.deckhand.v1.EnrollNodeRequest\x1a\x1f.deckhand.v1.EnrollNodeResponse\x12_\n" +
+	"\x10RenewCertificate\x12$.deckhand.v1.RenewCertificateRequest\x1a%.deckhand.v1.RenewCertificateResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_node_proto_rawDescOnce sync.Once
@@ -733,48 +848,52 @@ func file_deckhand_v1_node_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_node_proto_rawDescData
 }
 
-var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_deckhand_v1_node_proto_goTypes = []any{
-	(*Node)(nil),                    // 0: deckhand.v1.Node
-	(*ListNodesRequest)(nil),        // 1: deckhand.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),       // 2: deckhand.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),          // 3: deckhand.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),         // 4: deckhand.v1.GetNodeResponse
-	(*CreateJoinTokenRequest)(nil),  // 5: deckhand.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil), // 6: deckhand.v1.CreateJoinTokenResponse
-	(*RevokeNodeRequest)(nil),       // 7: deckhand.v1.RevokeNodeRequest
-	(*RevokeNodeResponse)(nil),      // 8: deckhand.v1.RevokeNodeResponse
-	(*EnrollNodeRequest)(nil),       // 9: deckhand.v1.EnrollNodeRequest
-	(*EnrollNodeResponse)(nil),      // 10: deckhand.v1.EnrollNodeResponse
-	nil,                             // 11: deckhand.v1.Node.LabelsEntry
-	nil,                             // 12: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	nil,                             // 13: deckhand.v1.EnrollNodeRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 15: google.protobuf.Duration
+	(*Node)(nil),                     // 0: deckhand.v1.Node
+	(*ListNodesRequest)(nil),         // 1: deckhand.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 2: deckhand.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 3: deckhand.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 4: deckhand.v1.GetNodeResponse
+	(*CreateJoinTokenRequest)(nil),   // 5: deckhand.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),  // 6: deckhand.v1.CreateJoinTokenResponse
+	(*RevokeNodeRequest)(nil),        // 7: deckhand.v1.RevokeNodeRequest
+	(*RevokeNodeResponse)(nil),       // 8: deckhand.v1.RevokeNodeResponse
+	(*EnrollNodeRequest)(nil),        // 9: deckhand.v1.EnrollNodeRequest
+	(*EnrollNodeResponse)(nil),       // 10: deckhand.v1.EnrollNodeResponse
+	(*RenewCertificateRequest)(nil),  // 11: deckhand.v1.RenewCertificateRequest
+	(*RenewCertificateResponse)(nil), // 12: deckhand.v1.RenewCertificateResponse
+	nil,                              // 13: deckhand.v1.Node.LabelsEntry
+	nil,                              // 14: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	nil,                              // 15: deckhand.v1.EnrollNodeRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 17: google.protobuf.Duration
 }
 var file_deckhand_v1_node_proto_depIdxs = []int32{
-	11, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
-	14, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
-	14, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
+	13, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
+	16, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
+	16, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
 	0,  // 3: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
 	0,  // 4: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	15, // 5: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	12, // 6: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	14, // 7: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	17, // 5: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	14, // 6: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	16, // 7: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 8: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
-	13, // 9: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
+	15, // 9: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
 	1,  // 10: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
 	3,  // 11: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
 	5,  // 12: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
 	7,  // 13: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
 	9,  // 14: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
-	2,  // 15: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	4,  // 16: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	6,  // 17: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	8,  // 18: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	10, // 19: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
+	11, // 15: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
+	2,  // 16: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	4,  // 17: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	6,  // 18: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	8,  // 19: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	10, // 20: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
+	12, // 21: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -791,7 +910,7 @@ func file_deckhand_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_proto_rawDesc), len(file_deckhand_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

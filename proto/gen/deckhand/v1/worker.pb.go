@@ -878,9 +878,11 @@ func (x *StartTaskRequest) GetLease() *Lease {
 }
 
 type StartTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	JailId        string                 `protobuf:"bytes,2,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	JailId string                 `protobuf:"bytes,2,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// The workspace's scratchpad, its newest 32 KiB; empty when there is none.
+	Scratchpad    string `protobuf:"bytes,3,opt,name=scratchpad,proto3" json:"scratchpad,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -929,10 +931,20 @@ func (x *StartTaskResponse) GetJailId() string {
 	return ""
 }
 
+func (x *StartTaskResponse) GetScratchpad() string {
+	if x != nil {
+		return x.Scratchpad
+	}
+	return ""
+}
+
 type RecordEventsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lease         *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
-	Events        []*EventDraft          `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Lease  *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	Events []*EventDraft          `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	// Counts the attempt's calls from 1. A batch that was stored already, because
+	// its answer was lost on the way, is not stored again. 0 for no check.
+	Batch         int64 `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -979,6 +991,13 @@ func (x *RecordEventsRequest) GetEvents() []*EventDraft {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *RecordEventsRequest) GetBatch() int64 {
+	if x != nil {
+		return x.Batch
+	}
+	return 0
 }
 
 type RecordEventsResponse struct {
@@ -2213,14 +2232,18 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
 	"\x10StartTaskRequest\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"E\n" +
+	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"e\n" +
 	"\x11StartTaskResponse\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
-	"\ajail_id\x18\x02 \x01(\tR\x06jailId\"\x84\x01\n" +
+	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x1e\n" +
+	"\n" +
+	"scratchpad\x18\x03 \x01(\tR\n" +
+	"scratchpad\"\xa3\x01\n" +
 	"\x13RecordEventsRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12;\n" +
 	"\x06events\x18\x02 \x03(\v2\x17.deckhand.v1.EventDraftB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x06events\"(\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x06events\x12\x1d\n" +
+	"\x05batch\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05batch\"(\n" +
 	"\x14RecordEventsResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\"\x95\x01\n" +
 	"\x16PublishThinkingRequest\x120\n" +

@@ -63,8 +63,10 @@ func (*InfoRequest) Descriptor() ([]byte, []int) {
 type InfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of this protocol, from 1.
-	Protocol      int32  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	Version       string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Protocol int32  `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Version  string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Made anew by every init: another one means that init was replaced.
+	Instance      string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +111,13 @@ func (x *InfoResponse) GetProtocol() int32 {
 func (x *InfoResponse) GetVersion() string {
 	if x != nil {
 		return x.Version
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetInstance() string {
+	if x != nil {
+		return x.Instance
 	}
 	return ""
 }
@@ -288,8 +297,11 @@ type Status struct {
 	// Bytes of output.
 	LogBytes int64 `protobuf:"varint,11,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	// Writing the log failed, for example on a full disk.
-	LogError      string `protobuf:"bytes,12,opt,name=log_error,json=logError,proto3" json:"log_error,omitempty"`
-	MembersLeft   int32  `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	LogError    string `protobuf:"bytes,12,opt,name=log_error,json=logError,proto3" json:"log_error,omitempty"`
+	MembersLeft int32  `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	// The command itself has exited, with exit_code or signal; processes that it
+	// left behind may go on until ended.
+	LeaderExited  bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -415,10 +427,18 @@ func (x *Status) GetMembersLeft() int32 {
 	return 0
 }
 
+func (x *Status) GetLeaderExited() bool {
+	if x != nil {
+		return x.LeaderExited
+	}
+	return false
+}
+
 type WaitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	TimeoutMs     int64                  `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// 0 to wait for ever; negative for the status as it stands.
+	TimeoutMs     int64 `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,10 +712,11 @@ var File_deckhand_init_v1_init_proto protoreflect.FileDescriptor
 const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\n" +
 	"\x1bdeckhand/init/v1/init.proto\x12\x10deckhand.init.v1\"\r\n" +
-	"\vInfoRequest\"D\n" +
+	"\vInfoRequest\"`\n" +
 	"\fInfoResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"\xb8\x01\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\"\xb8\x01\n" +
 	"\fStartRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x10\n" +
@@ -708,7 +729,7 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x05stdin\x18\b \x01(\fR\x05stdin\"[\n" +
 	"\rStartResponse\x120\n" +
 	"\x06status\x18\x01 \x01(\v2\x18.deckhand.init.v1.StatusR\x06status\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"\xf0\x02\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"\x95\x03\n" +
 	"\x06Status\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\x12\x10\n" +
@@ -725,7 +746,8 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	" \x01(\x03R\aendedAt\x12\x1b\n" +
 	"\tlog_bytes\x18\v \x01(\x03R\blogBytes\x12\x1b\n" +
 	"\tlog_error\x18\f \x01(\tR\blogError\x12!\n" +
-	"\fmembers_left\x18\r \x01(\x05R\vmembersLeft\"E\n" +
+	"\fmembers_left\x18\r \x01(\x05R\vmembersLeft\x12#\n" +
+	"\rleader_exited\x18\x0e \x01(\bR\fleaderExited\"E\n" +
 	"\vWaitRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
 	"\n" +

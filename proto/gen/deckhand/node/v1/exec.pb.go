@@ -327,7 +327,10 @@ type Exec struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// After the end: processes of its tree still there (0 is proof that none is).
-	MembersLeft   int32 `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	MembersLeft int32 `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	// The command itself has exited, with exit_code or signal, but processes
+	// that it left in the background go on. The exec ends when they have ended.
+	LeaderExited  bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -451,6 +454,13 @@ func (x *Exec) GetMembersLeft() int32 {
 		return x.MembersLeft
 	}
 	return 0
+}
+
+func (x *Exec) GetLeaderExited() bool {
+	if x != nil {
+		return x.LeaderExited
+	}
+	return false
 }
 
 type StartExecRequest struct {
@@ -1073,16 +1083,15 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x01\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x01\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
 	"\x04argv\x18\x03 \x03(\tB\b\xbaH\x05\x92\x01\x02\b\x01R\x04argv\x12\x10\n" +
 	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x05 \x01(\tR\x03dir\x123\n" +
-	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12 \n" +
-	"\x05stdin\x18\a \x01(\fB\n" +
-	"\xbaH\az\x05\x18\x80\x80\x80\x02R\x05stdin\"\x87\x04\n" +
+	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
+	"\x05stdin\x18\a \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x05stdin\"\xac\x04\n" +
 	"\x04Exec\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x121\n" +
@@ -1101,7 +1110,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12!\n" +
-	"\fmembers_left\x18\r \x01(\x05R\vmembersLeft\"J\n" +
+	"\fmembers_left\x18\r \x01(\x05R\vmembersLeft\x12#\n" +
+	"\rleader_exited\x18\x0e \x01(\bR\fleaderExited\"J\n" +
 	"\x10StartExecRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"Y\n" +
 	"\x11StartExecResponse\x12*\n" +

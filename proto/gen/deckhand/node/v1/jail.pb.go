@@ -620,9 +620,9 @@ var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x02\n" +
-	"\bJailSpec\x124\n" +
-	"\ajail_id\x18\x01 \x01(\tB\x1b\xbaH\x18r\x16(@2\x12^[a-z][a-z0-9_-]+$R\x06jailId\x12\x18\n" +
+	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x02\n" +
+	"\bJailSpec\x12B\n" +
+	"\ajail_id\x18\x01 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x16\n" +
 	"\x06rootfs\x18\x03 \x01(\tR\x06rootfs\x12&\n" +
 	"\n" +

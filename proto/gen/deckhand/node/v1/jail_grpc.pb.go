@@ -37,7 +37,9 @@ type JailServiceClient interface {
 	ListJails(ctx context.Context, in *ListJailsRequest, opts ...grpc.CallOption) (*ListJailsResponse, error)
 	// StopJail ends every process in the jail; the workspace stays.
 	StopJail(ctx context.Context, in *StopJailRequest, opts ...grpc.CallOption) (*StopJailResponse, error)
-	// RemoveJail stops the jail and deletes its workspace, logs and records.
+	// RemoveJail stops the jail and deletes its workspace and logs. What its
+	// execs came to stays in the ledger as long as results are kept, so that
+	// none of their ids ever runs again.
 	RemoveJail(ctx context.Context, in *RemoveJailRequest, opts ...grpc.CallOption) (*RemoveJailResponse, error)
 }
 
@@ -101,7 +103,9 @@ type JailServiceServer interface {
 	ListJails(context.Context, *ListJailsRequest) (*ListJailsResponse, error)
 	// StopJail ends every process in the jail; the workspace stays.
 	StopJail(context.Context, *StopJailRequest) (*StopJailResponse, error)
-	// RemoveJail stops the jail and deletes its workspace, logs and records.
+	// RemoveJail stops the jail and deletes its workspace and logs. What its
+	// execs came to stays in the ledger as long as results are kept, so that
+	// none of their ids ever runs again.
 	RemoveJail(context.Context, *RemoveJailRequest) (*RemoveJailResponse, error)
 	mustEmbedUnimplementedJailServiceServer()
 }

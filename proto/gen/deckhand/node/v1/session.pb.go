@@ -68,6 +68,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Welcome_
 	//	*SessionRequest_Heartbeat
 	//	*SessionRequest_IssuedCertificate_
+	//	*SessionRequest_Goodbye_
 	Message       isSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -137,6 +138,15 @@ func (x *SessionRequest) GetIssuedCertificate() *SessionRequest_IssuedCertificat
 	return nil
 }
 
+func (x *SessionRequest) GetGoodbye() *SessionRequest_Goodbye {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_Goodbye_); ok {
+			return x.Goodbye
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Message interface {
 	isSessionRequest_Message()
 }
@@ -153,11 +163,17 @@ type SessionRequest_IssuedCertificate_ struct {
 	IssuedCertificate *SessionRequest_IssuedCertificate `protobuf:"bytes,3,opt,name=issued_certificate,json=issuedCertificate,proto3,oneof"`
 }
 
+type SessionRequest_Goodbye_ struct {
+	Goodbye *SessionRequest_Goodbye `protobuf:"bytes,4,opt,name=goodbye,proto3,oneof"`
+}
+
 func (*SessionRequest_Welcome_) isSessionRequest_Message() {}
 
 func (*SessionRequest_Heartbeat) isSessionRequest_Message() {}
 
 func (*SessionRequest_IssuedCertificate_) isSessionRequest_Message() {}
+
+func (*SessionRequest_Goodbye_) isSessionRequest_Message() {}
 
 // SessionResponse is what the node says.
 type SessionResponse struct {
@@ -373,6 +389,52 @@ func (x *SessionRequest_IssuedCertificate) GetCaPem() string {
 	return ""
 }
 
+// The hub's last word before it ends the link, in place of Welcome when it
+// refuses the node. The node logs the reason and tries again later.
+type SessionRequest_Goodbye struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRequest_Goodbye) Reset() {
+	*x = SessionRequest_Goodbye{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRequest_Goodbye) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRequest_Goodbye) ProtoMessage() {}
+
+func (x *SessionRequest_Goodbye) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRequest_Goodbye.ProtoReflect.Descriptor instead.
+func (*SessionRequest_Goodbye) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{1, 2}
+}
+
+func (x *SessionRequest_Goodbye) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type SessionResponse_Hello struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -394,7 +456,7 @@ type SessionResponse_Hello struct {
 
 func (x *SessionResponse_Hello) Reset() {
 	*x = SessionResponse_Hello{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +468,7 @@ func (x *SessionResponse_Hello) String() string {
 func (*SessionResponse_Hello) ProtoMessage() {}
 
 func (x *SessionResponse_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +564,7 @@ type SessionResponse_CertificateRequest struct {
 
 func (x *SessionResponse_CertificateRequest) Reset() {
 	*x = SessionResponse_CertificateRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +576,7 @@ func (x *SessionResponse_CertificateRequest) String() string {
 func (*SessionResponse_CertificateRequest) ProtoMessage() {}
 
 func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,18 +604,21 @@ var File_deckhand_node_v1_session_proto protoreflect.FileDescriptor
 const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\"\v\n" +
-	"\tHeartbeat\"\xc7\x03\n" +
+	"\tHeartbeat\"\xb0\x04\n" +
 	"\x0eSessionRequest\x12D\n" +
 	"\awelcome\x18\x01 \x01(\v2(.deckhand.node.v1.SessionRequest.WelcomeH\x00R\awelcome\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12c\n" +
-	"\x12issued_certificate\x18\x03 \x01(\v22.deckhand.node.v1.SessionRequest.IssuedCertificateH\x00R\x11issuedCertificate\x1am\n" +
+	"\x12issued_certificate\x18\x03 \x01(\v22.deckhand.node.v1.SessionRequest.IssuedCertificateH\x00R\x11issuedCertificate\x12D\n" +
+	"\agoodbye\x18\x04 \x01(\v2(.deckhand.node.v1.SessionRequest.GoodbyeH\x00R\agoodbye\x1am\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\tR\areplica\x122\n" +
 	"\x15heartbeat_interval_ms\x18\x03 \x01(\x03R\x13heartbeatIntervalMs\x1aS\n" +
 	"\x11IssuedCertificate\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\tR\x0ecertificatePem\x12\x15\n" +
-	"\x06ca_pem\x18\x02 \x01(\tR\x05caPemB\t\n" +
+	"\x06ca_pem\x18\x02 \x01(\tR\x05caPem\x1a!\n" +
+	"\aGoodbye\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reasonB\t\n" +
 	"\amessage\"\xdb\x05\n" +
 	"\x0fSessionResponse\x12?\n" +
 	"\x05hello\x18\x01 \x01(\v2'.deckhand.node.v1.SessionResponse.HelloH\x00R\x05hello\x12;\n" +
@@ -594,36 +659,38 @@ func file_deckhand_node_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_session_proto_rawDescData
 }
 
-var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*Heartbeat)(nil),                          // 0: deckhand.node.v1.Heartbeat
 	(*SessionRequest)(nil),                     // 1: deckhand.node.v1.SessionRequest
 	(*SessionResponse)(nil),                    // 2: deckhand.node.v1.SessionResponse
 	(*SessionRequest_Welcome)(nil),             // 3: deckhand.node.v1.SessionRequest.Welcome
 	(*SessionRequest_IssuedCertificate)(nil),   // 4: deckhand.node.v1.SessionRequest.IssuedCertificate
-	(*SessionResponse_Hello)(nil),              // 5: deckhand.node.v1.SessionResponse.Hello
-	(*SessionResponse_CertificateRequest)(nil), // 6: deckhand.node.v1.SessionResponse.CertificateRequest
-	nil,          // 7: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	(*Jail)(nil), // 8: deckhand.node.v1.Jail
-	(*Exec)(nil), // 9: deckhand.node.v1.Exec
+	(*SessionRequest_Goodbye)(nil),             // 5: deckhand.node.v1.SessionRequest.Goodbye
+	(*SessionResponse_Hello)(nil),              // 6: deckhand.node.v1.SessionResponse.Hello
+	(*SessionResponse_CertificateRequest)(nil), // 7: deckhand.node.v1.SessionResponse.CertificateRequest
+	nil,          // 8: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	(*Jail)(nil), // 9: deckhand.node.v1.Jail
+	(*Exec)(nil), // 10: deckhand.node.v1.Exec
 }
 var file_deckhand_node_v1_session_proto_depIdxs = []int32{
 	3,  // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
 	0,  // 1: deckhand.node.v1.SessionRequest.heartbeat:type_name -> deckhand.node.v1.Heartbeat
 	4,  // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
-	5,  // 3: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
-	0,  // 4: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	6,  // 5: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
-	7,  // 6: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	8,  // 7: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
-	9,  // 8: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
-	1,  // 9: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
-	2,  // 10: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	5,  // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
+	6,  // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
+	0,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
+	7,  // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
+	8,  // 7: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	9,  // 8: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
+	10, // 9: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
+	1,  // 10: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
+	2,  // 11: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
+	11, // [11:12] is the sub-list for method output_type
+	10, // [10:11] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_session_proto_init() }
@@ -637,6 +704,7 @@ func file_deckhand_node_v1_session_proto_init() {
 		(*SessionRequest_Welcome_)(nil),
 		(*SessionRequest_Heartbeat)(nil),
 		(*SessionRequest_IssuedCertificate_)(nil),
+		(*SessionRequest_Goodbye_)(nil),
 	}
 	file_deckhand_node_v1_session_proto_msgTypes[2].OneofWrappers = []any{
 		(*SessionResponse_Hello_)(nil),
@@ -649,7 +717,7 @@ func file_deckhand_node_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_session_proto_rawDesc), len(file_deckhand_node_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -47,6 +47,9 @@ const (
 	// EnrollmentServiceEnrollNodeProcedure is the fully-qualified name of the EnrollmentService's
 	// EnrollNode RPC.
 	EnrollmentServiceEnrollNodeProcedure = "/deckhand.v1.EnrollmentService/EnrollNode"
+	// EnrollmentServiceRenewCertificateProcedure is the fully-qualified name of the EnrollmentService's
+	// RenewCertificate RPC.
+	EnrollmentServiceRenewCertificateProcedure = "/deckhand.v1.EnrollmentService/RenewCertificate"
 )
 
 // NodeServiceClient is a client for the deckhand.v1.NodeService service.
@@ -213,6 +216,11 @@ type EnrollmentServiceClient interface {
 	// the same token and key answers a fresh certificate; with another key it is
 	// refused.
 	EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error)
+	// RenewCertificate gives an enrolled node whose certificate expired less
+	// than 30 days ago, for example because the machine was off, a fresh one for
+	// the same key. Both parts of the request prove nothing alone and the answer
+	// is of use only to the holder of the key, so replaying it gains nothing.
+	RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error)
 }
 
 // NewEnrollmentServiceClient constructs a client for the deckhand.v1.EnrollmentService service. By
@@ -232,17 +240,29 @@ func NewEnrollmentServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(enrollmentServiceMethods.ByName("EnrollNode")),
 			connect.WithClientOptions(opts...),
 		),
+		renewCertificate: connect.NewClient[v1.RenewCertificateRequest, v1.RenewCertificateResponse](
+			httpClient,
+			baseURL+EnrollmentServiceRenewCertificateProcedure,
+			connect.WithSchema(enrollmentServiceMethods.ByName("RenewCertificate")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // enrollmentServiceClient implements EnrollmentServiceClient.
 type enrollmentServiceClient struct {
-	enrollNode *connect.Client[v1.EnrollNodeRequest, v1.EnrollNodeResponse]
+	enrollNode       *connect.Client[v1.EnrollNodeRequest, v1.EnrollNodeResponse]
+	renewCertificate *connect.Client[v1.RenewCertificateRequest, v1.RenewCertificateResponse]
 }
 
 // EnrollNode calls deckhand.v1.EnrollmentService.EnrollNode.
 func (c *enrollmentServiceClient) EnrollNode(ctx context.Context, req *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error) {
 	return c.enrollNode.CallUnary(ctx, req)
+}
+
+// RenewCertificate calls deckhand.v1.EnrollmentService.RenewCertificate.
+func (c *enrollmentServiceClient) RenewCertificate(ctx context.Context, req *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error) {
+	return c.renewCertificate.CallUnary(ctx, req)
 }
 
 // EnrollmentServiceHandler is an implementation of the deckhand.v1.EnrollmentService service.
@@ -251,6 +271,11 @@ type EnrollmentServiceHandler interface {
 	// the same token and key answers a fresh certificate; with another key it is
 	// refused.
 	EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error)
+	// RenewCertificate gives an enrolled node whose certificate expired less
+	// than 30 days ago, for example because the machine was off, a fresh one for
+	// the same key. Both parts of the request prove nothing alone and the answer
+	// is of use only to the holder of the key, so replaying it gains nothing.
+	RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error)
 }
 
 // NewEnrollmentServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -266,10 +291,18 @@ func NewEnrollmentServiceHandler(svc EnrollmentServiceHandler, opts ...connect.H
 		connect.WithSchema(enrollmentServiceMethods.ByName("EnrollNode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	enrollmentServiceRenewCertificateHandler := connect.NewUnaryHandler(
+		EnrollmentServiceRenewCertificateProcedure,
+		svc.RenewCertificate,
+		connect.WithSchema(enrollmentServiceMethods.ByName("RenewCertificate")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.EnrollmentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case EnrollmentServiceEnrollNodeProcedure:
 			enrollmentServiceEnrollNodeHandler.ServeHTTP(w, r)
+		case EnrollmentServiceRenewCertificateProcedure:
+			enrollmentServiceRenewCertificateHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -281,4 +314,8 @@ type UnimplementedEnrollmentServiceHandler struct{}
 
 func (UnimplementedEnrollmentServiceHandler) EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EnrollmentService.EnrollNode is not implemented"))
+}
+
+func (UnimplementedEnrollmentServiceHandler) RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EnrollmentService.RenewCertificate is not implemented"))
 }

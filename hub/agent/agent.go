@@ -1,0 +1,170 @@
+// Package agent keeps agents: personas in versions, bound to nodes. A version
+// is never changed once stored, so that a task can say which one it ran with.
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+// parsedPersonas is how many parsed files are kept in memory.
+const parsedPersonas = 1024
+
+// Service stores and finds agents.
+type Service struct {
+	store  *store.Store
+	known  persona.Known
+	parsed *lru.Cache[string, *persona.Persona] // by version digest
+}
+
+// NewService makes a Service; known says which tools and providers a persona
+// may name.
+func NewService(s *store.Store, known persona.Known) *Service {
+	cache, err := lru.New[string, *persona.Persona](parsedPersonas)
+	if err != nil {
+		panic(err) // only for a size below one
+	}
+	return &Service{store: s, known: known, parsed: cache}
+}
+
+// File is a persona file as it is applied.
+type File struct {
+	Name     string
+	Markdown string
+	// Script is the text of the file that the persona's script key names.
+	Script string
+}
+
+// Changes that Apply answers.
+const (
+	Created   = "created"
+	Updated   = "updated"
+	Unchanged = "unchanged"
+)
+
+// Apply stores a persona file and answers the agent and what changed. The
+// agent is made when its name is new; a version is added when the content
+// differs from the newest one's.
+func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dryRun bool) (db.GetAgentRow, string, error) {
+	p, err := persona.Parse(f.Name, []byte(f.Markdown), s.known)
+	if err != nil {
+		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+	}
+	if (p.Script != "") != (f.Script != "") {
+		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s: the persona names script %q, but the request's script field does not go with it", f.Name, p.Script).
+			WithFix("send the script's text with a persona of provider script, and only then")
+	}
+	id, change := "", Unchanged
+	err = s.store.Tx(ctx, func(q *db.Queries) error {
+		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name}); err != nil {
+			return fmt.Errorf("store agent %s: %w", p.Name, err)
+		}
+		a, err := q.LockAgentByName(ctx, db.LockAgentByNameParams{OrgID: orgID, Name: p.Name})
+		if err != nil {
+			return fmt.Errorf("lock agent %s: %w", p.Name, err)
+		}
+		id = a.ID
+		digest := digestOf(f)
+		switch {
+		case a.CurrentVersion == 0:
+			change = Created
+		default:
+			newest, err := q.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: a.ID, Version: a.CurrentVersion})
+			if err != nil {
+				return fmt.Errorf("load version %d of %s: %w", a.CurrentVersion, a.ID, err)
+			}
+			if newest.Digest == digest {
+				return nil
+			}
+			change = Updated
+		}
+		version := a.CurrentVersion + 1
+		if err := q.CreateAgentVersion(ctx, db.CreateAgentVersionParams{
+			AgentID: a.ID, Version: version, OrgID: orgID, Markdown: f.Markdown, Script: f.Script, Digest: digest,
+			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by,
+		}); err != nil {
+			return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
+		}
+		if err := q.SetAgentVersion(ctx, db.SetAgentVersionParams{OrgID: orgID, ID: a.ID, Version: version}); err != nil {
+			return fmt.Errorf("set version %d of %s: %w", version, a.ID, err)
+		}
+		if dryRun {
+			return errDryRun
+		}
+		return nil
+	})
+	if dryRun && (err == nil || err == errDryRun) { //nolint:errorlint // our own sentinel, returned as it is
+		// An agent that does not exist yet has nothing to answer with.
+		row := db.GetAgentRow{Description: p.Description, Provider: p.Provider, Model: p.Model}
+		row.Agent.Name = p.Name
+		return row, change, nil
+	}
+	if err != nil {
+		return db.GetAgentRow{}, "", err
+	}
+	row, err := s.Get(ctx, orgID, id)
+	return row, change, err
+}
+
+// errDryRun rolls a dry run back.
+var errDryRun = fault.New(fault.Aborted, "dry run")
+
+func digestOf(f File) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d\n%s%s", len(f.Markdown), f.Markdown, f.Script)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Find answers the id of the agent that ref names: a name, an id or a unique
+// prefix of one.
+func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("agent", ref)})
+	return store.One("agent", ref, rows, err)
+}
+
+// Get answers an agent by its id.
+func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, error) {
+	row, err := s.store.GetAgent(ctx, db.GetAgentParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, fault.New(fault.NotFound, "there is no agent %q", id).WithObject(id)
+	}
+	return row, err
+}
+
+// Version answers one stored version of an agent.
+func (s *Service) Version(ctx context.Context, orgID, id string, version int32) (db.AgentVersion, error) {
+	v, err := s.store.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: id, Version: version})
+	if store.IsNotFound(err) {
+		return v, fault.New(fault.NotFound, "agent %s has no version %d", id, version).WithObject(id)
+	}
+	return v, err
+}
+
+// List answers agents by name, after a name.
+func (s *Service) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListAgentsRow, error) {
+	return s.store.ListAgents(ctx, db.ListAgentsParams{OrgID: orgID, AfterName: after, MaxRows: limit})
+}
+
+// Persona answers the parsed form of a stored version. It must not be changed.
+func (s *Service) Persona(digest, markdown string) (*persona.Persona, error) {
+	if p, ok := s.parsed.Get(digest); ok {
+		return p, nil
+	}
+	// What was valid when it was applied stays readable when a tool goes.
+	p, err := persona.Parse("persona", []byte(markdown), persona.Known{})
+	if err != nil {
+		return nil, fmt.Errorf("read stored persona: %w", err)
+	}
+	s.parsed.Add(digest, p)
+	return p, nil
+}

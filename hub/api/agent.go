@@ -1,0 +1,87 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Agents serves AgentService.
+type Agents struct{ agents *agent.Service }
+
+// NewAgents makes the handler.
+func NewAgents(agents *agent.Service) *Agents { return &Agents{agents} }
+
+// ApplyAgent stores a persona file.
+func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1.ApplyAgentRequest]) (*connect.Response[deckhandv1.ApplyAgentResponse], error) {
+	id := auth.From(ctx)
+	name := req.Msg.GetFilename()
+	if name == "" {
+		name = "persona"
+	}
+	row, change, err := h.agents.Apply(ctx, id.OrgID, agent.File{
+		Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(),
+	}, id.UserName, req.Msg.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ApplyAgentResponse{Agent: agentMessage(row), Change: change}), nil
+}
+
+// GetAgent answers one agent with a version of its persona.
+func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.GetAgentRequest]) (*connect.Response[deckhandv1.GetAgentResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.agents.Find(ctx, org, req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.agents.Get(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	number := req.Msg.GetVersion()
+	if number == 0 {
+		number = row.Agent.CurrentVersion
+	}
+	v, err := h.agents.Version(ctx, org, id, number)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetAgentResponse{
+		Agent: agentMessage(row),
+		Version: &deckhandv1.AgentVersion{
+			Version: v.Version, Markdown: v.Markdown, Digest: v.Digest, Script: v.Script, CreatedBy: v.CreatedBy,
+			CreatedAt: timestamppb.New(v.CreatedAt),
+		},
+	}), nil
+}
+
+const agentsPage = 100
+
+// ListAgents answers the organisation's agents by name.
+func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1.ListAgentsRequest]) (*connect.Response[deckhandv1.ListAgentsResponse], error) {
+	size := req.Msg.GetPageSize()
+	if size == 0 {
+		size = agentsPage
+	}
+	rows, err := h.agents.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), size+1)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListAgentsResponse{}
+	if len(rows) > int(size) {
+		rows = rows[:size]
+		// Names are unique and in order: the last one is the place to go on.
+		res.NextPageToken = rows[size-1].Agent.Name
+	}
+	for _, row := range rows {
+		res.Agents = append(res.Agents, agentMessage(db.GetAgentRow(row)))
+	}
+	return connect.NewResponse(res), nil
+}

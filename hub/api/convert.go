@@ -1,0 +1,147 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// This file turns rows into messages. Enums have the same words in both, in
+// the message with their type's prefix.
+
+func timestamp(t *time.Time) *timestamppb.Timestamp {
+	if t == nil {
+		return nil
+	}
+	return timestamppb.New(*t)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// object answers a jsonb column as a Struct; the columns hold objects only.
+func object(data json.RawMessage) *structpb.Struct {
+	out := &structpb.Struct{}
+	if err := out.UnmarshalJSON(data); err != nil {
+		return &structpb.Struct{}
+	}
+	return out
+}
+
+func enumValue(values map[string]int32, prefix, word string) int32 {
+	return values[prefix+upper(word)]
+}
+
+func upper(word string) string {
+	out := []byte(word)
+	for i, c := range out {
+		if c >= 'a' && c <= 'z' {
+			out[i] = c - 'a' + 'A'
+		}
+	}
+	return string(out)
+}
+
+func taskState(s string) deckhandv1.TaskState {
+	return deckhandv1.TaskState(enumValue(deckhandv1.TaskState_value, "TASK_STATE_", s))
+}
+
+// taskStates are the words of the states by their number.
+var taskStates = func() map[deckhandv1.TaskState]task.State {
+	out := map[deckhandv1.TaskState]task.State{}
+	for s := range task.Transitions() {
+		out[taskState(string(s))] = s
+	}
+	return out
+}()
+
+func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task {
+	return &deckhandv1.Task{
+		Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
+		State: taskState(t.State), Reason: t.Reason, Priority: t.Priority, Attempt: t.Attempt,
+		WorkerId: deref(t.WorkerID), NodeId: deref(t.NodeID), Iteration: t.Iteration, Progress: t.Progress,
+		Summary: t.Summary, ErrorCode: t.ErrorCode, ErrorMessage: t.ErrorMessage,
+		Usage: &deckhandv1.Usage{
+			InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, CacheReadTokens: t.CacheReadTokens,
+			CacheWriteTokens: t.CacheWriteTokens, CostMicros: t.CostMicros,
+		},
+		CorrelationId: t.CorrelationID, CreatedBy: t.CreatedBy, Provider: provider, Model: model,
+		CreatedAt: timestamppb.New(t.CreatedAt), StartedAt: timestamp(t.StartedAt), FinishedAt: timestamp(t.FinishedAt),
+		EventSeq: t.EventSeq,
+	}
+}
+
+func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
+	a := row.Agent
+	status := a.Status
+	if row.Active && (status == "idle" || status == "listening") {
+		status = "active"
+	}
+	return &deckhandv1.Agent{
+		Id: a.ID, Name: a.Name, Description: row.Description,
+		Status:       deckhandv1.AgentStatus(enumValue(deckhandv1.AgentStatus_value, "AGENT_STATUS_", status)),
+		StatusReason: a.StatusReason, Version: a.CurrentVersion, HomeNodeId: deref(a.HomeNodeID),
+		Provider: row.Provider, Model: row.Model,
+		CreatedAt: timestamppb.New(a.CreatedAt), UpdatedAt: timestamppb.New(a.UpdatedAt),
+	}
+}
+
+func stepMessage(s db.Step) *deckhandv1.Step {
+	return &deckhandv1.Step{
+		Id: s.ID, TaskId: s.TaskID, Number: s.Number, Turn: s.Turn, CallIndex: s.CallIndex, CallId: s.CallID,
+		Attempt: s.Attempt, Tool: s.Tool,
+		Category:  deckhandv1.ToolCategory(enumValue(deckhandv1.ToolCategory_value, "TOOL_CATEGORY_", s.Category)),
+		Arguments: object(s.Arguments), Reasoning: s.Reasoning,
+		State:          deckhandv1.StepState(enumValue(deckhandv1.StepState_value, "STEP_STATE_", s.State)),
+		DecisionReason: s.DecisionReason, Observation: s.Observation, Outcome: object(s.Outcome), ErrorCode: s.ErrorCode,
+		NodeId: deref(s.NodeID), LogBytes: s.LogBytes, ProposedAt: timestamppb.New(s.ProposedAt),
+		StartedAt: timestamp(s.StartedAt), FinishedAt: timestamp(s.FinishedAt),
+	}
+}
+
+func eventMessage(e *db.EventsAfterRow) *deckhandv1.Event {
+	return &deckhandv1.Event{
+		Seq: e.Seq, TaskId: e.TaskID, Type: e.Type, Time: timestamppb.New(e.Time), ActorKind: e.ActorKind, ActorId: e.ActorID,
+		Attempt: e.Attempt, CorrelationId: e.CorrelationID, Payload: object(e.Payload),
+	}
+}
+
+func nodeMessage(n node.Record) *deckhandv1.Node {
+	status := "disconnected"
+	switch {
+	case n.Node.RevokedAt != nil:
+		status = "revoked"
+	case n.Connected:
+		status = "connected"
+	}
+	return &deckhandv1.Node{
+		Id: n.Node.ID, Name: n.Node.Name, Labels: node.Labels(n.Node), Status: status, Version: n.Node.Version,
+		Capability: n.Node.Capability, Runtimes: n.Node.Runtimes, CreatedAt: timestamppb.New(n.Node.CreatedAt),
+		LastSeenAt: timestamp(n.Node.LastSeenAt),
+	}
+}
+
+func leaseOf(l *deckhandv1.Lease) lease.Lease {
+	return lease.Lease{TaskID: l.GetTaskId(), Attempt: l.GetAttempt(), Token: l.GetToken()}
+}
+
+func drafts(in []*deckhandv1.EventDraft) []event.Draft {
+	out := make([]event.Draft, len(in))
+	for i, d := range in {
+		out[i] = event.Draft{Type: d.GetType(), Payload: d.GetPayload().AsMap()}
+	}
+	return out
+}

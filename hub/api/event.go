@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Events serves EventService.
+type Events struct {
+	Tasks   *task.Service
+	Watcher *event.Watcher
+	// Draining ends when the hub is about to stop: streams end then, and their
+	// callers go on elsewhere from their cursor.
+	Draining context.Context
+}
+
+// Watch streams stored events, then live ones.
+func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.WatchRequest], out *connect.ServerStream[deckhandv1.WatchResponse]) error {
+	ctx, cancel := until(ctx, h.Draining)
+	defer cancel()
+	watch := event.Watch{OrgID: auth.From(ctx).OrgID, Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking()}
+	var err error
+	if watch.After, err = event.ParseCursor(req.Msg.GetCursor()); err != nil {
+		return err
+	}
+	for _, ref := range req.Msg.GetTaskIds() {
+		id, err := h.Tasks.Find(ctx, watch.OrgID, ref)
+		if err != nil {
+			return err
+		}
+		watch.TaskIDs = append(watch.TaskIDs, id)
+	}
+	// The caller learns at once that its watch stands.
+	if err := out.Send(&deckhandv1.WatchResponse{
+		Cursor: watch.After.String(), Item: &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}},
+	}); err != nil {
+		return err
+	}
+	err = h.Watcher.Run(ctx, watch, func(item event.Item) error {
+		res := &deckhandv1.WatchResponse{Cursor: item.Cursor.String()}
+		switch {
+		case item.Event != nil:
+			res.Item = &deckhandv1.WatchResponse_Event{Event: eventMessage(item.Event)}
+		case item.Thinking != nil:
+			piece := &deckhandv1.Thinking{}
+			if err := proto.Unmarshal(item.Thinking, piece); err != nil {
+				return nil //nolint:nilerr // a piece nobody can read is dropped: the finished turn is an event
+			}
+			res.Item = &deckhandv1.WatchResponse_Thinking{Thinking: piece}
+		default:
+			res.Item = &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}}
+		}
+		return out.Send(res)
+	})
+	if h.Draining.Err() != nil {
+		return fault.New(fault.Unavailable, "the hub is stopping").WithFix("watch again from the last cursor")
+	}
+	return err
+}
+
+// until answers a context that ends with ctx or with stop.
+func until(ctx, stop context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	release := context.AfterFunc(stop, cancel)
+	return ctx, func() { release(); cancel() }
+}

@@ -1,0 +1,70 @@
+// Package api is the hub's public face: Connect handlers that turn requests
+// into calls of the packages that own each noun, and rows into messages. It
+// decides nothing itself.
+package api
+
+import (
+	"context"
+	"errors"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Boundary is the outermost interceptor: it gives every call a correlation id
+// and every error its code and mask, and logs what is internal.
+func Boundary(log hclog.Logger, r *redact.Redactor) connect.Interceptor { return boundary{log, r} }
+
+type boundary struct {
+	log    hclog.Logger
+	redact *redact.Redactor
+}
+
+func (b boundary) enter(ctx context.Context, header string) context.Context {
+	if !logging.ValidCorrelation(header) {
+		header = ident.New("corr")
+	}
+	return logging.WithCorrelation(ctx, header)
+}
+
+func (b boundary) leave(ctx context.Context, procedure string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var done *connect.Error
+	if e := fault.As(err); e == nil && !errors.As(err, &done) && ctx.Err() == nil {
+		logging.From(ctx, b.log).Error("call failed", "procedure", procedure, "error", err)
+	} else if e != nil {
+		masked := *e
+		masked.Message, masked.Fix = b.redact.String(e.Message), b.redact.String(e.Fix)
+		err = &masked
+		if e.Kind == fault.Internal {
+			logging.From(ctx, b.log).Error("call failed", "procedure", procedure, "error", e, "cause", e.Err)
+		}
+	}
+	return fault.ToConnect(err)
+}
+
+func (b boundary) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx = b.enter(ctx, req.Header().Get(logging.CorrelationHeader))
+		res, err := next(ctx, req)
+		return res, b.leave(ctx, req.Spec().Procedure, err)
+	}
+}
+
+func (b boundary) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (b boundary) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		ctx = b.enter(ctx, conn.RequestHeader().Get(logging.CorrelationHeader))
+		return b.leave(ctx, conn.Spec().Procedure, next(ctx, conn))
+	}
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Nodes serves NodeService.
+type Nodes struct {
+	Nodes *node.Nodes
+	// CAFingerprint goes into join tokens.
+	CAFingerprint string
+	// Drop ends a node's link.
+	Drop func(nodeID, reason string)
+}
+
+// ListNodes answers the organisation's nodes by name.
+func (h *Nodes) ListNodes(ctx context.Context, _ *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
+	rows, err := h.Nodes.List(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListNodesResponse{}
+	for _, row := range rows {
+		res.Nodes = append(res.Nodes, nodeMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// GetNode answers one node.
+func (h *Nodes) GetNode(ctx context.Context, req *connect.Request[deckhandv1.GetNodeRequest]) (*connect.Response[deckhandv1.GetNodeResponse], error) {
+	row, err := h.find(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetNodeResponse{Node: nodeMessage(row)}), nil
+}
+
+func (h *Nodes) find(ctx context.Context, ref string) (node.Record, error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Nodes.Find(ctx, org, ref)
+	if err != nil {
+		return node.Record{}, err
+	}
+	return h.Nodes.Get(ctx, org, id)
+}
+
+const joinTokenTTL = time.Hour
+
+// CreateJoinToken makes a single-use token that enrols one node.
+func (h *Nodes) CreateJoinToken(ctx context.Context, req *connect.Request[deckhandv1.CreateJoinTokenRequest]) (*connect.Response[deckhandv1.CreateJoinTokenResponse], error) {
+	ttl := joinTokenTTL
+	if d := req.Msg.GetTtl(); d != nil {
+		ttl = d.AsDuration()
+	}
+	id := auth.From(ctx)
+	token, expires, err := h.Nodes.CreateJoinToken(ctx, id.OrgID, id.UserName, h.CAFingerprint, ttl, req.Msg.GetLabels())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.CreateJoinTokenResponse{Token: token.Reveal(), ExpiresAt: timestamppb.New(expires)}), nil
+}
+
+// RevokeNode ends a node's right to connect and drops its link.
+func (h *Nodes) RevokeNode(ctx context.Context, req *connect.Request[deckhandv1.RevokeNodeRequest]) (*connect.Response[deckhandv1.RevokeNodeResponse], error) {
+	row, err := h.find(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Nodes.Revoke(ctx, row.Node.OrgID, row.Node.ID); err != nil {
+		return nil, err
+	}
+	h.Drop(row.Node.ID, "the node was revoked")
+	row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RevokeNodeResponse{Node: nodeMessage(row)}), nil
+}

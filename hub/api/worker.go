@@ -1,0 +1,272 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/admission"
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/bus"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/report"
+	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// executeWait is how long ExecuteStep stays before it answers a step as it
+// stands: short enough for any proxy between worker and hub.
+const executeWait = 20 * time.Second
+
+// renewalsPerLease is how often a worker renews in one lease's time.
+const renewalsPerLease = 3
+
+// Workers serves WorkerService.
+type Workers struct {
+	Store   *store.Store
+	Bus     *bus.Bus
+	Leases  *lease.Leases
+	Reports *report.Reports
+	Steps   *step.Steps
+	Tasks   *task.Service
+	Agents  *agent.Service
+	Tools   *tool.Registry
+	Redact  *redact.Redactor
+	// Draining ends when the hub is about to stop: waiting calls answer then.
+	Draining context.Context
+}
+
+// RegisterWorker makes a worker known.
+func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckhandv1.RegisterWorkerRequest]) (*connect.Response[deckhandv1.RegisterWorkerResponse], error) {
+	org := auth.From(ctx).OrgID
+	pool := req.Msg.GetPool()
+	if pool == "" {
+		pool = bus.DefaultPool
+	}
+	id, err := h.Leases.Register(ctx, org, lease.Worker{
+		ID: req.Msg.GetWorkerId(), Name: req.Msg.GetName(), Pool: pool, Slots: req.Msg.GetSlots(), Version: req.Msg.GetVersion(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	access, err := h.Bus.WorkerAccess(ctx, admission.WakePool(org, pool), id)
+	if err != nil {
+		return nil, fmt.Errorf("give worker %s access to the bus: %w", id, err)
+	}
+	ttl := h.Leases.TTL()
+	return connect.NewResponse(&deckhandv1.RegisterWorkerResponse{
+		WorkerId: id, LeaseTtl: durationpb.New(ttl), RenewInterval: durationpb.New(ttl / renewalsPerLease),
+		Bus: &deckhandv1.RegisterWorkerResponse_Bus{
+			Url: access.URL, Username: access.Username, Password: access.Password, InboxPrefix: access.InboxPrefix,
+			Stream: access.Stream, Consumer: access.Consumer,
+		},
+	}), nil
+}
+
+// ClaimTask takes the lease on an admitted task.
+func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1.ClaimTaskRequest]) (*connect.Response[deckhandv1.ClaimTaskResponse], error) {
+	org := auth.From(ctx).OrgID
+	le, t, err := h.Leases.Claim(ctx, org, req.Msg.GetWorkerId(), req.Msg.GetTaskId(), req.Msg.GetAttempt())
+	if err != nil {
+		return nil, err
+	}
+	if le == nil {
+		return connect.NewResponse(&deckhandv1.ClaimTaskResponse{}), nil
+	}
+	res, err := h.claimed(ctx, *t)
+	if err != nil {
+		return nil, err
+	}
+	res.Claimed = true
+	res.Lease = &deckhandv1.Lease{TaskId: le.TaskID, Attempt: le.Attempt, Token: le.Token}
+	res.LeaseTtl = durationpb.New(h.Leases.TTL())
+	return connect.NewResponse(res), nil
+}
+
+// claimed answers all that is needed to begin a task or to go on with it.
+func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTaskResponse, error) {
+	row, err := h.Tasks.Get(ctx, t.OrgID, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	version, err := h.Agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	persona, err := h.Agents.Persona(version.Digest, version.Markdown)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ClaimTaskResponse{
+		Task: taskRow(row), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
+	}
+	if t.Attempt == 1 {
+		return res, nil // nothing is left of earlier attempts
+	}
+	turns, err := h.Store.ListTurns(ctx, db.ListTurnsParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return nil, fmt.Errorf("load turns of %s: %w", t.ID, err)
+	}
+	for _, row := range turns {
+		turn, err := report.Turn(row)
+		if err != nil {
+			return nil, err
+		}
+		res.Turns = append(res.Turns, turn)
+	}
+	steps, err := h.Store.ListSteps(ctx, db.ListStepsParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return nil, fmt.Errorf("load steps of %s: %w", t.ID, err)
+	}
+	for _, s := range steps {
+		res.Steps = append(res.Steps, stepMessage(s))
+	}
+	checkpoint, err := h.Store.NewestCheckpoint(ctx, db.NewestCheckpointParams{OrgID: t.OrgID, TaskID: t.ID})
+	switch {
+	case store.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("load checkpoint of %s: %w", t.ID, err)
+	default:
+		res.Checkpoint = &deckhandv1.Checkpoint{
+			Iteration: checkpoint.Iteration, State: object(checkpoint.State), CreatedAt: timestamppb.New(checkpoint.CreatedAt),
+		}
+	}
+	return res, nil
+}
+
+// RenewLeases renews all of a worker's leases.
+func (h *Workers) RenewLeases(ctx context.Context, req *connect.Request[deckhandv1.RenewLeasesRequest]) (*connect.Response[deckhandv1.RenewLeasesResponse], error) {
+	leases := make([]lease.Lease, len(req.Msg.GetLeases()))
+	for i, l := range req.Msg.GetLeases() {
+		leases[i] = leaseOf(l)
+	}
+	renewals, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId(), leases)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.RenewLeasesResponse{}
+	for _, r := range renewals {
+		res.Renewals = append(res.Renewals, &deckhandv1.RenewLeasesResponse_Renewal{TaskId: r.TaskID, Held: r.Held, Reason: r.Reason})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// StartTask makes the jail and moves the task to running.
+func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1.StartTaskRequest]) (*connect.Response[deckhandv1.StartTaskResponse], error) {
+	p, err := h.Steps.Prepare(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), h.Leases.Check)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.StartTaskResponse{NodeId: p.NodeID, JailId: p.JailID, Scratchpad: p.Scratchpad}), nil
+}
+
+// RecordEvents appends to the task's history.
+func (h *Workers) RecordEvents(ctx context.Context, req *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error) {
+	seq, err := h.Reports.Events(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), drafts(req.Msg.GetEvents()))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RecordEventsResponse{Seq: seq}), nil
+}
+
+// PublishThinking passes on a piece of a turn that is still being streamed.
+func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deckhandv1.PublishThinkingRequest]) (*connect.Response[deckhandv1.PublishThinkingResponse], error) {
+	t, err := h.Leases.Check(ctx, leaseOf(req.Msg.GetLease()))
+	if err != nil {
+		return nil, err
+	}
+	if org := auth.From(ctx).OrgID; t.OrgID != org {
+		return nil, lease.Stale(leaseOf(req.Msg.GetLease()))
+	}
+	piece, err := proto.Marshal(&deckhandv1.Thinking{
+		TaskId: t.ID, Attempt: t.Attempt, Turn: req.Msg.GetTurn(), Offset: req.Msg.GetOffset(),
+		Text: h.Redact.String(req.Msg.GetText()),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode thinking: %w", err)
+	}
+	if err := h.Bus.PublishThinking(t.OrgID, t.ID, piece); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{}), nil
+}
+
+// RecordTurn stores a finished model turn.
+func (h *Workers) RecordTurn(ctx context.Context, req *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error) {
+	turn, err := h.Reports.Turn(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetTurn(), drafts(req.Msg.GetEvents()))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RecordTurnResponse{Turn: turn}), nil
+}
+
+// ProposeStep asks the hub to decide one tool call.
+func (h *Workers) ProposeStep(ctx context.Context, req *connect.Request[deckhandv1.ProposeStepRequest]) (*connect.Response[deckhandv1.ProposeStepResponse], error) {
+	m := req.Msg
+	s, err := h.Steps.Propose(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), step.Proposal{
+		Turn: m.GetTurn(), CallIndex: m.GetCallIndex(), CallID: m.GetCallId(), Tool: m.GetTool(),
+		ArgumentsJSON: m.GetArgumentsJson(), Reasoning: m.GetReasoning(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: stepMessage(s)}), nil
+}
+
+// ExecuteStep runs a granted step or re-attaches to a started one.
+func (h *Workers) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.ExecuteStepRequest]) (*connect.Response[deckhandv1.ExecuteStepResponse], error) {
+	ctx, cancel := context.WithTimeout(ctx, executeWait)
+	defer cancel()
+	ctx, release := until(ctx, h.Draining)
+	defer release()
+	s, err := h.Steps.Execute(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetStepId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: stepMessage(s)}), nil
+}
+
+// SaveCheckpoint stores the loop's state at an iteration boundary.
+func (h *Workers) SaveCheckpoint(ctx context.Context, req *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error) {
+	c := req.Msg.GetCheckpoint()
+	if err := h.Reports.Checkpoint(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), c.GetIteration(), c.GetState().AsMap(),
+		req.Msg.GetProgress(), drafts(req.Msg.GetEvents())); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SaveCheckpointResponse{}), nil
+}
+
+// FinishTask moves the task to where its loop ended.
+func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
+	org, m := auth.From(ctx).OrgID, req.Msg
+	if err := h.Reports.Finish(ctx, org, leaseOf(m.GetLease()), report.End{
+		State: taskStates[m.GetState()], Reason: m.GetReason(), Summary: m.GetSummary(),
+		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
+	}); err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.Get(ctx, org, m.GetLease().GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.FinishTaskResponse{Task: taskRow(row)}), nil
+}
+
+// ReleaseTask hands the task back to the queue.
+func (h *Workers) ReleaseTask(ctx context.Context, req *connect.Request[deckhandv1.ReleaseTaskRequest]) (*connect.Response[deckhandv1.ReleaseTaskResponse], error) {
+	if err := h.Leases.Release(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetReason()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ReleaseTaskResponse{}), nil
+}

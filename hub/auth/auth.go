@@ -1,0 +1,112 @@
+// Package auth says who calls and what they may call. Every procedure has a
+// rule; one without is refused. A token is sent as "Authorization: Bearer" and
+// known by its hash only.
+//
+// Which organisation's rows a caller sees is not decided here: every query
+// names the identity's organisation.
+package auth
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Kind is what sort of caller an identity is.
+type Kind string
+
+// The kinds.
+const (
+	User   Kind = "user"
+	Worker Kind = "worker"
+)
+
+// Identity is an authenticated caller.
+type Identity struct {
+	Kind    Kind
+	OrgID   string
+	TokenID string
+	// UserID, UserName and Role are a user's; empty for workers.
+	UserID   string
+	UserName string
+	Role     string
+}
+
+type identityKey struct{}
+
+// WithIdentity adds who calls to a context.
+func WithIdentity(ctx context.Context, id Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// From answers who calls. It panics where no interceptor has been: that would
+// be a handler open to everybody.
+func From(ctx context.Context) Identity {
+	id, ok := ctx.Value(identityKey{}).(Identity)
+	if !ok {
+		panic("auth: no identity in the context of an authenticated call")
+	}
+	return id
+}
+
+// Tokens makes and checks API tokens.
+type Tokens struct{ store *store.Store }
+
+// NewTokens makes Tokens.
+func NewTokens(s *store.Store) *Tokens { return &Tokens{s} }
+
+// Create stores a token and answers it; it is not shown again. A zero ttl
+// never expires. For kind User, userID says whose it is.
+func (t *Tokens) Create(ctx context.Context, orgID string, kind Kind, userID, name string, ttl time.Duration) (string, error) {
+	prefix := "dhu"
+	if kind == Worker {
+		prefix = "dhw"
+	}
+	secret := ident.Secret(prefix)
+	params := db.CreateTokenParams{
+		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret),
+	}
+	if kind == User {
+		params.UserID = &userID
+	}
+	if ttl > 0 {
+		expires := time.Now().Add(ttl)
+		params.ExpiresAt = &expires
+	}
+	if err := t.store.CreateToken(ctx, params); err != nil {
+		return "", fmt.Errorf("store %s token: %w", kind, err)
+	}
+	return secret, nil
+}
+
+// Revoke ends every token of that kind and name.
+func (t *Tokens) Revoke(ctx context.Context, orgID string, kind Kind, name string) error {
+	return t.store.RevokeTokens(ctx, db.RevokeTokensParams{OrgID: orgID, Kind: string(kind), Name: name})
+}
+
+// Identify answers whose token a request's Authorization header carries.
+func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) {
+	scheme, secret, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return Identity{}, fault.New(fault.Unauthenticated, "the request carries no token").
+			WithFix("set DECKHAND_TOKEN or --token, or choose a context with: deckhand context use")
+	}
+	row, err := t.store.TokenByHash(ctx, ident.Hash(strings.TrimSpace(secret)))
+	if store.IsNotFound(err) {
+		return Identity{}, fault.New(fault.Unauthenticated, "the token is not known to this hub, has expired or was revoked").
+			WithFix("check DECKHAND_TOKEN or --token, and that it belongs to this hub")
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("look up token: %w", err)
+	}
+	return Identity{
+		Kind: Kind(row.Kind), OrgID: row.OrgID, TokenID: row.ID,
+		UserID: row.UserID, UserName: row.UserName, Role: row.Role,
+	}, nil
+}

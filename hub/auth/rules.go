@@ -1,0 +1,76 @@
+package auth
+
+import (
+	"slices"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	c "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+)
+
+// Rule says who may call a procedure.
+type Rule struct {
+	// Public procedures authenticate in their own way.
+	Public bool
+	Kind   Kind
+	// Role is the least role of a user.
+	Role string
+}
+
+// roles, least first.
+var roles = []string{"viewer", "basic", "advanced", "admin"}
+
+// rules is the whole table.
+var rules = map[string]Rule{
+	c.AgentServiceApplyAgentProcedure: {Kind: User, Role: "advanced"},
+	c.AgentServiceGetAgentProcedure:   {Kind: User, Role: "viewer"},
+	c.AgentServiceListAgentsProcedure: {Kind: User, Role: "viewer"},
+
+	c.TaskServiceSubmitTaskProcedure: {Kind: User, Role: "basic"},
+	c.TaskServiceGetTaskProcedure:    {Kind: User, Role: "viewer"},
+	c.TaskServiceListTasksProcedure:  {Kind: User, Role: "viewer"},
+	c.TaskServiceCancelTaskProcedure: {Kind: User, Role: "basic"},
+	c.TaskServiceListStepsProcedure:  {Kind: User, Role: "viewer"},
+	c.TaskServiceReadLogProcedure:    {Kind: User, Role: "viewer"},
+	c.EventServiceWatchProcedure:     {Kind: User, Role: "viewer"},
+
+	c.NodeServiceListNodesProcedure:       {Kind: User, Role: "viewer"},
+	c.NodeServiceGetNodeProcedure:         {Kind: User, Role: "viewer"},
+	c.NodeServiceCreateJoinTokenProcedure: {Kind: User, Role: "admin"},
+	c.NodeServiceRevokeNodeProcedure:      {Kind: User, Role: "admin"},
+
+	// The join token, or the node's key, is the proof.
+	c.EnrollmentServiceEnrollNodeProcedure:       {Public: true},
+	c.EnrollmentServiceRenewCertificateProcedure: {Public: true},
+
+	c.WorkerServiceRegisterWorkerProcedure:  {Kind: Worker},
+	c.WorkerServiceClaimTaskProcedure:       {Kind: Worker},
+	c.WorkerServiceRenewLeasesProcedure:     {Kind: Worker},
+	c.WorkerServiceStartTaskProcedure:       {Kind: Worker},
+	c.WorkerServiceRecordEventsProcedure:    {Kind: Worker},
+	c.WorkerServicePublishThinkingProcedure: {Kind: Worker},
+	c.WorkerServiceRecordTurnProcedure:      {Kind: Worker},
+	c.WorkerServiceProposeStepProcedure:     {Kind: Worker},
+	c.WorkerServiceExecuteStepProcedure:     {Kind: Worker},
+	c.WorkerServiceSaveCheckpointProcedure:  {Kind: Worker},
+	c.WorkerServiceFinishTaskProcedure:      {Kind: Worker},
+	c.WorkerServiceReleaseTaskProcedure:     {Kind: Worker},
+}
+
+// RuleOf answers a procedure's rule.
+func RuleOf(procedure string) (Rule, bool) {
+	r, ok := rules[procedure]
+	return r, ok
+}
+
+// Allow refuses a caller that the procedure's rule does not admit.
+func Allow(id Identity, procedure string, rule Rule) error {
+	if id.Kind != rule.Kind {
+		return fault.New(fault.Denied, "a %s token may not call %s", id.Kind, procedure).
+			WithCode(fault.PermissionDenied).WithFix("use a %s token", rule.Kind)
+	}
+	if rule.Kind == User && slices.Index(roles, id.Role) < slices.Index(roles, rule.Role) {
+		return fault.New(fault.Denied, "%s needs the role %s, and you have %s", procedure, rule.Role, id.Role).
+			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Files of the data folder, each of mode 0600.
+const (
+	// AdminTokenFile lets the command line on the same machine in by itself.
+	AdminTokenFile = "admin-token"
+	// WorkerTokenFile is for the workers of the first installation.
+	WorkerTokenFile = "worker-token"
+	// URLFile tells the command line on the same machine where the API is.
+	URLFile = "hub-url"
+)
+
+const (
+	defaultOrganisation = "default"
+	adminUser           = "admin"
+)
+
+// bootstrap makes the first organisation, its administrator and the tokens of
+// this data folder. What is there already stays.
+func (h *Hub) bootstrap(ctx context.Context) error {
+	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: defaultOrganisation})
+	if err != nil {
+		return fmt.Errorf("make the default organisation: %w", err)
+	}
+	admin, err := h.store.CreateUser(ctx, db.CreateUserParams{ID: ident.New("user"), OrgID: org.ID, Name: adminUser, Role: "admin"})
+	if err != nil {
+		return fmt.Errorf("make the administrator: %w", err)
+	}
+	if err := h.tokenFile(ctx, org.ID, auth.User, admin.ID, AdminTokenFile); err != nil {
+		return err
+	}
+	if err := h.tokenFile(ctx, org.ID, auth.Worker, "", WorkerTokenFile); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(h.cfg.DataDir, URLFile), h.URL())
+}
+
+// tokenFile sees to it that a file of the data folder holds a token that
+// works; one that does not is revoked and replaced.
+func (h *Hub) tokenFile(ctx context.Context, orgID string, kind auth.Kind, userID, file string) error {
+	path := filepath.Join(h.cfg.DataDir, file)
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if token := strings.TrimSpace(string(data)); token != "" {
+		if id, err := h.tokens.Identify(ctx, "Bearer "+token); err == nil && id.Kind == kind && id.OrgID == orgID {
+			h.cfg.Redact.Add(token)
+			return nil
+		}
+	}
+	name := "file " + path
+	if host, err := os.Hostname(); err == nil {
+		name += " on " + host
+	}
+	if err := h.tokens.Revoke(ctx, orgID, kind, name); err != nil {
+		return fmt.Errorf("revoke the old token of %s: %w", path, err)
+	}
+	token, err := h.tokens.Create(ctx, orgID, kind, userID, name, 0)
+	if err != nil {
+		return err
+	}
+	h.cfg.Redact.Add(token)
+	return writeFile(path, token)
+}
+
+// writeFile replaces a file of mode 0600, whole or not at all.
+func writeFile(path, text string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(text + "\n")
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// joinTokenTTL is long enough for a node of the same process to start.
+const joinTokenTTL = 10 * time.Minute
+
+// LocalJoinToken answers a join token for a node of the same machine.
+func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
+	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: defaultOrganisation})
+	if err != nil {
+		return "", fmt.Errorf("find the default organisation: %w", err)
+	}
+	token, _, err := h.nodes.CreateJoinToken(ctx, org.ID, "hub", h.ca.Fingerprint(), joinTokenTTL, nil)
+	if err != nil {
+		return "", err
+	}
+	return token.Reveal(), nil
+}
+
+// WorkerToken answers the token of this data folder's workers.
+func (h *Hub) WorkerToken() (string, error) {
+	data, err := os.ReadFile(filepath.Join(h.cfg.DataDir, WorkerTokenFile))
+	if err != nil {
+		return "", fmt.Errorf("read the worker token: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}

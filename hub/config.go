@@ -1,0 +1,217 @@
+// Package hub is the control plane: it stores the truth in PostgreSQL, decides
+// every step, admits tasks, leases them to workers, and reaches the nodes that
+// run commands. It holds no state but connections: any number of hubs may
+// share a database, and losing one loses nothing.
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/bus"
+	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Config is what a hub is made with.
+type Config struct {
+	// Listen is the API's address: Connect, gRPC and gRPC-Web, and the relay.
+	Listen string `koanf:"listen"`
+	// TLSCert and TLSKey are PEM files. Without them the API speaks plain HTTP,
+	// which is refused on anything but loopback unless InsecureHTTP says so.
+	TLSCert      string `koanf:"tls-cert"`
+	TLSKey       string `koanf:"tls-key"`
+	InsecureHTTP bool   `koanf:"insecure-http"`
+	// EdgeListen is where nodes dial their link, over mutual TLS.
+	EdgeListen string `koanf:"edge-listen"`
+	// EdgeAddress is what nodes are told to dial; the edge's own address when
+	// empty.
+	EdgeAddress string `koanf:"edge-address"`
+	// DataDir holds the keyset and the tokens of the first start.
+	DataDir string `koanf:"data-dir"`
+	// DatabaseURL names the PostgreSQL database: postgres://….
+	DatabaseURL config.Secret `koanf:"database-url"`
+	// NATSURL, NATSEventsURL and NATSWorkerURL: see bus.Config.
+	NATSURL       config.Secret `koanf:"nats-url"`
+	NATSEventsURL config.Secret `koanf:"nats-events-url"`
+	NATSWorkerURL config.Secret `koanf:"nats-worker-url"`
+	// NATSListen runs a NATS server inside this hub, on that address.
+	NATSListen string `koanf:"nats-listen"`
+	// LeaseTTL is how long a worker's lease lasts without renewal: 1 s to 10 m.
+	LeaseTTL time.Duration `koanf:"lease-ttl"`
+	// MaxActive caps an organisation's tasks that run at once.
+	MaxActive int `koanf:"max-active"`
+	// AnthropicBaseURL and AnthropicKey are what the model relay uses.
+	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
+	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
+
+	// InProcessNATS runs the embedded NATS server without any address, for a
+	// worker in the same process.
+	InProcessNATS bool `koanf:"-"`
+
+	Log    hclog.Logger     `koanf:"-"`
+	Redact *redact.Redactor `koanf:"-"`
+}
+
+// Defaults.
+const (
+	DefaultListen      = "127.0.0.1:7800"
+	DefaultEdgeListen  = "0.0.0.0:7801"
+	DefaultLeaseTTL    = 30 * time.Second
+	DefaultMaxActive   = 1000
+	DefaultAnthropic   = "https://api.anthropic.com"
+	minLeaseTTL        = time.Second
+	maxLeaseTTL        = 10 * time.Minute
+	keysetFile         = "keyset.json"
+	heartbeatInterval  = 5 * time.Second
+	nodeStaleIntervals = 4
+)
+
+func (c *Config) fill() error {
+	set := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	set(&c.Listen, DefaultListen)
+	set(&c.EdgeListen, DefaultEdgeListen)
+	set(&c.AnthropicBaseURL, DefaultAnthropic)
+	if c.LeaseTTL == 0 {
+		c.LeaseTTL = DefaultLeaseTTL
+	}
+	if c.MaxActive == 0 {
+		c.MaxActive = DefaultMaxActive
+	}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	if c.Redact == nil {
+		c.Redact = &redact.Redactor{}
+	}
+	invalid := func(format string, args ...any) *fault.Error { return fault.New(fault.Invalid, format, args...) }
+	switch {
+	case c.DataDir == "":
+		return invalid("data-dir is empty").WithFix("name a folder for the keyset, for example /var/lib/deckhand")
+	case c.DatabaseURL == "":
+		return invalid("database-url is empty").WithFix("name a PostgreSQL database: postgres://user:password@host:5432/deckhand")
+	case c.LeaseTTL < minLeaseTTL || c.LeaseTTL > maxLeaseTTL:
+		return invalid("lease-ttl is %s", c.LeaseTTL).WithFix("use %s to %s", minLeaseTTL, maxLeaseTTL)
+	case c.MaxActive < 1:
+		return invalid("max-active is %d", c.MaxActive).WithFix("use 1 or more")
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return invalid("tls-cert and tls-key go together").WithFix("give both or neither")
+	case c.NATSURL == "" && c.NATSListen == "" && !c.InProcessNATS:
+		return invalid("there is no bus").WithFix("name a NATS server with --nats-url, or run one inside this hub with --nats-listen 127.0.0.1:4222")
+	}
+	if c.TLSCert == "" && !c.InsecureHTTP && !loopback(c.Listen) {
+		return invalid("listen %s is not loopback, and the API would speak plain HTTP there", c.Listen).
+			WithFix("give --tls-cert and --tls-key, or --insecure-http behind a proxy that adds TLS")
+	}
+	return nil
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// Complete checks the configuration and opens what the hub needs: keyset,
+// database, certificate authority and listeners. Nothing is served yet.
+func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
+	if err := c.fill(); err != nil {
+		return nil, err
+	}
+	c.Redact.Add(c.AnthropicKey.Reveal(), c.DatabaseURL.Reveal(), c.NATSURL.Reveal(), c.NATSEventsURL.Reveal())
+	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
+		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.DataDir, err).WithFix("use a folder you may write to")
+	}
+	h := &Hub{cfg: c, replica: replicaName()}
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	if h.vault, err = vault.Open(filepath.Join(c.DataDir, keysetFile)); err != nil {
+		return nil, err
+	}
+	if h.store, err = store.Open(ctx, c.DatabaseURL.Reveal()); err != nil {
+		return nil, err
+	}
+	if h.ca, err = ca.Open(ctx, ca.Config{Store: secrets{h.store, h.vault}}); err != nil {
+		return nil, err
+	}
+	if h.listener, err = c.listen(); err != nil {
+		return nil, err
+	}
+	if h.edgeListener, err = net.Listen("tcp", c.EdgeListen); err != nil {
+		return nil, listenFault("edge-listen", c.EdgeListen, err)
+	}
+	if err := h.assemble(ctx); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func (c Config) listen() (net.Listener, error) {
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, listenFault("listen", c.Listen, err)
+	}
+	if c.TLSCert == "" {
+		return l, nil
+	}
+	cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+	if err != nil {
+		return nil, errors.Join(fault.New(fault.Invalid, "tls-cert and tls-key cannot be used: %v", err).
+			WithFix("give a PEM certificate and its key"), l.Close())
+	}
+	return tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"},
+	}), nil
+}
+
+func listenFault(field, address string, err error) error {
+	return fault.New(fault.Precondition, "cannot listen on %s %s: %v", field, address, err).
+		WithFix("stop what uses that address, or choose another with --%s", field)
+}
+
+// replicaName names this process among the hubs of an installation.
+func replicaName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "hub"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), ident.New("r"))
+}
+
+// natsServer answers the embedded bus, or nil when another is used. Its
+// passwords are made anew at each start: workers ask for theirs.
+func (c Config) natsServer() (*bus.Server, error) {
+	if c.NATSURL != "" {
+		return nil, nil
+	}
+	return bus.NewServer(bus.ServerConfig{
+		Listen:         c.NATSListen,
+		HubPassword:    config.Secret(ident.Secret("dhn")),
+		EventsPassword: config.Secret(ident.Secret("dhn")),
+		WorkerSecret:   config.Secret(ident.Secret("dhn")),
+		Log:            c.Log.Named("nats"),
+	})
+}

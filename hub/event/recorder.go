@@ -1,0 +1,105 @@
+// Package event is the append-only history of tasks: numbered per task from 1
+// without gaps, written in the transaction that changes the state, and watched
+// in commit order.
+//
+// PostgreSQL holds the events; the bus only hints that there is something to
+// read, so losing it costs a watcher at most the poll interval.
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Actor is who made something happen.
+type Actor struct {
+	// Kind is user, worker, hub or node.
+	Kind string
+	ID   string
+}
+
+// Hub is the actor of what the hub does by itself.
+var Hub = Actor{Kind: "hub", ID: "hub"}
+
+// Draft is an event before it is numbered and dated. Payload must be a JSON
+// object; secrets in it are masked before it is stored.
+type Draft struct {
+	Type    string
+	Payload map[string]any
+}
+
+// Recorder runs the transactions that append events.
+type Recorder struct {
+	store  *store.Store
+	redact *redact.Redactor
+	notify func(orgID, taskID string)
+}
+
+// NewRecorder makes a Recorder. notify is called after a commit for every task
+// that got events; it must not block.
+func NewRecorder(s *store.Store, r *redact.Redactor, notify func(orgID, taskID string)) *Recorder {
+	return &Recorder{store: s, redact: r, notify: notify}
+}
+
+// Tx is a transaction that may append events.
+type Tx struct {
+	*db.Queries
+
+	recorder *Recorder
+	touched  map[[2]string]bool
+	after    []func()
+}
+
+// Tx runs fn in one transaction. When it is committed, watchers are told and
+// the functions given to AfterCommit run, in order.
+func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
+	tx := &Tx{recorder: r, touched: map[[2]string]bool{}}
+	if err := r.store.Tx(ctx, func(q *db.Queries) error {
+		tx.Queries = q
+		return fn(tx)
+	}); err != nil {
+		return err
+	}
+	for key := range tx.touched {
+		r.notify(key[0], key[1])
+	}
+	for _, fn := range tx.after {
+		fn()
+	}
+	return nil
+}
+
+// AfterCommit runs fn when the transaction is committed, and not at all when it
+// is not.
+func (tx *Tx) AfterCommit(fn func()) { tx.after = append(tx.after, fn) }
+
+// Append numbers and stores events of one task; it answers the last number.
+func (tx *Tx) Append(ctx context.Context, orgID, taskID string, actor Actor, drafts ...Draft) (int64, error) {
+	if len(drafts) == 0 {
+		return 0, nil
+	}
+	params := db.AppendEventsParams{OrgID: orgID, TaskID: taskID, ActorKind: actor.Kind, ActorID: actor.ID}
+	for _, d := range drafts {
+		payload := d.Payload
+		if payload == nil {
+			payload = map[string]any{}
+		}
+		data, err := json.Marshal(tx.recorder.redact.Map(payload))
+		if err != nil {
+			return 0, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
+		}
+		params.Types = append(params.Types, d.Type)
+		params.Payloads = append(params.Payloads, string(data))
+	}
+	seq, err := tx.AppendEvents(ctx, params)
+	if err != nil {
+		return 0, fmt.Errorf("append events of %s: %w", taskID, err)
+	}
+	tx.touched[[2]string{orgID, taskID}] = true
+	return seq, nil
+}

@@ -1,0 +1,241 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Cursor is a place in an organisation's commit order: a transaction, then an
+// event in it. The zero value is before everything.
+type Cursor struct {
+	xid uint64
+	id  int64
+}
+
+// ParseCursor reads what String wrote; "" is the beginning.
+func ParseCursor(s string) (Cursor, error) {
+	if s == "" {
+		return Cursor{}, nil
+	}
+	xid, id, ok := strings.Cut(s, ".")
+	x, err1 := strconv.ParseUint(xid, 10, 64)
+	i, err2 := strconv.ParseInt(id, 10, 64)
+	if !ok || err1 != nil || err2 != nil || i < 0 {
+		return Cursor{}, fault.New(fault.Invalid, "cursor is not one that a watch has answered").WithFix("leave it out to begin again")
+	}
+	return Cursor{x, i}, nil
+}
+
+// String is the cursor as callers keep it.
+func (c Cursor) String() string {
+	return strconv.FormatUint(c.xid, 10) + "." + strconv.FormatInt(c.id, 10)
+}
+
+// Hints tells that there may be something to read.
+type Hints interface {
+	SubscribeEvents(orgID string, fn func(taskID string)) (stop func(), err error)
+	SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (stop func(), err error)
+}
+
+// WatcherConfig says what a Watcher works with.
+type WatcherConfig struct {
+	Store *store.Store
+	Hints Hints
+	// Poll is how often to look without a hint.
+	Poll time.Duration
+	// Heartbeat is how long nothing may be sent.
+	Heartbeat time.Duration
+}
+
+// Watcher streams events.
+type Watcher struct{ cfg WatcherConfig }
+
+// NewWatcher makes a Watcher.
+func NewWatcher(cfg WatcherConfig) *Watcher { return &Watcher{cfg} }
+
+// Watch is what to stream.
+type Watch struct {
+	OrgID string
+	// TaskIDs are the tasks to watch; none for the whole organisation.
+	TaskIDs  []string
+	After    Cursor
+	Follow   bool
+	Thinking bool
+}
+
+// Item is one thing streamed: an event, a piece of thinking, or a heartbeat
+// when both are empty.
+type Item struct {
+	Cursor   Cursor
+	Event    *db.EventsAfterRow
+	Thinking []byte
+}
+
+const (
+	batch = 500
+	// thinkingBuffer is how many pieces may wait for a slow watcher; more are
+	// dropped, since the finished turn is an event.
+	thinkingBuffer = 256
+	// A hint may come before its event is below the snapshot's horizon: the
+	// watcher looks again after this time, doubled each time up to Poll.
+	firstRetry = 2 * time.Millisecond
+)
+
+// Run sends what is stored after the cursor, then, when following, what is
+// live, in commit order, with no gap and no repeat. It ends when all watched
+// tasks have ended, when send fails, or with ctx. send is called by one
+// goroutine; a slow one slows only this watch.
+func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error {
+	hint := make(chan struct{}, 1)
+	thinking := make(chan []byte, thinkingBuffer)
+	if q.Follow {
+		stop, err := w.subscribe(q, hint, thinking)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	at := q.After
+	wait := w.cfg.Poll
+	lastSent := time.Now()
+	timer := time.NewTimer(w.cfg.Poll)
+	defer timer.Stop()
+	for {
+		rows, err := w.read(ctx, q, at)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			if at, err = cursorOf(rows[i]); err != nil {
+				return err
+			}
+			if err := send(Item{Cursor: at, Event: &rows[i]}); err != nil {
+				return err
+			}
+			lastSent, wait = time.Now(), w.cfg.Poll
+		}
+		if len(rows) == batch {
+			continue
+		}
+		if !q.Follow {
+			return nil
+		}
+		if ended, err := w.ended(ctx, q, at); err != nil || ended {
+			return err
+		}
+		if time.Since(lastSent) >= w.cfg.Heartbeat {
+			if err := send(Item{Cursor: at}); err != nil {
+				return err
+			}
+			lastSent = time.Now()
+		}
+		timer.Reset(wait)
+		for again := true; again; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-hint:
+				wait, again = firstRetry, false
+			case <-timer.C:
+				wait, again = min(2*wait, w.cfg.Poll), false
+			case piece := <-thinking:
+				if err := send(Item{Cursor: at, Thinking: piece}); err != nil {
+					return err
+				}
+				lastSent = time.Now()
+			}
+		}
+	}
+}
+
+func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	watched := make(map[string]bool, len(q.TaskIDs))
+	for _, id := range q.TaskIDs {
+		watched[id] = true
+	}
+	s, err := w.cfg.Hints.SubscribeEvents(q.OrgID, func(taskID string) {
+		if len(watched) > 0 && !watched[taskID] {
+			return
+		}
+		select {
+		case hint <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to events: %w", err)
+	}
+	stops = append(stops, s)
+	if q.Thinking {
+		for _, id := range q.TaskIDs {
+			s, err := w.cfg.Hints.SubscribeThinking(q.OrgID, id, func(piece []byte) {
+				select {
+				case thinking <- piece:
+				default:
+				}
+			})
+			if err != nil {
+				stop()
+				return nil, fmt.Errorf("subscribe to thinking of %s: %w", id, err)
+			}
+			stops = append(stops, s)
+		}
+	}
+	return stop, nil
+}
+
+func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]db.EventsAfterRow, error) {
+	xid := strconv.FormatUint(at.xid, 10)
+	if len(q.TaskIDs) == 0 {
+		rows, err := w.cfg.Store.EventsAfter(ctx, db.EventsAfterParams{OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, MaxRows: batch})
+		if err != nil {
+			return nil, fmt.Errorf("read events: %w", err)
+		}
+		return rows, nil
+	}
+	rows, err := w.cfg.Store.TaskEventsAfter(ctx, db.TaskEventsAfterParams{
+		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, MaxRows: batch,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	out := make([]db.EventsAfterRow, len(rows))
+	for i, row := range rows {
+		out[i] = db.EventsAfterRow(row)
+	}
+	return out, nil
+}
+
+func (w *Watcher) ended(ctx context.Context, q Watch, at Cursor) (bool, error) {
+	if len(q.TaskIDs) == 0 {
+		return false, nil
+	}
+	ended, err := w.cfg.Store.WatchEnded(ctx, db.WatchEndedParams{
+		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: strconv.FormatUint(at.xid, 10), AfterID: at.id,
+	})
+	if err != nil {
+		return false, fmt.Errorf("read where the watched tasks stand: %w", err)
+	}
+	return ended, nil
+}
+
+func cursorOf(row db.EventsAfterRow) (Cursor, error) {
+	xid, err := strconv.ParseUint(row.Xid, 10, 64)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("read the transaction of event %d: %w", row.ID, err)
+	}
+	return Cursor{xid, row.ID}, nil
+}

@@ -1,0 +1,231 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/admission"
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/bus"
+	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/edge"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/price"
+	"github.com/deckhand-sh/deckhand/hub/report"
+	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Providers are the model families that personas may name.
+var providers = []string{"script", "anthropic"}
+
+// modes are the execution modes that personas may name.
+var modes = []string{string(persona.Autonomous)}
+
+const (
+	admissionSweep = 2 * time.Second
+	claimTimeout   = 5 * time.Second
+	nodeWait       = 10 * time.Second
+	watchPoll      = time.Second
+	watchHeartbeat = 15 * time.Second
+	killTimeout    = 10 * time.Second
+)
+
+// Hub is one replica of the control plane. It is a lifecycle.Service.
+type Hub struct {
+	lifecycle.Group
+
+	cfg          Config
+	replica      string
+	vault        *vault.Vault
+	store        *store.Store
+	ca           *ca.CA
+	listener     net.Listener
+	edgeListener net.Listener
+
+	nats      *bus.Server // nil when another server is used
+	bus       *bus.Bus
+	edge      *edge.Edge
+	tokens    *auth.Tokens
+	nodes     *node.Nodes
+	tools     *tool.Registry
+	agents    *agent.Service
+	tasks     *task.Service
+	leases    *lease.Leases
+	reports   *report.Reports
+	steps     *step.Steps
+	watcher   *event.Watcher
+	admission *admission.Admission
+}
+
+// assemble makes the hub's parts and puts those that run into order.
+func (h *Hub) assemble(context.Context) (err error) {
+	c := h.cfg
+	if h.nats, err = c.natsServer(); err != nil {
+		return err
+	}
+	if h.bus, err = bus.New(bus.Config{
+		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Log: c.Log.Named("bus"),
+	}); err != nil {
+		return err
+	}
+	if h.tools, err = tool.NewRegistry(); err != nil {
+		return err
+	}
+	h.tokens = auth.NewTokens(h.store)
+	h.nodes = node.New(h.store, nodeStaleIntervals*heartbeatInterval)
+	h.agents = agent.NewService(h.store, persona.Known{Tools: h.tools.Names(), Providers: providers, Modes: modes})
+	recorder := event.NewRecorder(h.store, c.Redact, h.notify)
+	h.admission = admission.New(admission.Config{
+		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
+		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
+		Sweep: admissionSweep, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
+	})
+	admit := h.admission.Kick
+	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit})
+	h.reports = report.New(report.Config{Recorder: recorder, Redact: c.Redact, Prices: price.Shipped(), Admit: admit})
+	h.steps = step.New(step.Config{
+		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
+		Node: h.node, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
+	})
+	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
+	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat})
+	if h.edge, err = edge.New(edge.Config{
+		Listener: h.edgeListener, CA: h.ca, Nodes: h.nodes, Replica: h.replica, Log: c.Log.Named("edge"),
+		HeartbeatInterval: heartbeatInterval, OnChange: h.nodeChanged,
+	}); err != nil {
+		return err
+	}
+	server, err := h.server()
+	if err != nil {
+		return err
+	}
+	if h.nats != nil {
+		h.Add("bus server", h.nats)
+	}
+	h.Add("bus", h.bus)
+	h.Add("admission", h.admission)
+	h.Add("sweeper", &sweeper{leases: h.leases, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
+	h.Add("edge", h.edge)
+	h.Add("api", server)
+	return nil
+}
+
+// Start serves. The hub's listeners are open since Complete, so a client that
+// comes before is answered as soon as this returns.
+func (h *Hub) Start(ctx context.Context) error {
+	if err := h.bootstrap(ctx); err != nil {
+		return err
+	}
+	if err := h.Group.Start(ctx); err != nil {
+		return err
+	}
+	h.cfg.Log.Info("hub is ready", "api", h.URL(), "edge", h.EdgeAddress(), "replica", h.replica)
+	return nil
+}
+
+// Stop ends everything in order and closes the database.
+func (h *Hub) Stop() {
+	h.Group.Stop()
+	h.close()
+}
+
+func (h *Hub) close() {
+	if h.listener != nil {
+		_ = h.listener.Close()
+	}
+	if h.edgeListener != nil {
+		_ = h.edgeListener.Close()
+	}
+	if h.store != nil {
+		h.store.Close()
+	}
+}
+
+// URL is where the API is, for callers on the same machine.
+func (h *Hub) URL() string {
+	scheme := "http"
+	if h.cfg.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + reachable(h.listener.Addr())
+}
+
+// EdgeAddress is what nodes are told to dial.
+func (h *Hub) EdgeAddress() string {
+	if h.cfg.EdgeAddress != "" {
+		return h.cfg.EdgeAddress
+	}
+	return reachable(h.edgeListener.Addr())
+}
+
+// reachable answers an address that can be dialled: one that listens on every
+// interface is named by loopback.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
+	}
+	ip := tcp.IP
+	if ip.IsUnspecified() {
+		ip = net.IPv4(127, 0, 0, 1)
+	}
+	return net.JoinHostPort(ip.String(), fmt.Sprint(tcp.Port))
+}
+
+// NATS is the embedded bus server; nil when another is used.
+func (h *Hub) NATS() *bus.Server { return h.nats }
+
+func (h *Hub) notify(orgID, taskID string) {
+	// Watchers poll besides: a hint that is lost costs them a moment.
+	if err := h.bus.PublishEvent(orgID, taskID); err != nil {
+		h.cfg.Log.Debug("cannot publish an event hint", "task_id", taskID, "error", err)
+	}
+}
+
+func (h *Hub) node(nodeID string) (tool.Node, error) {
+	link, err := h.edge.Node(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	return link, nil
+}
+
+// nodeChanged lets tasks start that waited for the node.
+func (h *Hub) nodeChanged(nodeID string, connected bool) {
+	if !connected {
+		return
+	}
+	if link, err := h.edge.Node(nodeID); err == nil {
+		h.admission.Kick(link.OrgID())
+	}
+}
+
+// stopStep ends the command of a cancelled step. A node that cannot be reached
+// stops it by its offline grace.
+func (h *Hub) stopStep(s db.Step, by string) {
+	if s.NodeID == nil {
+		return
+	}
+	link, err := h.edge.Node(*s.NodeID)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		_, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ID, By: by})
+	}
+	if err != nil {
+		h.cfg.Log.Info("no command was killed for a cancelled step", "step_id", s.ID, "reason", err)
+	}
+}

@@ -1,0 +1,73 @@
+// Package hubtest runs a hub for tests: a real one, on a database of its own,
+// with the embedded bus and its listeners on free ports of loopback.
+package hubtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// Hub is a running hub and what its callers need.
+type Hub struct {
+	*hub.Hub
+
+	DataDir     string
+	DatabaseURL string
+	AdminToken  string
+	WorkerToken string
+}
+
+// Config answers a configuration on a fresh database and free ports; change it
+// before Start.
+func Config(t testing.TB) hub.Config {
+	t.Helper()
+	return hub.Config{
+		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
+		DatabaseURL: config.Secret(postgrestest.Database(t)), InProcessNATS: true,
+		Redact: &redact.Redactor{}, Log: Log(t),
+	}
+}
+
+// Log answers a logger that writes to the test's log.
+func Log(t testing.TB) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Name: "hub", Level: hclog.Warn, Output: t.Output()})
+}
+
+// Start runs a hub until the test ends.
+func Start(t testing.TB, cfg hub.Config) *Hub {
+	t.Helper()
+	h, err := cfg.Complete(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.Start(t.Context()))
+	t.Cleanup(h.Stop)
+	return &Hub{
+		Hub: h, DataDir: cfg.DataDir, DatabaseURL: cfg.DatabaseURL.Reveal(),
+		AdminToken: token(t, cfg.DataDir, hub.AdminTokenFile), WorkerToken: token(t, cfg.DataDir, hub.WorkerTokenFile),
+	}
+}
+
+func token(t testing.TB, dir, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	require.NoError(t, err)
+	return strings.TrimSpace(string(data))
+}
+
+// Client answers a client of the hub with a token; "" for none.
+func (h *Hub) Client(t testing.TB, token string) *sdk.Client {
+	t.Helper()
+	c, err := sdk.New(sdk.Config{URL: h.URL(), Token: token})
+	require.NoError(t, err)
+	return c
+}

@@ -1,0 +1,233 @@
+// Package lease is a worker's hold on a task. A claim is a compare-and-swap in
+// PostgreSQL that gives a secret token; every write a worker makes carries
+// (task, attempt, token) and is refused once the lease has ended on the
+// database's clock. Leases are renewed in batches; those of a worker that died
+// end by themselves, and the sweeper puts their tasks back into the queue.
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Lease names a hold on a task.
+type Lease struct {
+	TaskID  string
+	Attempt int32
+	// Token is a secret; the database keeps its hash.
+	Token string
+}
+
+// Config says what Leases works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	// TTL is how long a lease lasts without renewal.
+	TTL time.Duration
+	// Admit is called after a commit that may let a task start.
+	Admit func(orgID string)
+}
+
+// Leases gives, renews, checks and ends leases.
+type Leases struct{ cfg Config }
+
+// New makes Leases.
+func New(cfg Config) *Leases { return &Leases{cfg} }
+
+// TTL is how long a lease lasts without renewal.
+func (l *Leases) TTL() time.Duration { return l.cfg.TTL }
+
+// Claim takes an admitted task for a worker. It answers nil when there is
+// nothing to claim: the wake-up was stale, or another worker was first.
+func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, attempt int32) (*Lease, *db.Task, error) {
+	if err := l.touch(ctx, orgID, workerID); err != nil {
+		return nil, nil, err
+	}
+	token := ident.Secret("dhl")
+	var claimed *db.Task
+	err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		claimed = nil
+		t, err := tx.ClaimTask(ctx, db.ClaimTaskParams{
+			OrgID: orgID, ID: taskID, Attempt: attempt, WorkerID: &workerID,
+			LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
+		})
+		if store.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("claim task %s: %w", taskID, err)
+		}
+		if err := tx.CreateAttempt(ctx, db.CreateAttemptParams{
+			TaskID: t.ID, Attempt: t.Attempt, OrgID: orgID, WorkerID: workerID,
+		}); err != nil {
+			return fmt.Errorf("store attempt %d of task %s: %w", t.Attempt, t.ID, err)
+		}
+		claimed = &t
+		_, err = tx.Append(ctx, orgID, t.ID, event.Actor{Kind: "worker", ID: workerID},
+			event.Draft{Type: "state_changed", Payload: map[string]any{
+				"from": string(task.Queued), "to": string(task.Starting), "reason": t.Reason,
+			}},
+			event.Draft{Type: "agent.spawned", Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}})
+		return err
+	})
+	if err != nil || claimed == nil {
+		return nil, nil, err
+	}
+	return &Lease{TaskID: claimed.ID, Attempt: claimed.Attempt, Token: token}, claimed, nil
+}
+
+func (l *Leases) touch(ctx context.Context, orgID, workerID string) error {
+	n, err := l.cfg.Store.TouchWorker(ctx, db.TouchWorkerParams{OrgID: orgID, ID: workerID})
+	if err != nil {
+		return fmt.Errorf("note that worker %s lives: %w", workerID, err)
+	}
+	if n == 0 {
+		return fault.New(fault.NotFound, "worker %s is not registered", workerID).
+			WithFix("register again").WithObject(workerID)
+	}
+	return nil
+}
+
+// Renewal is what became of one lease.
+type Renewal struct {
+	TaskID string
+	Held   bool
+	// Reason says why a lease is gone: the task's state, or "lost".
+	Reason string
+}
+
+// Renew renews all of a worker's leases in one statement.
+func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lease) ([]Renewal, error) {
+	if err := l.touch(ctx, orgID, workerID); err != nil {
+		return nil, err
+	}
+	params := db.RenewLeasesParams{OrgID: orgID, Ttl: l.cfg.TTL}
+	for _, le := range leases {
+		params.Ids = append(params.Ids, le.TaskID)
+		params.Attempts = append(params.Attempts, le.Attempt)
+		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
+	}
+	ids, err := l.cfg.Store.RenewLeases(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("renew %d leases: %w", len(leases), err)
+	}
+	held := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		held[id] = true
+	}
+	gone := map[string]string{}
+	if len(held) < len(leases) {
+		states, err := l.cfg.Store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: params.Ids})
+		if err != nil {
+			return nil, fmt.Errorf("read states of lost leases: %w", err)
+		}
+		for _, s := range states {
+			gone[s.ID] = s.State
+		}
+	}
+	out := make([]Renewal, len(leases))
+	for i, le := range leases {
+		out[i] = Renewal{TaskID: le.TaskID, Held: held[le.TaskID]}
+		if !out[i].Held {
+			out[i].Reason = "lost"
+			if state := gone[le.TaskID]; task.State(state).Final() && state != "" {
+				out[i].Reason = state
+			}
+		}
+	}
+	return out, nil
+}
+
+// Stale is the error of a write whose lease has ended.
+func Stale(le Lease) error {
+	return fault.New(fault.Precondition, "the lease of attempt %d on task %s has ended", le.Attempt, le.TaskID).
+		WithFix("stop working on it").WithObject(le.TaskID)
+}
+
+// Hold locks the leased task's row for the rest of the transaction; a stale
+// lease is refused.
+func Hold(ctx context.Context, tx *event.Tx, orgID string, le Lease) (db.Task, error) {
+	t, err := tx.LockLeasedTask(ctx, db.LockLeasedTaskParams{
+		OrgID: orgID, ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token),
+	})
+	if store.IsNotFound(err) {
+		return t, Stale(le)
+	}
+	if err != nil {
+		return t, fmt.Errorf("lock task %s: %w", le.TaskID, err)
+	}
+	return t, nil
+}
+
+// Check answers the leased task without locking it; a stale lease is refused.
+// It takes no organisation: whoever has the token may ask.
+func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
+	t, err := l.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{
+		ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token),
+	})
+	if store.IsNotFound(err) {
+		return t, Stale(le)
+	}
+	return t, err
+}
+
+// Release hands a task back to the queue at no cost in retries.
+func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason string) error {
+	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := Hold(ctx, tx, orgID, le)
+		if err != nil {
+			return err
+		}
+		by := event.Actor{Kind: "worker", ID: *t.WorkerID}
+		why := "handed back by worker " + by.ID + "; waits for another"
+		if reason != "" {
+			why += " (" + reason + ")"
+		}
+		tx.AfterCommit(func() { l.cfg.Admit(orgID) })
+		_, err = task.Requeue(ctx, tx, t, why, "released", by)
+		return err
+	})
+}
+
+// sweepBatch bounds what one sweep takes on.
+const sweepBatch = 500
+
+// Sweep puts the tasks of ended leases back into the queue and answers how
+// many there were. Any number of hubs may sweep at once.
+func (l *Leases) Sweep(ctx context.Context) (int, error) {
+	expired, err := l.cfg.Store.ExpiredLeases(ctx, sweepBatch)
+	if err != nil {
+		return 0, fmt.Errorf("find ended leases: %w", err)
+	}
+	swept := 0
+	for _, row := range expired {
+		err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+			t, err := tx.LockExpiredLease(ctx, db.LockExpiredLeaseParams{OrgID: row.OrgID, ID: row.ID})
+			if store.IsNotFound(err) {
+				return nil // renewed, ended or swept meanwhile
+			}
+			if err != nil {
+				return fmt.Errorf("lock task %s: %w", row.ID, err)
+			}
+			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
+			}
+			swept++
+			tx.AfterCommit(func() { l.cfg.Admit(t.OrgID) })
+			_, err = task.Requeue(ctx, tx, t, "worker "+*t.WorkerID+" was lost; waits for another", "lost", event.Hub)
+			return err
+		})
+		if err != nil {
+			return swept, err
+		}
+	}
+	return swept, nil
+}

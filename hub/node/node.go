@@ -1,0 +1,248 @@
+// Package node is the hub's record of its machines: who they are, which
+// replica holds their link, and the join tokens that enrol them. It is what
+// the edge and the enroller ask; the machines themselves run package
+// node/daemon.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/edge"
+	"github.com/deckhand-sh/deckhand/hub/enroll"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Nodes keeps the records.
+type Nodes struct {
+	store *store.Store
+	// staleAfter is how long a session counts as live after it was touched.
+	staleAfter time.Duration
+}
+
+var (
+	_ edge.NodeStore   = (*Nodes)(nil)
+	_ enroll.JoinStore = (*Nodes)(nil)
+)
+
+// New makes Nodes. staleAfter is how long a link counts as live after it was
+// last heard: its replica may have died without saying so.
+func New(s *store.Store, staleAfter time.Duration) *Nodes { return &Nodes{s, staleAfter} }
+
+// CreateJoinToken makes a single-use token for the hub whose CA has that
+// fingerprint.
+func (n *Nodes) CreateJoinToken(ctx context.Context, orgID, by, caFingerprint string, ttl time.Duration, labels map[string]string) (jointoken.Token, time.Time, error) {
+	token := jointoken.New(caFingerprint)
+	expires := time.Now().Add(ttl)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	data, err := json.Marshal(labels)
+	if err != nil {
+		return token, expires, fmt.Errorf("encode labels: %w", err)
+	}
+	err = n.store.CreateJoinToken(ctx, db.CreateJoinTokenParams{
+		ID: ident.New("join"), OrgID: orgID, Hash: token.Hash(), Labels: data, CreatedBy: by, ExpiresAt: expires,
+	})
+	if err != nil {
+		return token, expires, fmt.Errorf("store join token: %w", err)
+	}
+	return token, expires, nil
+}
+
+// Redeem spends a join token; see enroll.JoinStore.
+func (n *Nodes) Redeem(ctx context.Context, r enroll.Redemption) (enroll.Node, error) {
+	var out enroll.Node
+	err := n.store.Tx(ctx, func(q *db.Queries) error {
+		token, err := q.LockJoinToken(ctx, r.TokenHash)
+		if store.IsNotFound(err) {
+			return fault.New(fault.Denied, "the join token is not known").WithFix("make one: deckhand node token")
+		}
+		if err != nil {
+			return fmt.Errorf("load join token: %w", err)
+		}
+		if token.UsedAt != nil && *token.KeyFingerprint != r.KeyFingerprint {
+			return fault.New(fault.Denied, "the join token was already used by another machine").
+				WithFix("a token enrols one node; make another: deckhand node token")
+		}
+		if token.UsedAt == nil && token.Expired {
+			return fault.New(fault.Denied, "the join token expired at %s", token.ExpiresAt.UTC().Format(time.RFC3339)).
+				WithFix("make another: deckhand node token")
+		}
+		labels := map[string]string{}
+		for k, v := range r.Labels {
+			labels[k] = v
+		}
+		// What the token's maker says of the machine beats what it says itself.
+		if err := json.Unmarshal(token.Labels, &labels); err != nil {
+			return fmt.Errorf("read the token's labels: %w", err)
+		}
+		row, err := register(ctx, q, token.OrgID, r, labels)
+		if err != nil {
+			return err
+		}
+		out = enroll.Node{ID: row.ID, OrgID: row.OrgID}
+		if token.UsedAt != nil {
+			return nil
+		}
+		return q.UseJoinToken(ctx, db.UseJoinTokenParams{ID: token.ID, KeyFingerprint: r.KeyFingerprint, NodeID: row.ID})
+	})
+	return out, err
+}
+
+// register answers the node of the key, made when there is none.
+func register(ctx context.Context, q *db.Queries, orgID string, r enroll.Redemption, labels map[string]string) (db.Node, error) {
+	data, err := json.Marshal(labels)
+	if err != nil {
+		return db.Node{}, fmt.Errorf("encode labels: %w", err)
+	}
+	taken := fault.New(fault.Exists, "another node is named %q", r.Name).
+		WithFix("give this one another name (--name), or revoke the other: deckhand node revoke %s", r.Name)
+	row, err := q.NodeByFingerprint(ctx, r.KeyFingerprint)
+	switch {
+	case store.IsNotFound(err):
+		row, err = q.CreateNode(ctx, db.CreateNodeParams{
+			ID: ident.New("node"), OrgID: orgID, Name: r.Name, KeyFingerprint: r.KeyFingerprint, Labels: data, Version: r.Version,
+		})
+	case err != nil:
+	case row.OrgID != orgID || row.RevokedAt != nil:
+		return row, fault.New(fault.Denied, "this machine's key was revoked or belongs to another organisation").
+			WithFix("remove the node's identity folder, so that it makes a new key, and enrol again")
+	default:
+		row, err = q.UpdateNodeEnrolment(ctx, db.UpdateNodeEnrolmentParams{ID: row.ID, Name: r.Name, Labels: data, Version: r.Version})
+	}
+	if store.Violates(err, "nodes_name") {
+		return row, taken
+	}
+	if err != nil {
+		return row, fmt.Errorf("register node: %w", err)
+	}
+	return row, nil
+}
+
+// CheckNode says whether a node may have a certificate.
+func (n *Nodes) CheckNode(ctx context.Context, node ca.Node) error {
+	row, err := n.store.NodeByID(ctx, node.ID)
+	switch {
+	case store.IsNotFound(err) || (err == nil && row.OrgID != node.OrgID):
+		return fault.New(fault.NotFound, "node %s is not known to this hub", node.ID).
+			WithFix("enrol it again with a new join token").WithObject(node.ID)
+	case err != nil:
+		return fmt.Errorf("load node %s: %w", node.ID, err)
+	case row.RevokedAt != nil:
+		return fault.New(fault.Denied, "node %s was revoked", node.ID).
+			WithFix("enrol it again with a new key and join token").WithObject(node.ID)
+	case row.KeyFingerprint != node.KeyFingerprint:
+		return fault.New(fault.Denied, "node %s has another key", node.ID).
+			WithFix("enrol this machine with a join token of its own").WithObject(node.ID)
+	}
+	return nil
+}
+
+// OpenSession records that a replica holds the node's link.
+func (n *Nodes) OpenSession(ctx context.Context, node ca.Node, replica string) (int64, error) {
+	if err := n.CheckNode(ctx, node); err != nil {
+		return 0, err
+	}
+	return n.store.OpenNodeSession(ctx, db.OpenNodeSessionParams{NodeID: node.ID, OrgID: node.OrgID, Replica: replica})
+}
+
+// UpdateHello records what the node said of itself.
+func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *nodev1.SessionResponse_Hello) error {
+	labels := hello.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	data, err := json.Marshal(labels)
+	if err != nil {
+		return fmt.Errorf("encode labels: %w", err)
+	}
+	runtimes := hello.GetRuntimes()
+	if runtimes == nil {
+		runtimes = []string{}
+	}
+	return n.store.UpdateNodeHello(ctx, db.UpdateNodeHelloParams{
+		ID: nodeID, Version: hello.GetVersion(), Capability: hello.GetCapability(), Runtimes: runtimes, Labels: data,
+	})
+}
+
+// Touch records that the node was heard.
+func (n *Nodes) Touch(ctx context.Context, nodeID string, epoch int64) error {
+	row, err := n.store.NodeByID(ctx, nodeID)
+	switch {
+	case store.IsNotFound(err):
+		return fault.New(fault.NotFound, "node %s was removed", nodeID).WithObject(nodeID)
+	case err != nil:
+		return fmt.Errorf("load node %s: %w", nodeID, err)
+	case row.RevokedAt != nil:
+		return fault.New(fault.Denied, "node %s was revoked", nodeID).WithObject(nodeID)
+	}
+	touched, err := n.store.TouchNodeSession(ctx, db.TouchNodeSessionParams{NodeID: nodeID, Epoch: epoch})
+	if err != nil {
+		return fmt.Errorf("touch session of node %s: %w", nodeID, err)
+	}
+	if touched == 0 {
+		return fault.New(fault.Aborted, "a later session of node %s has taken over", nodeID).WithObject(nodeID)
+	}
+	return n.store.TouchNode(ctx, nodeID)
+}
+
+// CloseSession records that the link is gone.
+func (n *Nodes) CloseSession(ctx context.Context, nodeID string, epoch int64) error {
+	_, err := n.store.CloseNodeSession(ctx, db.CloseNodeSessionParams{NodeID: nodeID, Epoch: epoch})
+	return err
+}
+
+// Record is a node and whether its link is up.
+type Record struct {
+	Node      db.Node
+	Connected bool
+}
+
+// List answers an organisation's nodes by name.
+func (n *Nodes) List(ctx context.Context, orgID string) ([]Record, error) {
+	rows, err := n.store.ListNodes(ctx, db.ListNodesParams{OrgID: orgID, StaleAfter: n.staleAfter})
+	out := make([]Record, len(rows))
+	for i, row := range rows {
+		out[i] = Record(row)
+	}
+	return out, err
+}
+
+// Find answers the id of the node that ref names: a name, an id or a unique
+// prefix of one.
+func (n *Nodes) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := n.store.FindNodes(ctx, db.FindNodesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("node", ref)})
+	return store.One("node", ref, rows, err)
+}
+
+// Get answers a node by its id.
+func (n *Nodes) Get(ctx context.Context, orgID, id string) (Record, error) {
+	row, err := n.store.GetNode(ctx, db.GetNodeParams{OrgID: orgID, ID: id, StaleAfter: n.staleAfter})
+	if store.IsNotFound(err) {
+		return Record{}, fault.New(fault.NotFound, "there is no node %q", id).WithObject(id)
+	}
+	return Record(row), err
+}
+
+// Revoke ends a node's right to connect. The caller drops its link.
+func (n *Nodes) Revoke(ctx context.Context, orgID, id string) error {
+	_, err := n.store.RevokeNode(ctx, db.RevokeNodeParams{OrgID: orgID, ID: id})
+	return err
+}
+
+// Labels answers a node row's labels.
+func Labels(row db.Node) map[string]string {
+	labels := map[string]string{}
+	// The column is written from a map[string]string only.
+	_ = json.Unmarshal(row.Labels, &labels)
+	return labels
+}

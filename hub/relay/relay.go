@@ -1,0 +1,158 @@
+// Package relay is the hub's model relay: provider keys never leave the hub. A
+// worker's client has the relay as its base URL and its lease as its key; the
+// relay checks lease and model, puts the provider's key in place, and streams
+// both ways.
+package relay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// maxRequest bounds a model request; providers refuse larger ones.
+const maxRequest = 32 << 20
+
+// Config says what the relay works with.
+type Config struct {
+	// BaseURL is the provider's address, for example https://api.anthropic.com.
+	BaseURL string
+	// Key is the provider's key; empty refuses every call with what to set.
+	Key config.Secret
+	// Check answers the task that a lease holds; a stale lease is refused.
+	Check func(ctx context.Context, le lease.Lease) (db.Task, error)
+	// Model answers the provider and model that a task may use.
+	Model func(ctx context.Context, t db.Task) (provider, model string, err error)
+	Log   hclog.Logger
+}
+
+// Anthropic relays the Messages API. Mount it at Prefix.
+type Anthropic struct {
+	cfg   Config
+	proxy *httputil.ReverseProxy
+}
+
+// Prefix is where the relay is mounted on the hub's API port.
+const Prefix = "/relay/anthropic"
+
+// NewAnthropic makes the relay.
+func NewAnthropic(cfg Config) (*Anthropic, error) {
+	base, err := url.Parse(cfg.BaseURL)
+	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
+		return nil, fault.New(fault.Invalid, "anthropic-base-url %q is not a URL", cfg.BaseURL).WithFix("use https://api.anthropic.com")
+	}
+	a := &Anthropic{cfg: cfg}
+	a.proxy = &httputil.ReverseProxy{
+		FlushInterval: -1, // every piece of the stream at once
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(base)
+			r.Out.Host = base.Host
+			r.Out.URL.Path = strings.TrimSuffix(base.Path, "/") + strings.TrimPrefix(r.In.URL.Path, Prefix)
+			for _, h := range []string{"Authorization", "Cookie"} {
+				r.Out.Header.Del(h)
+			}
+			r.Out.Header.Set("X-Api-Key", cfg.Key.Reveal())
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			cfg.Log.Warn("model provider did not answer", "error", err)
+			refuse(w, http.StatusBadGateway, "api_error", "the model provider did not answer")
+		},
+	}
+	return a, nil
+}
+
+// ServeHTTP relays one call.
+func (a *Anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || r.URL.Path != Prefix+"/v1/messages" {
+		refuse(w, http.StatusNotFound, "not_found_error", "the relay serves POST /v1/messages only")
+		return
+	}
+	le, err := parseKey(r.Header.Get("X-Api-Key"))
+	if err != nil {
+		refuse(w, http.StatusUnauthorized, "authentication_error", err.Error())
+		return
+	}
+	t, err := a.cfg.Check(r.Context(), le)
+	if fault.Is(err, fault.Precondition) {
+		refuse(w, http.StatusUnauthorized, "authentication_error", err.Error())
+		return
+	}
+	if err != nil {
+		a.cfg.Log.Error("cannot check a lease", "task_id", le.TaskID, "error", err)
+		refuse(w, http.StatusServiceUnavailable, "api_error", "the hub cannot check the lease now")
+		return
+	}
+	if err := a.checkModel(w, r, t); err != nil {
+		refuse(w, http.StatusForbidden, "permission_error", err.Error())
+		return
+	}
+	if a.cfg.Key == "" {
+		refuse(w, http.StatusForbidden, "permission_error", fault.New(fault.Precondition, "no Anthropic key is connected").
+			WithCode(fault.NoCredentials).WithFix("start the hub with ANTHROPIC_API_KEY in its environment").Error())
+		return
+	}
+	a.proxy.ServeHTTP(w, r)
+}
+
+// checkModel reads the request and refuses a model that is not the task's.
+func (a *Anthropic) checkModel(w http.ResponseWriter, r *http.Request, t db.Task) error {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	var asked struct {
+		Model string `json:"model"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return fmt.Errorf("the request is not JSON: %w", err)
+	}
+	provider, model, err := a.cfg.Model(r.Context(), t)
+	if err != nil {
+		return fmt.Errorf("find the model of task %s: %w", t.ID, err)
+	}
+	if provider != "anthropic" || asked.Model != model {
+		return fault.New(fault.Denied, "task %s may use model %s of %s, not %s of anthropic", t.ID, model, provider, asked.Model).
+			WithCode(fault.PermissionDenied)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	return nil
+}
+
+// parseKey reads the key a worker sends: task, attempt and lease token.
+func parseKey(key string) (lease.Lease, error) {
+	bad := fault.New(fault.Unauthenticated, "the key is not a lease").WithFix("send task:attempt:token as x-api-key")
+	parts := strings.Split(key, ":")
+	if len(parts) != 3 || parts[0] == "" || parts[2] == "" {
+		return lease.Lease{}, bad
+	}
+	attempt, err := strconv.ParseInt(parts[1], 10, 32)
+	if err != nil {
+		return lease.Lease{}, bad
+	}
+	return lease.Lease{TaskID: parts[0], Attempt: int32(attempt), Token: parts[2]}, nil
+}
+
+// refuse answers in the shape of the provider's errors, so that every client
+// of it understands.
+func refuse(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"type": "error", "error": map[string]any{"type": kind, "message": message},
+	})
+}

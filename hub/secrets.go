@@ -1,0 +1,43 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// secrets keeps the installation's own secrets sealed in the database, so that
+// all hubs share them.
+type secrets struct {
+	store *store.Store
+	vault *vault.Vault
+}
+
+// LoadSecret answers a secret's value; fault.NotFound when there is none.
+func (s secrets) LoadSecret(ctx context.Context, name string) ([]byte, error) {
+	sealed, err := s.store.LoadSecret(ctx, name)
+	if store.IsNotFound(err) {
+		return nil, fault.New(fault.NotFound, "there is no secret %q", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load secret %s: %w", name, err)
+	}
+	return s.vault.Open(sealed, "secret "+name)
+}
+
+// CreateSecret stores a value unless the name is taken, and answers what is
+// stored afterwards.
+func (s secrets) CreateSecret(ctx context.Context, name string, value []byte) ([]byte, error) {
+	sealed, err := s.vault.Seal(value, "secret "+name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.store.CreateSecret(ctx, db.CreateSecretParams{Name: name, Sealed: sealed}); err != nil {
+		return nil, fmt.Errorf("store secret %s: %w", name, err)
+	}
+	return s.LoadSecret(ctx, name)
+}

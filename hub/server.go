@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/validate"
+
+	"github.com/deckhand-sh/deckhand/hub/api"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/enroll"
+	"github.com/deckhand-sh/deckhand/hub/relay"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+)
+
+const (
+	// maxMessage bounds a request: a task's inputs are the largest.
+	maxMessage        = 48 << 20
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 2 * time.Minute
+	// drainTime is how long calls may take to end when the hub stops.
+	drainTime = 5 * time.Second
+)
+
+// server puts all handlers onto the API's listener.
+func (h *Hub) server() (lifecycle.Service, error) {
+	enroller, err := enroll.New(enroll.Config{
+		CA: h.ca, Store: h.nodes, EdgeAddress: h.EdgeAddress(), Log: h.cfg.Log.Named("enroll"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	models, err := relay.NewAnthropic(relay.Config{
+		BaseURL: h.cfg.AnthropicBaseURL, Key: h.cfg.AnthropicKey, Check: h.leases.Check, Model: h.model,
+		Log: h.cfg.Log.Named("relay"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &httpServer{listener: h.listener}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	options := []connect.HandlerOption{
+		connect.WithInterceptors(
+			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
+			auth.Interceptor(h.tokens),
+			validate.NewInterceptor(),
+		),
+		connect.WithReadMaxBytes(maxMessage),
+	}
+	mux := http.NewServeMux()
+	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents), options...))
+	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
+		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Node: h.node,
+	}, options...))
+	mux.Handle(deckhandv1connect.NewEventServiceHandler(&api.Events{
+		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
+	}, options...))
+	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
+		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
+	}, options...))
+	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
+	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
+		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Tasks: h.tasks,
+		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
+	}, options...))
+	mux.Handle(relay.Prefix+"/", models)
+	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker()))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := h.store.Ping(r.Context()); err != nil {
+			http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.http = &http.Server{
+		Handler: mux, Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
+	}
+	return s, nil
+}
+
+// model answers the provider and model that a task may use.
+func (h *Hub) model(ctx context.Context, t db.Task) (provider, model string, err error) {
+	v, err := h.agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
+	return v.Provider, v.Model, err
+}
+
+// httpServer serves until it is stopped; calls under way may end, and streams
+// are told to.
+type httpServer struct {
+	lifecycle.Runner
+
+	listener net.Listener
+	http     *http.Server
+	// draining ends when the server is about to stop.
+	draining context.Context
+	drain    context.CancelFunc
+}
+
+// Start serves.
+func (s *httpServer) Start(ctx context.Context) error {
+	return s.Run(ctx, func(ctx context.Context) error {
+		served := make(chan error, 1)
+		go func() { served <- s.http.Serve(s.listener) }()
+		select {
+		case err := <-served:
+			return fmt.Errorf("serve the API: %w", err)
+		case <-ctx.Done():
+		}
+		s.drain()
+		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		if err := s.http.Shutdown(shutdown); err != nil {
+			err = errors.Join(err, s.http.Close())
+			<-served
+			return err
+		}
+		<-served
+		return nil
+	})
+}

@@ -1,0 +1,77 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Prepared is what a run begins with.
+type Prepared struct {
+	NodeID     string
+	JailID     string
+	Scratchpad string
+}
+
+// Prepare makes the jail, puts the task's inputs into its workspace, and moves
+// the task from starting to running. Repeating it is harmless.
+func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check func(context.Context, lease.Lease) (db.Task, error)) (Prepared, error) {
+	t, err := check(ctx, le)
+	if err != nil {
+		return Prepared{}, err
+	}
+	if t.OrgID != orgID {
+		return Prepared{}, lease.Stale(le)
+	}
+	call := tool.Call{}
+	if call.Node, err = s.node(ctx, db.Step{ID: t.ID, NodeID: t.NodeID}); err != nil {
+		return Prepared{}, err
+	}
+	if call.Jail, err = s.Jail(ctx, t); err != nil {
+		return Prepared{}, err
+	}
+	if _, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail}); err != nil {
+		return Prepared{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
+	}
+	// A task that ran before has its inputs, and may have worked on them.
+	if t.StartedAt == nil {
+		if err := s.putInputs(ctx, t, call.Node); err != nil {
+			return Prepared{}, err
+		}
+	}
+	notes, err := tool.ReadScratchpad(ctx, call)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("read scratchpad: %w", fault.FromGRPC(err))
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := lease.Hold(ctx, tx, orgID, le)
+		if err != nil || task.State(t.State) == task.Running {
+			return err
+		}
+		_, err = task.Move(ctx, tx, t, task.Running, "", event.Actor{Kind: "worker", ID: *t.WorkerID})
+		return err
+	})
+	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Scratchpad: s.cfg.Redact.String(notes)}, err
+}
+
+func (s *Steps) putInputs(ctx context.Context, t db.Task, node tool.Node) error {
+	inputs, err := s.cfg.Store.TaskInputs(ctx, db.TaskInputsParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return fmt.Errorf("load inputs of %s: %w", t.ID, err)
+	}
+	for _, in := range inputs {
+		if _, err := node.Files().WriteFile(ctx, &nodev1.WriteFileRequest{
+			JailId: t.JailID, Path: in.Path, Content: in.Content,
+		}); err != nil {
+			return fmt.Errorf("put input %s into the workspace: %w", in.Path, fault.FromGRPC(err))
+		}
+	}
+	return nil
+}

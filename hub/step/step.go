@@ -1,0 +1,360 @@
+// Package step is the effect ledger: each tool call a row, decided by the hub,
+// with the intent written before anything happens and the outcome after.
+//
+// A call is named for ever by (task, turn, call index), and the node runs the
+// step's id at most once. So whoever dies in between (worker, hub, link), the
+// next one proposes and executes again and is attached to what already runs.
+// Where nobody knows whether a call took effect, the outcome is unknown: an
+// idempotent tool runs again, anything else waits for a person.
+package step
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// State is where a step stands.
+type State string
+
+// The states.
+const (
+	Proposed  State = "proposed"
+	Denied    State = "denied"
+	Waiting   State = "waiting"
+	Granted   State = "granted"
+	Started   State = "started"
+	Succeeded State = "succeeded"
+	Failed    State = "failed"
+	Unknown   State = "unknown"
+	Skipped   State = "skipped"
+	Cancelled State = "cancelled"
+)
+
+// transitions is where a step may go; the database holds the same table.
+var transitions = map[State][]State{
+	Proposed:  {Denied, Waiting, Granted, Cancelled},
+	Waiting:   {Denied, Granted, Skipped, Cancelled},
+	Granted:   {Started, Skipped, Cancelled},
+	Started:   {Succeeded, Failed, Unknown, Cancelled},
+	Unknown:   {Granted, Succeeded, Failed, Skipped, Cancelled},
+	Denied:    nil,
+	Succeeded: nil,
+	Failed:    nil,
+	Skipped:   nil,
+	Cancelled: nil,
+}
+
+// Ended says that the loop has nothing more to wait for.
+func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown }
+
+// Config says what Steps works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Agents   *agent.Service
+	Tools    *tool.Registry
+	Vault    *vault.Vault
+	Redact   *redact.Redactor
+	// Node answers the live link to a node, or an error of kind Unavailable.
+	Node func(nodeID string) (tool.Node, error)
+	// Admit is called after a commit that may let another task start.
+	Admit func(orgID string)
+	// NodeWait is how long Execute waits for a node that is not connected
+	// before it answers the step as it stands.
+	NodeWait time.Duration
+	Log      hclog.Logger
+}
+
+// Steps is the ledger.
+type Steps struct{ cfg Config }
+
+// New makes Steps.
+func New(cfg Config) *Steps { return &Steps{cfg} }
+
+// Proposal is one tool call, as the model asked for it.
+type Proposal struct {
+	Turn, CallIndex int32
+	CallID          string
+	Tool            string
+	ArgumentsJSON   string
+	Reasoning       string
+}
+
+// Propose decides a call and stores the decision with the intent. A call that
+// was proposed before is answered as it stands; with other arguments it is
+// refused.
+func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Proposal) (db.Step, error) {
+	var step db.Step
+	digest := sha256.Sum256([]byte(p.Tool + "\x00" + p.ArgumentsJSON))
+	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := lease.Hold(ctx, tx, orgID, le)
+		if err != nil {
+			return err
+		}
+		step, err = tx.StepByCall(ctx, db.StepByCallParams{OrgID: orgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex})
+		if err == nil {
+			if !bytes.Equal(step.ArgumentsDigest, digest[:]) {
+				return fault.New(fault.Exists, "call %d of turn %d was proposed as step %s with another tool or other arguments",
+					p.CallIndex, p.Turn, step.ID).WithObject(step.ID).WithFix("go on from the stored turn")
+			}
+			return nil
+		}
+		if !store.IsNotFound(err) {
+			return fmt.Errorf("find step: %w", err)
+		}
+		step, err = s.decide(ctx, tx, t, p, digest[:])
+		return err
+	})
+	return step, err
+}
+
+// decide stores a new step, granted or denied.
+func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal, digest []byte) (db.Step, error) {
+	params := db.CreateStepParams{
+		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
+		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
+		ArgumentsDigest: digest, NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
+	}
+	number, err := tx.CountTaskStep(ctx, db.CountTaskStepParams{OrgID: t.OrgID, ID: t.ID})
+	if err != nil {
+		return db.Step{}, fmt.Errorf("number step of %s: %w", t.ID, err)
+	}
+	params.Number = number
+	if params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), params.ID); err != nil {
+		return db.Step{}, err
+	}
+	arguments, category, decision := s.judge(ctx, t, p)
+	params.Category = category
+	if params.Arguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
+		return db.Step{}, fmt.Errorf("encode arguments: %w", err)
+	}
+	kind := "tool_selected"
+	params.DecisionReason = decision.reason
+	if decision.denied != nil {
+		now := time.Now()
+		kind = "tool_denied"
+		params.State, params.ErrorCode, params.FinishedAt = string(Denied), string(decision.denied.Code), &now
+		params.DecisionReason = decision.denied.Message
+		params.Observation = s.cfg.Redact.String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
+	}
+	step, err := tx.CreateStep(ctx, params)
+	if err != nil {
+		return step, fmt.Errorf("store step: %w", err)
+	}
+	_, err = tx.Append(ctx, t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": arguments,
+		"reason": step.DecisionReason, "turn": step.Turn,
+	}})
+	return step, err
+}
+
+func text(e *fault.Error) string {
+	if e.Fix == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Fix
+}
+
+// Execute has a granted step run, or re-attaches to one that was started, and
+// answers it when it has ended or the context has. The outcome is stored even
+// when the caller has gone meanwhile.
+func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, error) {
+	step, t, err := s.start(ctx, orgID, le, stepID)
+	if err != nil || State(step.State) != Started {
+		return step, err
+	}
+	record := s.cfg.Tools.Get(step.Tool)
+	if record == nil {
+		return step, fault.New(fault.Internal, "step %s was granted for tool %q, which this hub does not have", step.ID, step.Tool)
+	}
+	call, err := s.call(ctx, t, step, record)
+	if err != nil {
+		return step, err
+	}
+	result, err := record.Run(ctx, call)
+	if err != nil {
+		if ctx.Err() != nil || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Deadline) {
+			// Not known yet: the caller asks again.
+			return s.Get(context.WithoutCancel(ctx), orgID, stepID)
+		}
+		return step, fmt.Errorf("run step %s: %w", step.ID, err)
+	}
+	return s.end(context.WithoutCancel(ctx), orgID, t, step, record, result)
+}
+
+// start writes the intent: from here on the step may have had its effect. A
+// step that waits for its node stays granted.
+func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
+	step, err := s.Get(ctx, orgID, stepID)
+	if err != nil {
+		return step, db.Task{}, err
+	}
+	if step.TaskID != le.TaskID {
+		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
+	}
+	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		if _, err := s.node(ctx, step); err != nil {
+			return step, db.Task{}, s.unlessUnavailable(err)
+		}
+	}
+	var t db.Task
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
+			return err
+		}
+		started, err := tx.StartStep(ctx, db.StartStepParams{OrgID: orgID, ID: stepID, Attempt: t.Attempt})
+		if store.IsNotFound(err) {
+			// Started before, or ended: answer it as it stands now.
+			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: stepID})
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("start step %s: %w", stepID, err)
+		}
+		step = started
+		_, err = tx.Append(ctx, orgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
+			"step_id": step.ID, "number": step.Number, "tool": step.Tool,
+		}})
+		return err
+	})
+	return step, t, err
+}
+
+func (s *Steps) place(step db.Step) deckhandv1.ToolPlace {
+	if record := s.cfg.Tools.Get(step.Tool); record != nil {
+		return record.Place
+	}
+	return deckhandv1.ToolPlace_TOOL_PLACE_UNSPECIFIED
+}
+
+func (s *Steps) unlessUnavailable(err error) error {
+	if fault.Is(err, fault.Unavailable) {
+		return nil
+	}
+	return err
+}
+
+// node answers the link to the step's node, waiting a while for it to come.
+func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
+	if step.NodeID == nil {
+		return nil, fault.New(fault.Unavailable, "step %s has no node", step.ID).WithObject(step.ID)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.NodeWait)
+	defer cancel()
+	tick := time.NewTicker(s.cfg.NodeWait / 100)
+	defer tick.Stop()
+	for {
+		node, err := s.cfg.Node(*step.NodeID)
+		if err == nil || !fault.Is(err, fault.Unavailable) {
+			return node, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-tick.C:
+		}
+	}
+}
+
+// call puts together what a tool needs, from the hub's own stored arguments.
+func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
+	call := tool.Call{StepID: step.ID}
+	sealed, err := s.cfg.Vault.Open(step.ArgumentsSealed, step.ID)
+	if err != nil {
+		return call, err
+	}
+	if err := json.Unmarshal(sealed, &call.Arguments); err != nil {
+		return call, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
+	}
+	if record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		return call, nil
+	}
+	if call.Node, err = s.node(ctx, step); err != nil {
+		return call, err
+	}
+	call.Jail, err = s.Jail(ctx, t)
+	return call, err
+}
+
+// end stores an outcome once: when somebody else has stored one meanwhile,
+// theirs is answered.
+func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
+	to := Succeeded
+	switch {
+	case r.Unknown:
+		to = Unknown
+	case r.Failed:
+		to = Failed
+	}
+	if r.Outcome == nil {
+		r.Outcome = map[string]any{}
+	}
+	outcome, err := json.Marshal(s.cfg.Redact.Map(r.Outcome))
+	if err != nil {
+		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
+	}
+	ended := step
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		locked, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID})
+		if err != nil {
+			return fmt.Errorf("lock task %s: %w", t.ID, err)
+		}
+		ended, err = tx.EndStep(ctx, db.EndStepParams{
+			OrgID: orgID, ID: step.ID, State: string(to), Observation: s.cfg.Redact.String(r.Observation), Outcome: outcome,
+			ErrorCode: string(r.Code), LogBytes: r.LogBytes,
+		})
+		if store.IsNotFound(err) {
+			ended, err = tx.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: step.ID})
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("end step %s: %w", step.ID, err)
+		}
+		payload := map[string]any{
+			"step_id": ended.ID, "number": ended.Number, "tool": ended.Tool, "state": ended.State,
+			"error_code": ended.ErrorCode, "outcome": r.Outcome, "log_bytes": ended.LogBytes,
+			"duration_ms": ended.FinishedAt.Sub(*ended.StartedAt).Milliseconds(),
+		}
+		if _, err := tx.Append(ctx, orgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
+			return err
+		}
+		if to == Unknown && !record.Idempotent {
+			return s.pause(ctx, tx, locked, ended)
+		}
+		return nil
+	})
+	return ended, err
+}
+
+// Get answers a step by its id.
+func (s *Steps) Get(ctx context.Context, orgID, id string) (db.Step, error) {
+	step, err := s.cfg.Store.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return step, fault.New(fault.NotFound, "there is no step %q", id).WithObject(id)
+	}
+	return step, err
+}
+
+// Find answers the id of the step that ref names: an id or a unique prefix.
+func (s *Steps) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("step", ref)})
+	return store.One("step", ref, rows, err)
+}

@@ -1,0 +1,39 @@
+-- name: CreateAgent :execrows
+INSERT INTO agents (id, org_id, name) VALUES (@id, @org_id, @name) ON CONFLICT (org_id, name) DO NOTHING;
+
+-- name: LockAgentByName :one
+SELECT * FROM agents WHERE org_id = @org_id AND name = @name FOR UPDATE;
+
+-- name: AgentVersion :one
+SELECT * FROM agent_versions WHERE org_id = @org_id AND agent_id = @agent_id AND version = @version;
+
+-- name: CreateAgentVersion :exec
+INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by)
+VALUES (@agent_id, @version, @org_id, @markdown, @script, @digest, @description, @provider, @model, @created_by);
+
+-- name: SetAgentVersion :exec
+UPDATE agents SET current_version = @version, updated_at = now() WHERE org_id = @org_id AND id = @id;
+
+-- name: SetAgentHome :exec
+UPDATE agents SET home_node_id = @node_id WHERE org_id = @org_id AND id = @id AND home_node_id IS NULL;
+
+-- name: FindAgents :many
+-- By name, id or id prefix; see store.One.
+SELECT id, (name = @ref OR id = @ref)::boolean AS exact FROM agents
+WHERE org_id = @org_id AND (name = @ref OR id = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: GetAgent :one
+SELECT sqlc.embed(a), v.description, v.provider, v.model,
+       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
+                 AND t.state IN ('starting', 'running')) AS active
+FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
+WHERE a.org_id = @org_id AND a.id = @id;
+
+-- name: ListAgents :many
+SELECT sqlc.embed(a), v.description, v.provider, v.model,
+       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
+                 AND t.state IN ('starting', 'running')) AS active
+FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
+WHERE a.org_id = @org_id AND a.name > @after_name
+ORDER BY a.name LIMIT @max_rows;

@@ -1,0 +1,40 @@
+-- name: AppendEvents :one
+-- Numbers and stores a task's next events in one round trip; the row lock that
+-- the update takes puts concurrent writers in order. Answers the last number.
+WITH task AS (
+    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[])
+    WHERE tasks.org_id = @org_id AND tasks.id = @task_id
+    RETURNING tasks.id, tasks.org_id, event_seq - cardinality(@types::text[]) AS before, tasks.correlation_id, tasks.attempt
+), stored AS (
+    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT task.org_id, task.id, task.before + e.n, e.type, @actor_kind::text, @actor_id::text, task.attempt,
+           task.correlation_id, e.payload::jsonb
+    FROM task, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
+                       unnest(@payloads::text[]) AS payload) AS e
+    RETURNING seq
+)
+SELECT coalesce(max(seq), 0)::bigint FROM stored;
+
+-- name: EventsAfter :many
+-- Commit order: only transactions that no running one can still precede.
+SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
+FROM events
+WHERE org_id = @org_id
+  AND (xid, id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)
+  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY events.xid, id LIMIT @max_rows;
+
+-- name: TaskEventsAfter :many
+SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
+FROM events
+WHERE org_id = @org_id AND task_id = ANY (@task_ids::text[])
+  AND (xid, id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)
+  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY events.xid, id LIMIT @max_rows;
+
+-- name: WatchEnded :one
+-- All watched tasks have ended and nothing of them comes after the cursor,
+-- visible yet or not.
+SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = @org_id AND t.id = ANY (@task_ids::text[]) AND t.finished_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = @org_id AND e.task_id = ANY (@task_ids::text[])
+                      AND (e.xid, e.id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)))::boolean AS ended;

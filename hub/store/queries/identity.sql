@@ -1,0 +1,31 @@
+-- name: CreateOrganisation :one
+INSERT INTO organisations (id, name) VALUES (@id, @name)
+ON CONFLICT (name) DO UPDATE SET name = excluded.name
+RETURNING *;
+
+-- name: CreateUser :one
+INSERT INTO users (id, org_id, name, role) VALUES (@id, @org_id, @name, @role)
+ON CONFLICT (org_id, name) DO UPDATE SET role = excluded.role
+RETURNING *;
+
+-- name: CreateToken :exec
+INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, expires_at)
+VALUES (@id, @org_id, @kind, sqlc.narg(user_id), @name, @hash, sqlc.narg(expires_at));
+
+-- name: RevokeTokens :exec
+-- Ends every token of that kind and name.
+UPDATE api_tokens SET revoked_at = now()
+WHERE org_id = @org_id AND kind = @kind AND name = @name AND revoked_at IS NULL;
+
+-- name: TokenByHash :one
+-- Answers a token that may be used now, with its user's role.
+SELECT t.id, t.org_id, t.kind, t.name, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
+       coalesce(u.role, '') AS role
+FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
+WHERE t.hash = @hash AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now());
+
+-- name: LoadSecret :one
+SELECT sealed FROM cluster_secrets WHERE name = @name;
+
+-- name: CreateSecret :execrows
+INSERT INTO cluster_secrets (name, sealed) VALUES (@name, @sealed) ON CONFLICT (name) DO NOTHING;

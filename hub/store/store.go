@@ -1,0 +1,173 @@
+// Package store is the hub's PostgreSQL: the one source of truth. Queries live
+// in queries/*.sql and are generated into db by sqlc; the schema and its
+// invariants live in migrations/*.sql.
+//
+// Losing the connection loses nothing: every change is one transaction, and
+// what was not committed did not happen.
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Store is a pool of connections and the queries on it.
+type Store struct {
+	*db.Queries
+
+	pool *pgxpool.Pool
+}
+
+// Open connects to the database at url and brings its schema up to date. Many
+// hubs may do so at once: the migration holds a lock.
+func Open(ctx context.Context, url string) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The error may quote the URL, and with it the password.
+		return nil, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
+			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, connectFault(cfg.ConnConfig, err)
+	}
+	s := &Store{Queries: db.New(pool), pool: pool}
+	if err := s.migrate(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func connectFault(cfg *pgx.ConnConfig, err error) error {
+	where := fmt.Sprintf("database %q on %s:%d as user %q", cfg.Database, cfg.Host, cfg.Port, cfg.User)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return fault.New(fault.Unavailable, "%s refused the connection: %s", where, pg.Message).
+			WithFix("check database-url: its user, password and database name").WithCause(err)
+	}
+	return fault.New(fault.Unavailable, "cannot reach %s", where).
+		WithFix("check database-url and that PostgreSQL runs there").WithCause(err)
+}
+
+func (s *Store) migrate(ctx context.Context) error {
+	sqlDB := stdlib.OpenDBFromPool(s.pool)
+	defer sqlDB.Close()
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return fmt.Errorf("make migration lock: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, sqlDB, files, goose.WithSessionLocker(locker))
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("bring the database schema up to date: %w", err)
+	}
+	return nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// Ping says whether the database answers.
+func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
+
+// Tx runs fn in one transaction at read committed; an error rolls it back.
+func (s *Store) Tx(ctx context.Context, fn func(q *db.Queries) error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return fn(s.WithTx(tx)) })
+}
+
+// Conn gives fn a connection of its own, for locks that live with it.
+func (s *Store) Conn(ctx context.Context, fn func(ctx context.Context, q *db.Queries) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("take a database connection: %w", err)
+	}
+	// A connection that held session locks is closed, never reused.
+	raw := conn.Hijack()
+	defer raw.Close(context.WithoutCancel(ctx))
+	return fn(ctx, db.New(raw))
+}
+
+// IsNotFound says that a query for one row answered none.
+func IsNotFound(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// Violates says that err is the violation of that constraint or unique index.
+func Violates(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.ConstraintName == constraint
+}
+
+// likeEscaper makes text match itself in a LIKE pattern.
+var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// minPrefix is the least of an id that is taken as a prefix, so that a kind
+// such as "task_" alone names nothing.
+const minPrefix = 2
+
+// Prefix is the LIKE pattern for ids that begin with ref. A ref without a kind
+// is taken as the random part: "3q9x" means "task_3q9x…".
+func Prefix(kind, ref string) string {
+	random, ok := strings.CutPrefix(ref, kind+"_")
+	if !ok {
+		random = ref
+	}
+	if len(random) < minPrefix {
+		return "" // matches nothing but an empty id, of which there is none
+	}
+	return likeEscaper.Replace(kind+"_"+random) + "%"
+}
+
+// Found is a row of the Find queries.
+type Found struct {
+	ID string
+	// Exact says that the reference was the whole id or name.
+	Exact bool
+}
+
+// One answers the only id that a Find query found for a reference: the exact
+// one, or the one whose id begins with it.
+func One[R ~struct {
+	ID    string
+	Exact bool
+}](kind, ref string, rows []R, err error,
+) (string, error) {
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find %s %s: %w", kind, ref, err)
+	case len(rows) == 0:
+		return "", fault.New(fault.NotFound, "there is no %s %q", kind, ref).
+			WithFix("list what there is with: deckhand %s list", kind).WithObject(ref)
+	}
+	first := Found(rows[0])
+	if len(rows) > 1 && !first.Exact {
+		return "", fault.New(fault.Invalid, "%q names more than one %s", ref, kind).WithFix("give more of the id").WithObject(ref)
+	}
+	return first.ID, nil
+}

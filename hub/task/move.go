@@ -1,0 +1,52 @@
+package task
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+)
+
+// attemptOutcomes says what became of the attempt when a task leaves starting
+// or running for that state; every other state means that it finished.
+var attemptOutcomes = map[State]string{Cancelled: "cancelled"}
+
+// Move changes the state of a task whose row the transaction has locked, ends
+// its lease and attempt where the new state holds none, and appends the event.
+// Every state but running needs a reason a person can act on.
+func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, actor event.Actor) (db.Task, error) {
+	outcome := attemptOutcomes[to]
+	if outcome == "" {
+		outcome = "finished"
+	}
+	return move(ctx, tx, t, to, reason, outcome, actor)
+}
+
+// Requeue hands a leased task back to the queue; outcome says what became of
+// the attempt: "released" or "lost".
+func Requeue(ctx context.Context, tx *event.Tx, t db.Task, reason, outcome string, actor event.Actor) (db.Task, error) {
+	return move(ctx, tx, t, Queued, reason, outcome, actor)
+}
+
+func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcome string, actor event.Actor) (db.Task, error) {
+	from := State(t.State)
+	if !from.May(to) {
+		return t, refuse(t.ID, from, to)
+	}
+	moved, err := tx.MoveTask(ctx, db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(to), Reason: reason})
+	if err != nil {
+		return t, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
+	}
+	if t.LeaseHash != nil && moved.LeaseHash == nil {
+		if err := tx.EndAttempt(ctx, db.EndAttemptParams{
+			OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, Outcome: outcome,
+		}); err != nil {
+			return t, fmt.Errorf("end attempt %d of task %s: %w", t.Attempt, t.ID, err)
+		}
+	}
+	_, err = tx.Append(ctx, t.OrgID, t.ID, actor, event.Draft{Type: "state_changed", Payload: map[string]any{
+		"from": string(from), "to": string(to), "reason": reason,
+	}})
+	return moved, err
+}

@@ -1,0 +1,77 @@
+// Package task is one run of an agent towards one goal: its states and the
+// moves between them, its submission, its lookup and its cancellation.
+//
+// The moves are the table below. The database holds the same table and refuses
+// anything else, so that no code path can go round it.
+package task
+
+import (
+	"slices"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// State is where a task stands.
+type State string
+
+// The states.
+const (
+	Pending          State = "pending"
+	Queued           State = "queued"
+	Starting         State = "starting"
+	Running          State = "running"
+	Waiting          State = "waiting"
+	AwaitingApproval State = "awaiting_approval"
+	NeedsInput       State = "needs_input"
+	Paused           State = "paused"
+	ReviewNeeded     State = "review_needed"
+	Escalated        State = "escalated"
+	Succeeded        State = "succeeded"
+	Failed           State = "failed"
+	TimedOut         State = "timed_out"
+	Cancelled        State = "cancelled"
+)
+
+// transitions is DESIGN's table of task states: from, and where it may go.
+var transitions = map[State][]State{
+	Pending:  {Queued, Cancelled},
+	Queued:   {Starting, Paused, TimedOut, Cancelled},
+	Starting: {Running, Queued, Failed, Escalated, Cancelled},
+	Running: {
+		Queued, Waiting, AwaitingApproval, NeedsInput, Paused, ReviewNeeded,
+		Escalated, Succeeded, Failed, TimedOut, Cancelled,
+	},
+	Waiting:          {Queued, Paused, Failed, TimedOut, Cancelled},
+	AwaitingApproval: {Queued, TimedOut, Cancelled},
+	NeedsInput:       {Queued, TimedOut, Cancelled},
+	Paused:           {Queued, Failed, TimedOut, Cancelled},
+	ReviewNeeded:     {Succeeded, Queued, Failed, Cancelled},
+	Escalated:        {Queued, Failed, Cancelled},
+	Succeeded:        nil,
+	Failed:           nil,
+	TimedOut:         nil,
+	Cancelled:        nil,
+}
+
+// Transitions answers a copy of the table: every state, and where it may go.
+func Transitions() map[State][]State {
+	out := make(map[State][]State, len(transitions))
+	for from, to := range transitions {
+		out[from] = slices.Clone(to)
+	}
+	return out
+}
+
+// Final says that the state never changes again.
+func (s State) Final() bool { return len(transitions[s]) == 0 }
+
+// May says whether a task in state s may move to another state.
+func (s State) May(to State) bool { return slices.Contains(transitions[s], to) }
+
+func refuse(id string, from, to State) error {
+	e := fault.New(fault.Precondition, "task %s is %s and cannot become %s", id, from, to).WithObject(id)
+	if from.Final() {
+		e = e.WithFix("it has ended; submit a new task")
+	}
+	return e
+}

@@ -1,0 +1,161 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	shellTimeout    = 2 * time.Minute
+	shellMaxTimeout = time.Hour
+	// What the model sees of a command's output: so much of its head and tail.
+	headBytes = 8 << 10
+	tailBytes = 8 << 10
+	// waitStep is how long one question to the node waits for an end.
+	waitStep = 20 * time.Second
+)
+
+func shellTools() []*Tool {
+	return []*Tool{{
+		Name: "shell_exec",
+		Description: "Run a command with bash in the workspace's jail and wait for it to end. " +
+			"The working folder is /workspace; there is no network. Standard output and error come back together; " +
+			"of long output you see the head and the tail.",
+		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
+		Place:    deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+		Timeout:  shellMaxTimeout,
+		schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
+			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"What bash -c runs"},
+			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"Time before the whole command is killed; 120 by default"},
+			"cwd":{"type":"string","maxLength":4096,"description":"Folder to start in, /workspace by default"}}}`,
+		run: runShell,
+	}}
+}
+
+func runShell(ctx context.Context, c Call) (Result, error) {
+	timeout := shellTimeout
+	if n := number(c.Arguments, "timeout_seconds"); n > 0 {
+		timeout = time.Duration(n) * time.Second
+	}
+	spec := &nodev1.ExecSpec{
+		ExecId: c.StepID, JailId: c.Jail.GetJailId(), Argv: []string{"/bin/bash", "-c", text(c.Arguments, "command")},
+		Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
+	}
+	err := inJail(ctx, c, func() error {
+		_, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+		return err
+	})
+	if err != nil {
+		return failure(err)
+	}
+	for {
+		res, err := c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.StepID, Timeout: durationpb.New(waitStep)})
+		if err != nil {
+			return failure(err)
+		}
+		if res.GetExec().GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
+			return shellResult(ctx, c, res.GetExec())
+		}
+	}
+}
+
+func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
+	output, err := excerpt(ctx, c, exec)
+	if err != nil {
+		return Result{}, err
+	}
+	status, code := describe(exec)
+	result := Result{
+		Observation: status + "\n" + output, Code: code,
+		Failed:   code != "",
+		Unknown:  exec.GetEndReason() == nodev1.EndReason_END_REASON_UNKNOWN,
+		LogBytes: exec.GetLogBytes(),
+		Outcome: map[string]any{
+			"end_reason": strings.ToLower(strings.TrimPrefix(exec.GetEndReason().String(), "END_REASON_")),
+			"exit_code":  exec.GetExitCode(), "log_bytes": exec.GetLogBytes(), "members_left": exec.GetMembersLeft(),
+		},
+	}
+	if exec.GetSignal() != 0 {
+		result.Outcome["signal"] = exec.GetSignal()
+	}
+	return result, nil
+}
+
+// describe says in words how a command ended. A command that ran and answered
+// with an exit status of its own has not failed as a tool: the status is its
+// answer.
+func describe(exec *nodev1.Exec) (string, fault.Code) {
+	switch exec.GetEndReason() {
+	case nodev1.EndReason_END_REASON_EXITED:
+		return fmt.Sprintf("exit status %d", exec.GetExitCode()), ""
+	case nodev1.EndReason_END_REASON_SIGNALLED:
+		return fmt.Sprintf("ended by signal %d", exec.GetSignal()), ""
+	case nodev1.EndReason_END_REASON_TIMED_OUT:
+		return fmt.Sprintf("error %s: killed, because it ran longer than its time-out", fault.ExecutionTimeout), fault.ExecutionTimeout
+	case nodev1.EndReason_END_REASON_KILLED:
+		return fmt.Sprintf("error %s: killed by %s", fault.Killed, exec.GetKilledBy()), fault.Killed
+	case nodev1.EndReason_END_REASON_UNKNOWN:
+		return fmt.Sprintf("error %s: nobody knows how the command ended, for example because the machine rebooted under it", fault.OutcomeUnknown),
+			fault.OutcomeUnknown
+	case nodev1.EndReason_END_REASON_START_FAILED:
+		return fmt.Sprintf("error %s: the command could not be started: %s", fault.ToolFailed, exec.GetStartError()), fault.ToolFailed
+	case nodev1.EndReason_END_REASON_OUT_OF_MEMORY:
+		return fmt.Sprintf("error %s: killed, because the jail ran out of memory", fault.ToolFailed), fault.ToolFailed
+	case nodev1.EndReason_END_REASON_DISK_FULL:
+		return fmt.Sprintf("error %s: the node's disk is full", fault.ToolFailed), fault.ToolFailed
+	case nodev1.EndReason_END_REASON_JAIL_LOST:
+		return fmt.Sprintf("error %s: the jail died under the command; what it had done until then stays done", fault.ToolFailed), fault.ToolFailed
+	default:
+		return fmt.Sprintf("error %s: the command was never started", fault.ToolFailed), fault.ToolFailed
+	}
+}
+
+// excerpt answers the output, or its head and tail with a citation of what was
+// left out.
+func excerpt(ctx context.Context, c Call, exec *nodev1.Exec) (string, error) {
+	total := exec.GetLogBytes()
+	if total == 0 {
+		return "(no output)", nil
+	}
+	if total <= headBytes+tailBytes {
+		return readLog(ctx, c, 0, total)
+	}
+	head, err := readLog(ctx, c, 0, headBytes)
+	if err != nil {
+		return "", err
+	}
+	tail, err := readLog(ctx, c, total-tailBytes, tailBytes)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s\n[... bytes %d to %d of %d left out; the whole output is in the log of %s ...]\n%s",
+		head, headBytes, total-tailBytes, total, c.StepID, tail), nil
+}
+
+func readLog(ctx context.Context, c Call, offset, limit int64) (string, error) {
+	stream, err := c.Node.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: c.StepID, Offset: offset, Limit: limit})
+	if err != nil {
+		return "", fmt.Errorf("read log of %s: %w", c.StepID, err)
+	}
+	var b strings.Builder
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return strings.ToValidUTF8(b.String(), "\uFFFD"), nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("read log of %s: %w", c.StepID, err)
+		}
+		b.Write(piece.GetData())
+	}
+}

@@ -1,0 +1,188 @@
+// Package tool is the registry of what agents can do: for each tool its
+// record, as the model is told of it, and how the hub has it run. Anything
+// with effects outside the conversation runs in the hub or on a node, after
+// the hub has decided it.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Node is the way to the machine that holds the task's workspace.
+type Node interface {
+	Exec() nodev1.ExecServiceClient
+	Jails() nodev1.JailServiceClient
+	Files() nodev1.FileServiceClient
+}
+
+// Call is a granted tool call.
+type Call struct {
+	// StepID names the call for ever: a node runs it at most once.
+	StepID    string
+	Arguments map[string]any
+	// Jail is what the task's jail is made of; nil for tools that need none.
+	Jail *nodev1.JailSpec
+	Node Node
+}
+
+// Result is how a call ended.
+type Result struct {
+	// Observation is what the model is told.
+	Observation string
+	// Outcome is the machine-readable end; its keys are the tool's own.
+	Outcome map[string]any
+	// Code is set when the call failed.
+	Code   fault.Code
+	Failed bool
+	// Unknown says that nobody can tell whether the call took effect.
+	Unknown  bool
+	LogBytes int64
+}
+
+// Tool is a record of the registry.
+type Tool struct {
+	Name        string
+	Description string
+	Category    deckhandv1.ToolCategory
+	Place       deckhandv1.ToolPlace
+	// Idempotent: running it again has the same effect as running it once.
+	Idempotent bool
+	// ReadOnly: it changes nothing.
+	ReadOnly bool
+	Timeout  time.Duration
+
+	schema string // JSON Schema of the arguments, draft 2020-12
+	// run has the call run and answers its end. It may be called again for the
+	// same step, after a crash or when its context ended, and then re-attaches.
+	// An error means that the end is not known yet; failures are Results.
+	run func(ctx context.Context, c Call) (Result, error)
+}
+
+// Run has a granted call run, or re-attaches to it.
+func (t *Tool) Run(ctx context.Context, c Call) (Result, error) { return t.run(ctx, c) }
+
+// Proto answers the record as the API shows it.
+func (t *Tool) Proto() (*deckhandv1.Tool, error) {
+	schema := &structpb.Struct{}
+	if err := json.Unmarshal([]byte(t.schema), schema); err != nil {
+		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
+	}
+	return &deckhandv1.Tool{
+		Name: t.Name, Description: t.Description, InputSchema: schema, Category: t.Category, Place: t.Place,
+		Idempotent: t.Idempotent, ReadOnly: t.ReadOnly, Timeout: durationpb.New(t.Timeout),
+	}, nil
+}
+
+// Registry is the tools that there are.
+type Registry struct {
+	tools  map[string]*Tool
+	protos map[string]*deckhandv1.Tool
+}
+
+// NewRegistry answers the tools of this release.
+func NewRegistry() (*Registry, error) {
+	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
+	for _, t := range slices.Concat(shellTools(), fileTools(), workTools()) {
+		proto, err := t.Proto()
+		if err != nil {
+			return nil, err
+		}
+		r.tools[t.Name], r.protos[t.Name] = t, proto
+	}
+	return r, nil
+}
+
+// Get answers a tool by name, or nil.
+func (r *Registry) Get(name string) *Tool { return r.tools[name] }
+
+// Names answers all tools' names in order.
+func (r *Registry) Names() []string {
+	names := make([]string, 0, len(r.tools))
+	for name := range r.tools {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// always are the tools that every agent has: without them a run cannot end.
+var always = []string{"complete_task"}
+
+// Allowed says whether a persona that lists those tools may use that one.
+func Allowed(listed []string, name string) bool {
+	return slices.Contains(listed, name) || slices.Contains(always, name)
+}
+
+// For answers the records of the tools a persona lists, in order.
+func (r *Registry) For(listed []string) []*deckhandv1.Tool {
+	var out []*deckhandv1.Tool
+	for _, name := range r.Names() {
+		if Allowed(listed, name) {
+			out = append(out, r.protos[name])
+		}
+	}
+	return out
+}
+
+// Record answers a tool's record by name, or nil.
+func (r *Registry) Record(name string) *deckhandv1.Tool { return r.protos[name] }
+
+// failure answers a node's refusal as a result the model can act on. An error
+// that says nothing about the call itself (the node or the link is gone) stays
+// an error.
+func failure(err error) (Result, error) {
+	e := fault.As(fault.FromGRPC(err))
+	switch e.Kind {
+	case fault.Unavailable, fault.Canceled, fault.Deadline, fault.Internal, fault.Unauthenticated:
+		return Result{}, e
+	}
+	code := e.Code
+	if code == "" {
+		code = fault.ToolFailed
+	}
+	text := e.Message
+	if e.Fix != "" {
+		text += ": " + e.Fix
+	}
+	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, text)}, nil
+}
+
+// inJail runs fn; when the node has no running jail for it, the jail is made
+// and fn runs once more.
+func inJail(ctx context.Context, c Call, fn func() error) error {
+	err := fn()
+	e := fault.As(fault.FromGRPC(err))
+	if err == nil || (e.Kind != fault.NotFound && e.Kind != fault.Precondition) || e.ObjectID != c.Jail.GetJailId() {
+		return err
+	}
+	if _, err := c.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: c.Jail}); err != nil {
+		return fmt.Errorf("make jail: %w", err)
+	}
+	return fn()
+}
+
+func text(args map[string]any, key string) string {
+	s, _ := args[key].(string)
+	return s
+}
+
+func number(args map[string]any, key string) int64 {
+	n, _ := args[key].(float64)
+	return int64(n)
+}
+
+func flag(args map[string]any, key string) bool {
+	b, _ := args[key].(bool)
+	return b
+}

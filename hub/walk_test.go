@@ -1,0 +1,283 @@
+package hub_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// procedures answers every method of the public API.
+func procedures() []protoreflect.MethodDescriptor {
+	var out []protoreflect.MethodDescriptor
+	for _, file := range []protoreflect.FileDescriptor{
+		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_node_proto,
+		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
+	} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				out = append(out, methods.Get(j))
+			}
+		}
+	}
+	return out
+}
+
+func path(m protoreflect.MethodDescriptor) string {
+	return "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+}
+
+// call sends a JSON request and answers the error's code ("" for none) and the
+// whole body.
+func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body map[string]any) (code, text string) {
+	t.Helper()
+	data, err := json.Marshal(body)
+	require.NoError(t, err)
+	kind := "application/json"
+	if m.IsStreamingServer() {
+		kind = "application/connect+json"
+		data = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...) //nolint:gosec // small
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+path(m), bytes.NewReader(data))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", kind)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := http.Client{Timeout: 20 * time.Second}
+	res, err := client.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	var refused struct{ Code string }
+	if !m.IsStreamingServer() {
+		if res.StatusCode != http.StatusOK {
+			require.NoError(t, json.Unmarshal(all, &refused), "%s", all)
+		}
+		return refused.Code, string(all)
+	}
+	text = string(all)
+	for len(all) >= 5 {
+		n := binary.BigEndian.Uint32(all[1:])
+		if all[0]&2 != 0 {
+			var end struct{ Error struct{ Code string } }
+			require.NoError(t, json.Unmarshal(all[5:5+n], &end))
+			refused.Code = end.Error.Code
+		}
+		all = all[5+n:]
+	}
+	return refused.Code, text
+}
+
+// O1: every procedure has a rule, and no rule is for nothing.
+func TestEveryProcedureHasARule(t *testing.T) {
+	t.Parallel()
+	for _, m := range procedures() {
+		_, ok := auth.RuleOf(path(m))
+		require.True(t, ok, "%s has no rule in hub/auth/rules.go", path(m))
+	}
+}
+
+// others are the objects of an organisation that the caller is not of.
+type others struct {
+	org, agent, task, step, node, worker string
+	token                                string // its administrator's
+	lease                                string
+}
+
+// request fills a request with another organisation's ids, by the names of its
+// fields, and with something valid elsewhere.
+func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
+	out := map[string]any{}
+	for i := range m.Fields().Len() {
+		f := m.Fields().Get(i)
+		switch name := string(f.Name()); name {
+		case "agent_id":
+			out[name] = o.agent
+		case "task_id":
+			out[name] = o.task
+		case "task_ids":
+			out[name] = []string{o.task}
+		case "step_id":
+			out[name] = o.step
+		case "node_id":
+			out[name] = o.node
+		case "worker_id":
+			out[name] = o.worker
+		case "lease":
+			out[name] = map[string]any{"task_id": o.task, "attempt": 1, "token": o.lease}
+		case "attempt", "iteration", "turn", "slots":
+			if f.Kind() == protoreflect.Int32Kind {
+				out[name] = 1
+			} else {
+				out[name] = map[string]any{"turn": 1, "provider": "script", "model": "scripted"}
+			}
+		case "checkpoint":
+			out[name] = map[string]any{"iteration": 1, "state": map[string]any{}}
+		case "events":
+			out[name] = []any{map[string]any{"type": "thinking"}}
+		case "name", "tool", "text", "join_token":
+			out[name] = "file_list"
+		case "arguments_json":
+			out[name] = "{}"
+		case "state":
+			out[name] = "TASK_STATE_SUCCEEDED"
+		case "csr":
+			out[name] = "AAAA"
+		case "certificate_pem":
+			out[name] = "-----BEGIN CERTIFICATE-----"
+		case "markdown":
+			out[name] = "---\nname: x\n---\n"
+		}
+	}
+	return out
+}
+
+// unfiltered can be called without naming an object: they make one of the
+// caller's own, or list the caller's own. Their answers are searched for the
+// other's ids.
+var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch"}
+
+// O1, O2: every RPC without identity, with a wrong one, with one of the wrong
+// kind or too small a role, and with another organisation's objects.
+func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	s, err := store.Open(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	victim, intruder := organisation(t, h, s, "victim"), organisation(t, h, s, "intruder")
+	viewer := userToken(t, s, intruder.org, "viewer", "viewer")
+	workerToken, err := auth.NewTokens(s).Create(t.Context(), intruder.org, auth.Worker, "", "w", 0)
+	require.NoError(t, err)
+	expired := userToken(t, s, intruder.org, "late", "admin")
+	_, err = auth.NewTokens(s).Identify(t.Context(), "Bearer "+expired)
+	require.NoError(t, err)
+	require.NoError(t, auth.NewTokens(s).Revoke(t.Context(), intruder.org, auth.User, "late"))
+
+	for _, m := range procedures() {
+		t.Run(string(m.Name()), func(t *testing.T) {
+			rule, _ := auth.RuleOf(path(m))
+			body := victim.request(m.Input())
+			if rule.Public {
+				code, _ := call(t, h.URL(), "", m, body)
+				require.Contains(t, []string{"invalid_argument", "permission_denied"}, code, "garbage must be refused")
+				return
+			}
+			for what, token := range map[string]string{"no token": "", "a made-up token": ident.Secret("dhu"), "a revoked token": expired} {
+				code, _ := call(t, h.URL(), token, m, body)
+				require.Equal(t, "unauthenticated", code, what)
+			}
+			wrongKind, own := workerToken, intruder.token
+			if rule.Kind == auth.Worker {
+				wrongKind, own = intruder.token, workerToken
+			}
+			code, _ := call(t, h.URL(), wrongKind, m, body)
+			require.Equal(t, "permission_denied", code, "a token of the wrong kind")
+			if rule.Kind == auth.User && rule.Role != "viewer" {
+				code, _ := call(t, h.URL(), viewer, m, body)
+				require.Equal(t, "permission_denied", code, "a viewer")
+			}
+			if slices.Contains(unfiltered, string(m.Name())) {
+				delete(body, "agent_id")
+				delete(body, "task_ids")
+				_, text := call(t, h.URL(), own, m, body)
+				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node} {
+					require.NotContains(t, text, id)
+				}
+				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil {
+					return
+				}
+			}
+			code, text := call(t, h.URL(), own, m, body)
+			// A lease of another organisation is refused like any stale one.
+			require.Contains(t, []string{"not_found", "failed_precondition"}, code, "another organisation's objects: %s", text)
+		})
+	}
+
+	// Nothing of the victim's has changed.
+	row, err := s.GetTask(t.Context(), db.GetTaskParams{OrgID: victim.org, ID: victim.task})
+	require.NoError(t, err)
+	require.Equal(t, "running", row.Task.State)
+	require.Zero(t, row.Task.TurnCount)
+	require.EqualValues(t, 1, row.Task.StepCount+1, "no step was added")
+}
+
+func userToken(t *testing.T, s *store.Store, orgID, name, role string) string {
+	t.Helper()
+	u, err := s.CreateUser(t.Context(), db.CreateUserParams{ID: ident.New("user"), OrgID: orgID, Name: name, Role: role})
+	require.NoError(t, err)
+	token, err := auth.NewTokens(s).Create(t.Context(), orgID, auth.User, u.ID, name, 0)
+	require.NoError(t, err)
+	return token
+}
+
+// organisation makes one with an object of each kind, its task leased.
+func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) others {
+	t.Helper()
+	ctx := t.Context()
+	org, err := s.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: name})
+	require.NoError(t, err)
+	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step")}
+	o.token = userToken(t, s, org.ID, "admin", "admin")
+	client := h.Client(t, o.token)
+	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		Filename: "walker.md", Markdown: scripted("walker"), Script: "turns: []\n",
+	}))
+	require.NoError(t, err)
+	o.agent = applied.Msg.GetAgent().GetId()
+	submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"}))
+	require.NoError(t, err)
+	o.task = submitted.Msg.GetTask().GetId()
+	_, err = s.CreateNode(ctx, db.CreateNodeParams{
+		ID: o.node, OrgID: org.ID, Name: "n-" + name, KeyFingerprint: name, Labels: json.RawMessage("{}"),
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.RegisterWorker(ctx, db.RegisterWorkerParams{ID: o.worker, OrgID: org.ID, Name: "w", Pool: "default", Slots: 1}))
+	require.NoError(t, s.AdmitTask(ctx, db.AdmitTaskParams{OrgID: org.ID, ID: o.task, NodeID: &o.node, Reason: "test"}))
+	_, err = s.ClaimTask(ctx, db.ClaimTaskParams{
+		OrgID: org.ID, ID: o.task, Attempt: 1, WorkerID: &o.worker, LeaseHash: ident.Hash(o.lease), Ttl: time.Hour, Reason: "test",
+	})
+	require.NoError(t, err)
+	_, err = s.MoveTask(ctx, db.MoveTaskParams{OrgID: org.ID, ID: o.task, State: "running"})
+	require.NoError(t, err)
+	_, err = s.CreateStep(ctx, db.CreateStepParams{
+		ID: o.step, OrgID: org.ID, TaskID: o.task, Number: 1, Turn: 1, CallIndex: 0, Tool: "file_list", Category: "safe",
+		Arguments: json.RawMessage("{}"), ArgumentsSealed: []byte{0}, ArgumentsDigest: []byte{0}, State: "granted", NodeID: &o.node,
+	})
+	require.NoError(t, err)
+	return o
+}
+
+func scripted(name string) string {
+	return strings.TrimSpace(fmt.Sprintf(`
+---
+name: %s
+description: For tests.
+provider: script
+script: %s.script.yaml
+limits: {iterations: 20}
+tools: [shell_exec, file_read, file_write, file_list, update_plan, manage_scratchpad, complete_task]
+---
+Do what the script says.
+`, name, name)) + "\n"
+}
