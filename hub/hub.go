@@ -132,7 +132,11 @@ func (h *Hub) Start(ctx context.Context) error {
 	if err := h.Group.Start(ctx); err != nil {
 		return err
 	}
-	h.cfg.Log.Info("hub is ready", "api", h.URL(), "edge", h.EdgeAddress(), "replica", h.replica)
+	where := []any{"api", h.URL(), "edge", h.EdgeAddress(), "replica", h.replica}
+	if h.nats != nil {
+		where = append(where, "bus", h.nats.URL())
+	}
+	h.cfg.Log.Info("hub is ready", where...)
 	return nil
 }
 

@@ -115,13 +115,13 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lea
 		params.Attempts = append(params.Attempts, le.Attempt)
 		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
 	}
-	ids, err := l.cfg.Store.RenewLeases(ctx, params)
+	rows, err := l.cfg.Store.RenewLeases(ctx, params)
 	if err != nil {
 		return nil, fmt.Errorf("renew %d leases: %w", len(leases), err)
 	}
-	held := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		held[id] = true
+	held := make(map[db.RenewLeasesRow]bool, len(rows))
+	for _, row := range rows {
+		held[row] = true
 	}
 	gone := map[string]string{}
 	if len(held) < len(leases) {
@@ -135,7 +135,7 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lea
 	}
 	out := make([]Renewal, len(leases))
 	for i, le := range leases {
-		out[i] = Renewal{TaskID: le.TaskID, Held: held[le.TaskID]}
+		out[i] = Renewal{TaskID: le.TaskID, Held: held[db.RenewLeasesRow{ID: le.TaskID, Attempt: le.Attempt}]}
 		if !out[i].Held {
 			out[i].Reason = "lost"
 			if state := gone[le.TaskID]; task.State(state).Final() && state != "" {

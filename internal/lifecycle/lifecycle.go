@@ -161,3 +161,58 @@ func (g *Group) stopMembers(n int) {
 		g.members[i].service.Stop()
 	}
 }
+
+// Lazy is a service that is made when it is started: for one that needs others
+// of its group to run before it can be put together.
+type Lazy struct {
+	// Make answers the service, not yet started.
+	Make func(ctx context.Context) (Service, error)
+
+	mu      sync.Mutex
+	service Service // what the last start made
+}
+
+// Start makes the service and starts it.
+func (l *Lazy) Start(ctx context.Context) error {
+	s, err := l.Make(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		s.Stop()
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.service = s
+	return nil
+}
+
+func (l *Lazy) made() Service {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.service
+}
+
+// Stop ends what was made, if anything was.
+func (l *Lazy) Stop() {
+	if s := l.made(); s != nil {
+		s.Stop()
+	}
+}
+
+// Done is the made service's; nil before.
+func (l *Lazy) Done() <-chan struct{} {
+	if s := l.made(); s != nil {
+		return s.Done()
+	}
+	return nil
+}
+
+// Err is the made service's.
+func (l *Lazy) Err() error {
+	if s := l.made(); s != nil {
+		return s.Err()
+	}
+	return nil
+}

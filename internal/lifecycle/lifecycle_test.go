@@ -123,3 +123,23 @@ func TestGroupUndoesAHalfStart(t *testing.T) {
 	require.EqualError(t, g.Start(t.Context()), "start hub: no room")
 	<-first.Done()
 }
+
+func TestLazyMakesItsServiceWhenItsNeighbourRuns(t *testing.T) {
+	var address string
+	first := &service{}
+	first.fn = untilDone
+	lazy := &lifecycle.Lazy{Make: func(context.Context) (lifecycle.Service, error) {
+		require.NotNil(t, first.Done(), "made before the first one was started")
+		address = "known"
+		return &service{fn: untilDone}, nil
+	}}
+	lazy.Stop() // nothing was made yet
+	var g lifecycle.Group
+	g.Add("first", first)
+	g.Add("second", lazy)
+	require.NoError(t, g.Start(t.Context()))
+	require.Equal(t, "known", address)
+	g.Stop()
+	<-lazy.Done()
+	require.NoError(t, lazy.Err())
+}

@@ -442,7 +442,7 @@ UPDATE tasks t SET lease_expires_at = clock_timestamp() + $1::interval
 FROM (SELECT unnest($3::text[]) AS id, unnest($4::int[]) AS attempt, unnest($5::bytea[]) AS hash) AS l
 WHERE t.org_id = $2 AND t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
   AND t.lease_expires_at > clock_timestamp()
-RETURNING t.id
+RETURNING t.id, t.attempt
 `
 
 type RenewLeasesParams struct {
@@ -453,8 +453,13 @@ type RenewLeasesParams struct {
 	Hashes   [][]byte
 }
 
+type RenewLeasesRow struct {
+	ID      string
+	Attempt int32
+}
+
 // One statement for all of a worker's leases; answers those it still holds.
-func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]string, error) {
+func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]RenewLeasesRow, error) {
 	rows, err := q.db.Query(ctx, renewLeases,
 		arg.Ttl,
 		arg.OrgID,
@@ -466,13 +471,13 @@ func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]str
 		return nil, err
 	}
 	defer rows.Close()
-	items := []string{}
+	items := []RenewLeasesRow{}
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var i RenewLeasesRow
+		if err := rows.Scan(&i.ID, &i.Attempt); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

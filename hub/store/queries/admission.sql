@@ -55,7 +55,7 @@ UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
 WHERE t.org_id = @org_id AND t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
   AND t.lease_expires_at > clock_timestamp()
-RETURNING t.id;
+RETURNING t.id, t.attempt;
 
 -- name: TaskStates :many
 SELECT id, state, attempt FROM tasks WHERE org_id = @org_id AND id = ANY (@ids::text[]);

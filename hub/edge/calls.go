@@ -1,0 +1,80 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// interceptUnary carries the correlation id to the node and turns what comes
+// back into errors of package fault.
+func (l *Link) interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if !l.alive() {
+		return l.lost(l.reason())
+	}
+	return l.explain(ctx, invoke(outgoing(ctx), method, req, reply, cc, opts...))
+}
+
+// interceptStream does the same for streams, but for the session itself, which
+// is the link.
+func (l *Link) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method == nodev1.SessionService_Session_FullMethodName {
+		return open(ctx, desc, cc, method, opts...)
+	}
+	if !l.alive() {
+		return nil, l.lost(l.reason())
+	}
+	stream, err := open(outgoing(ctx), desc, cc, method, opts...)
+	if err != nil {
+		return nil, l.explain(ctx, err)
+	}
+	return &explained{ClientStream: stream, link: l, ctx: ctx}, nil
+}
+
+func outgoing(ctx context.Context) context.Context {
+	if id := logging.Correlation(ctx); id != "" {
+		return metadata.AppendToOutgoingContext(ctx, logging.CorrelationHeader, id)
+	}
+	return ctx
+}
+
+// explain answers a call's error as one of package fault. What the node said
+// stays, which is known by its details; a connection that ended under the call
+// becomes AGENT_018, unless it was the caller who went away.
+func (l *Link) explain(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	st, _ := status.FromError(err)
+	if len(st.Details()) == 0 && ctx.Err() == nil && (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) {
+		return l.lost(err)
+	}
+	return fault.FromGRPC(err)
+}
+
+func (l *Link) lost(cause error) error {
+	return unavailable(l.node.ID, "lost its link to the hub").WithCause(cause)
+}
+
+// explained is a stream whose errors are explained.
+type explained struct {
+	grpc.ClientStream
+
+	link *Link
+	ctx  context.Context // the caller's
+}
+
+// SendMsg sends a message.
+func (s *explained) SendMsg(m any) error { return s.link.explain(s.ctx, s.ClientStream.SendMsg(m)) }
+
+// RecvMsg receives a message.
+func (s *explained) RecvMsg(m any) error { return s.link.explain(s.ctx, s.ClientStream.RecvMsg(m)) }

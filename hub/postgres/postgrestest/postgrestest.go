@@ -1,0 +1,128 @@
+// Package postgrestest gives tests databases of a real PostgreSQL server.
+//
+// The server is the one that DECKHAND_TEST_DATABASE_URL names, whose user may
+// make databases, or else a private cluster for this test process. A guard
+// process ends that cluster and removes it as soon as the test process has
+// ended, however it ended, so that no TestMain is needed and no goroutine is
+// left for a leak check to find.
+package postgrestest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// EnvURL names the shared server: a URL of a database of it, as a user with
+// the right to make databases.
+const EnvURL = "DECKHAND_TEST_DATABASE_URL"
+
+// server is the one server of this test process.
+var server struct {
+	once sync.Once
+	url  string
+	err  error
+	// life is the writing end of a pipe: its closing, by whatever ends this
+	// process, is what the guard waits for.
+	life *os.File
+}
+
+// Database answers the URL of a fresh, empty database, dropped when the test
+// ends.
+func Database(t testing.TB) string {
+	t.Helper()
+	server.once.Do(func() {
+		if server.url = os.Getenv(EnvURL); server.url == "" {
+			server.url, server.life, server.err = startGuarded()
+		}
+	})
+	if server.err != nil {
+		t.Fatalf("start a private PostgreSQL: %v", server.err)
+	}
+	name := strings.ReplaceAll(ident.New("test"), "-", "_")
+	admin(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() { admin(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	u, err := url.Parse(server.url)
+	if err != nil {
+		t.Fatalf("%s is not a URL", EnvURL)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func admin(t testing.TB, sql string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.url)
+	if err != nil {
+		t.Fatalf("connect to the test server: %v", err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// guard runs the server until its standard input ends, which is when the test
+// process has, then removes what is left of it. $0 is the folder.
+const guard = `"$@" >"$0/log" 2>&1 </dev/null & server=$!
+while read -r _; do :; done
+kill -QUIT "$server" && wait "$server"
+rm -rf "$0"`
+
+func startGuarded() (string, *os.File, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "deckhand-pg-")
+	if err != nil {
+		return "", nil, err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // for the user postgres
+		return "", nil, err
+	}
+	cluster, err := postgres.Config{DataDir: filepath.Join(dir, "pg"), Fast: true}.Complete(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cluster.Prepare(ctx); err != nil {
+		return "", nil, err
+	}
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return "", nil, err
+	}
+	defer pr.Close()
+	cmd := exec.Command("/bin/sh", append([]string{"-c", guard, dir}, cluster.Command()...)...)
+	cmd.Stdin = pr
+	// The guard stays the test's own user, so that it can remove the folder.
+	// The server drops its rights below.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c := cluster.Credential(); c != nil {
+		cmd.Args = append(cmd.Args[:4:4], append([]string{
+			"setpriv", fmt.Sprintf("--reuid=%d", c.Uid), fmt.Sprintf("--regid=%d", c.Gid), "--clear-groups", "--",
+		}, cluster.Command()...)...)
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	if err := cluster.AwaitReady(ctx); err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "log"))
+		pw.Close()
+		return "", nil, fmt.Errorf("%w: %s", err, log)
+	}
+	return cluster.URL("postgres"), pw, nil
+}

@@ -1,0 +1,235 @@
+// Package simnode is a node without jails, for benchmarks of the hub and for
+// tests that need a node to answer what a real one cannot be made to. Identity,
+// enrolment, link and session are the real ones; commands are functions.
+package simnode
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/node/identity"
+	"github.com/deckhand-sh/deckhand/node/link"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Config says how the node enrols and what its commands do.
+type Config struct {
+	Dir       string
+	HubURL    string
+	JoinToken string
+	Name      string
+	// Run answers a command's output and how it ended. It is called once for
+	// each exec id; nil ends every command with 0 at once.
+	Run func(ctx context.Context, spec *nodev1.ExecSpec) (output string, end *nodev1.Exec)
+	Log hclog.Logger
+}
+
+// Node is a simulated node. It is a lifecycle.Service.
+type Node struct {
+	lifecycle.Service
+	nodev1.UnimplementedExecServiceServer
+	nodev1.UnimplementedFileServiceServer
+
+	cfg      Config
+	identity *identity.Identity
+
+	mu    sync.Mutex
+	execs map[string]*command
+	files map[string][]byte // by jail and path
+}
+
+type command struct {
+	spec   *nodev1.ExecSpec
+	output string
+	exec   *nodev1.Exec // guarded by Node.mu
+	done   chan struct{}
+	cancel context.CancelFunc
+}
+
+// New enrols a node; start it to connect.
+func New(ctx context.Context, cfg Config) (*Node, error) {
+	n := &Node{cfg: cfg, execs: map[string]*command{}, files: map[string][]byte{}}
+	var err error
+	if n.identity, err = identity.Open(identity.Config{Dir: cfg.Dir}); err != nil {
+		return nil, err
+	}
+	if !n.identity.Enrolled() {
+		if err := n.identity.Enrol(ctx, identity.Enrolment{HubURL: cfg.HubURL, JoinToken: cfg.JoinToken, Name: cfg.Name}); err != nil {
+			return nil, err
+		}
+	}
+	n.Service, err = link.New(link.Config{
+		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log,
+		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
+			return &nodev1.SessionResponse_Hello{Version: "simulated", Capability: 1, Runtimes: []string{"runc"}, Hostname: cfg.Name}, nil
+		},
+		Services: func(r grpc.ServiceRegistrar) {
+			nodev1.RegisterExecServiceServer(r, n)
+			nodev1.RegisterJailServiceServer(r, jails{})
+			nodev1.RegisterFileServiceServer(r, n)
+		},
+	})
+	return n, err
+}
+
+// ID is the id that the hub gave the node.
+func (n *Node) ID() string { return n.identity.NodeID() }
+
+// Runs answers how many commands were started.
+func (n *Node) Runs() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.execs)
+}
+
+type jails struct {
+	nodev1.UnimplementedJailServiceServer
+}
+
+// EnsureJail answers that the jail runs.
+func (jails) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*nodev1.EnsureJailResponse, error) {
+	return &nodev1.EnsureJailResponse{Jail: &nodev1.Jail{
+		JailId: req.GetSpec().GetJailId(), State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, Runtime: req.GetSpec().GetRuntime(),
+	}}, nil
+}
+
+// StartExec starts a command, or answers the one of that id.
+func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
+	spec := req.GetSpec()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.execs[spec.GetExecId()]; c != nil {
+		return &nodev1.StartExecResponse{Exec: c.exec, Existed: true}, nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	now := timestamppb.Now()
+	c := &command{spec: spec, done: make(chan struct{}), cancel: cancel, exec: &nodev1.Exec{
+		ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_RUNNING, CreatedAt: now, StartedAt: now,
+	}}
+	n.execs[spec.GetExecId()] = c
+	go func() {
+		defer cancel()
+		output, end := "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+		if n.cfg.Run != nil {
+			output, end = n.cfg.Run(ctx, spec)
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		c.output = output
+		c.exec = &nodev1.Exec{
+			ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_ENDED,
+			EndReason: end.GetEndReason(), ExitCode: end.GetExitCode(), Signal: end.GetSignal(), LogBytes: int64(len(output)),
+			CreatedAt: now, StartedAt: now, EndedAt: timestamppb.Now(),
+		}
+		close(c.done)
+	}()
+	return &nodev1.StartExecResponse{Exec: c.exec}, nil
+}
+
+func (n *Node) command(id string) (*command, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.execs[id]; c != nil {
+		return c, nil
+	}
+	return nil, fault.ToGRPC(fault.New(fault.NotFound, "there is no exec %q", id).WithObject(id))
+}
+
+func (n *Node) state(c *command) *nodev1.Exec {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.exec
+}
+
+// WaitExec answers when the command has ended, or as it stands.
+func (n *Node) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev1.WaitExecResponse, error) {
+	c, err := n.command(req.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(req.GetTimeout().AsDuration())
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return &nodev1.WaitExecResponse{Exec: n.state(c)}, nil
+}
+
+// KillExec ends a command.
+func (n *Node) KillExec(_ context.Context, req *nodev1.KillExecRequest) (*nodev1.KillExecResponse, error) {
+	c, err := n.command(req.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	c.cancel()
+	<-c.done
+	return &nodev1.KillExecResponse{Exec: n.state(c)}, nil
+}
+
+// ReadLog answers a range of the output of a command that has ended.
+func (n *Node) ReadLog(req *nodev1.ReadLogRequest, out grpc.ServerStreamingServer[nodev1.ReadLogResponse]) error {
+	c, err := n.command(req.GetExecId())
+	if err != nil {
+		return err
+	}
+	<-c.done
+	data := c.output[min(int(req.GetOffset()), len(c.output)):]
+	if limit := int(req.GetLimit()); limit > 0 {
+		data = data[:min(limit, len(data))]
+	}
+	return out.Send(&nodev1.ReadLogResponse{Offset: req.GetOffset(), Stream: nodev1.LogStream_LOG_STREAM_STDOUT, Data: []byte(data)})
+}
+
+// WriteFile keeps a file in memory.
+func (n *Node) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*nodev1.WriteFileResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := req.GetJailId() + "/" + req.GetPath()
+	_, replaced := n.files[key]
+	n.files[key] = req.GetContent()
+	return &nodev1.WriteFileResponse{Size: int64(len(req.GetContent())), Replaced: replaced}, nil
+}
+
+// AppendFile adds to a file in memory.
+func (n *Node) AppendFile(_ context.Context, req *nodev1.AppendFileRequest) (*nodev1.AppendFileResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := req.GetJailId() + "/" + req.GetPath()
+	n.files[key] = append(n.files[key], req.GetContent()...)
+	return &nodev1.AppendFileResponse{Size: int64(len(n.files[key]))}, nil
+}
+
+// ReadFile answers a file of memory.
+func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1.ReadFileResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	data, ok := n.files[req.GetJailId()+"/"+req.GetPath()]
+	if !ok {
+		return nil, fault.ToGRPC(fault.New(fault.NotFound, "there is no file %q", req.GetPath()))
+	}
+	return &nodev1.ReadFileResponse{Content: data, Size: int64(len(data))}, nil
+}
+
+// ListFiles answers the files of a jail.
+func (n *Node) ListFiles(_ context.Context, req *nodev1.ListFilesRequest) (*nodev1.ListFilesResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	res := &nodev1.ListFilesResponse{}
+	for key, data := range n.files {
+		if path, ok := strings.CutPrefix(key, req.GetJailId()+"/"); ok {
+			res.Files = append(res.Files, &nodev1.FileInfo{Path: path, Type: "file", Size: int64(len(data))})
+		}
+	}
+	return res, nil
+}
+
