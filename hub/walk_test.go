@@ -28,7 +28,8 @@ import (
 func procedures() []protoreflect.MethodDescriptor {
 	var out []protoreflect.MethodDescriptor
 	for _, file := range []protoreflect.FileDescriptor{
-		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_node_proto,
+		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_file_proto,
+		deckhandv1.File_deckhand_v1_node_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
 	} {
 		for i := range file.Services().Len() {
@@ -135,7 +136,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = map[string]any{"iteration": 1, "state": map[string]any{}}
 		case "events":
 			out[name] = []any{map[string]any{"type": "thinking"}}
-		case "name", "tool", "text", "join_token":
+		case "name", "tool", "text", "path", "join_token":
 			out[name] = "file_list"
 		case "arguments_json":
 			out[name] = "{}"

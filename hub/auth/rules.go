@@ -31,6 +31,8 @@ var rules = map[string]Rule{
 	c.TaskServiceCancelTaskProcedure: {Kind: User, Role: "basic"},
 	c.TaskServiceListStepsProcedure:  {Kind: User, Role: "viewer"},
 	c.TaskServiceReadLogProcedure:    {Kind: User, Role: "viewer"},
+	c.FileServiceReadFileProcedure:   {Kind: User, Role: "viewer"},
+	c.FileServiceListFilesProcedure:  {Kind: User, Role: "viewer"},
 	c.EventServiceWatchProcedure:     {Kind: User, Role: "viewer"},
 
 	c.NodeServiceListNodesProcedure:       {Kind: User, Role: "viewer"},

@@ -90,7 +90,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 	if params.Priority == 0 {
 		params.Priority = 5
 	}
-	params.JailID = "jail_" + strings.TrimPrefix(sub.AgentID, "agent_")
+	params.JailID = AgentJail(sub.AgentID)
 	if p.Workspace.Scope == persona.ScopeTask {
 		params.JailID = "jail_" + strings.TrimPrefix(params.ID, "task_")
 	}
@@ -132,6 +132,9 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 	}
 	return s.Get(ctx, sub.OrgID, id)
 }
+
+// AgentJail names the jail of an agent whose workspace is its own.
+func AgentJail(agentID string) string { return "jail_" + strings.TrimPrefix(agentID, "agent_") }
 
 func checkInputs(inputs []Input) error {
 	total := 0

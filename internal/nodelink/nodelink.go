@@ -1,0 +1,49 @@
+// Package nodelink holds what the two ends of the link between hub and node
+// must agree on besides the protos: how TLS names them and how much a message
+// may weigh.
+//
+// The node dials the hub's edge with TLS 1.3 and a client certificate, and then
+// serves gRPC on that connection; the hub is the gRPC client over it.
+package nodelink
+
+import "time"
+
+const (
+	// ALPN is the protocol both ends offer in the TLS handshake. A change that
+	// an older end could not survive gets another name; everything else is told
+	// by Capability.
+	ALPN = "deckhand-link/1"
+
+	// ServerName is the name in the edge's certificate, wherever the edge is
+	// reached: nodes trust no other CA than their hub's, and that CA signs no
+	// other server.
+	ServerName = "edge.deckhand.internal"
+
+	// NodeURIScheme is the first part of the URI that names the node in its
+	// certificate: deckhand://node/<node id>.
+	NodeURIScheme = "deckhand"
+	// NodeURIHost is its second part.
+	NodeURIHost = "node"
+
+	// MaxMessageBytes bounds a gRPC message in either direction: the largest
+	// file that WriteFile takes, and room for the rest of the message.
+	MaxMessageBytes = 32<<20 + 1<<20
+
+	// MissedHeartbeats is how many intervals a side waits without hearing
+	// anything before it drops the link.
+	MissedHeartbeats = 3
+
+	// PingAfter is when gRPC's own keep-alive asks an end that said nothing,
+	// which finds a dead connection in the middle of a large transfer.
+	PingAfter = 15 * time.Second
+	// PingTimeout is how long the answer may take.
+	PingTimeout = 10 * time.Second
+	// MinPingInterval is what the node's server forgives.
+	MinPingInterval = 5 * time.Second
+)
+
+// Capability is the number a node tells in its Hello, for the hub to know what
+// it may ask for. Its changelog:
+//
+//	1: sessions, jails, execs, files.
+const Capability = 1

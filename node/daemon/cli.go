@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/version"
+)
+
+// The exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2 // what was given is not valid
+	exitDenied      = 4 // the hub does not let this machine in
+	exitUnreachable = 5 // no hub answered
+)
+
+// Main runs the command line of deckhand-node until SIGINT or SIGTERM, and
+// answers its exit code. Errors are one line on errs.
+func Main(ctx context.Context, args []string, out, errs io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	defer context.AfterFunc(ctx, stop)()
+
+	redactor := &redact.Redactor{}
+	cmd := command(errs, redactor)
+	cmd.SetArgs(args)
+	cmd.SetOut(out)
+	cmd.SetErr(errs)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	line := strings.ReplaceAll(strings.TrimSpace(redactor.String(err.Error())), "\n", "; ")
+	// Nobody is left to tell when standard error is gone.
+	_, _ = fmt.Fprintln(errs, "error: "+line)
+	return exitCode(err)
+}
+
+// usageError is an error of what was given.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+func exitCode(err error) int {
+	enrolling := errors.As(err, new(enrolFailure))
+	switch {
+	case errors.As(err, new(usageError)), fault.Is(err, fault.Invalid):
+		return exitUsage
+	case enrolling && fault.Is(err, fault.Unavailable):
+		return exitUnreachable
+	case enrolling && fault.Is(err, fault.Denied):
+		return exitDenied
+	}
+	return exitFailed
+}
+
+func command(errs io.Writer, redactor *redact.Redactor) *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "deckhand-node",
+		Short: "Run this machine as a node: its jails, and the link to its hub",
+		Long: `Runs this machine as a node of a Deckhand fleet. It dials its hub, and runs the
+commands that the hub asks for in containerd jails.
+
+The first start enrols the machine: run "deckhand node token" where you have the
+command line, and give the token with the hub's address. The machine makes its
+own key; later starts need neither.
+
+Every flag can be set as DECKHAND_* in the environment (--hub-url is
+DECKHAND_HUB_URL) or as a key of the --config file; a flag beats the
+environment, which beats the file.
+
+SIGTERM and SIGINT stop it in order. Commands in jails go on, and it finds them
+again at its next start.
+
+Exit codes: 0 stopped when told to, 1 failed, 2 wrong flags or configuration,
+4 the hub refused to enrol this machine, 5 the hub could not be reached to
+enrol.`,
+		Example: `DECKHAND_JOIN_TOKEN=dhj_... deckhand-node --hub-url https://hub.example:7800
+deckhand-node --config /etc/deckhand/node.yaml`,
+		Version:       version.Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unexpected argument %q: see deckhand-node --help", args[0])}
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w: see deckhand-node --help", err)}
+	})
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	flags := cmd.Flags()
+	flags.StringVar(&path, "config", "", "YAML file with these flags as keys")
+	flags.String("log-level", "info", "trace, debug, info, warn or error")
+	flags.String("log-format", "json", "json or text")
+	Flags(flags)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var logs logging.Config
+		var cfg Config
+		for _, dst := range []any{&logs, &cfg} {
+			if err := config.Load(flags, path, dst); err != nil {
+				return usageError{err}
+			}
+		}
+		redactor.Add(cfg.JoinToken.Reveal())
+		log, err := logging.New("deckhand-node", logs, errs, redactor)
+		if err != nil {
+			return usageError{err}
+		}
+		cfg.Log = log
+		return run(cmd.Context(), cfg)
+	}
+	return cmd
+}
+
+// run runs a node until ctx ends or it does.
+func run(ctx context.Context, cfg Config) error {
+	node, err := cfg.Complete(ctx)
+	if err != nil {
+		return err
+	}
+	defer node.Stop()
+	if err := node.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop meanwhile
+		}
+		return err
+	}
+	<-node.Done()
+	node.Stop()
+	cfg.Log.Info("stopped; commands in jails go on")
+	return node.Err()
+}

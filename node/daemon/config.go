@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/pflag"
+
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/node/jail"
+)
+
+// DefaultDataDir is where the daemon keeps what it knows.
+const DefaultDataDir = "/var/lib/deckhand-node"
+
+// Config is what a node is made with.
+type Config struct {
+	// DataDir holds identity, ledger, jails, workspaces and logs. One daemon at
+	// a time uses it. The folders above it must be searchable by everyone.
+	DataDir string `koanf:"data-dir"`
+	// HubURL is the hub's API, http or https. It is needed to enrol; afterwards
+	// it may be empty for the one of the enrolment.
+	HubURL string `koanf:"hub-url"`
+	// EdgeAddress is the host:port of the hub's edge, where the link is dialled;
+	// empty for what the hub told at enrolment.
+	EdgeAddress string `koanf:"edge-address"`
+	// JoinToken enrols this machine. An enrolled one does not look at it, but to
+	// make sure that it is of the same hub.
+	JoinToken config.Secret `koanf:"join-token"`
+	// Name is the node's, unique in its organisation; empty for the host name.
+	Name string `koanf:"name"`
+	// Labels are what personas select nodes by.
+	Labels Labels `koanf:"labels"`
+	// Containerd is the address of containerd's socket.
+	Containerd string `koanf:"containerd"`
+	// Namespace is containerd's namespace for this node's jails.
+	Namespace string `koanf:"containerd-namespace"`
+	// UIDBase is the first of the 65 536 host user and group ids that jails use.
+	UIDBase uint32 `koanf:"uid-base"`
+	// RootPaths are host folders that jails see read-only beside /usr.
+	RootPaths Paths `koanf:"root-paths"`
+	// SoftWorkspaces makes workspaces plain folders, whose size is not held.
+	SoftWorkspaces bool `koanf:"soft-workspaces"`
+	// InitPath is a deckhand-init to use in place of the embedded one.
+	InitPath string `koanf:"init-path"`
+
+	// MakeJoinToken, if set, is asked for a token when this machine is not
+	// enrolled and JoinToken is empty: for a hub in the same process.
+	MakeJoinToken func(ctx context.Context) (string, error) `koanf:"-"`
+	Log           hclog.Logger                              `koanf:"-"`
+}
+
+// Flags registers the flags that fill a Config, with their defaults.
+func Flags(flags *pflag.FlagSet) {
+	flags.String("data-dir", DefaultDataDir, "folder for identity, ledger, jails, workspaces and logs")
+	flags.String("hub-url", "", "the hub's API, for example https://hub.example:7800; needed to enrol")
+	flags.String("edge-address", "", "host:port of the hub's edge, if it is not what the hub told when the machine was enrolled")
+	flags.String("join-token", "", "single-use token that enrols this machine, from `deckhand node token`; rather set DECKHAND_JOIN_TOKEN, since others on the machine can see the flags")
+	flags.String("name", "", "the node's name, unique in its organisation (default the host name)")
+	flags.StringToString("labels", nil, "what personas select nodes by: zone=a,disk=ssd")
+	flags.String("containerd", jail.DefaultContainerd, "containerd's socket")
+	flags.String("containerd-namespace", jail.DefaultNamespace, "containerd's namespace for the jails")
+	flags.Uint32("uid-base", jail.DefaultUIDBase, "first of the 65536 user and group ids of the machine that jails use, and nothing else may")
+	flags.StringSlice("root-paths", nil, "folders of the machine that jails see read-only beside /usr: /opt,/srv/tools")
+	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
+	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
+}
+
+// name is what the hub takes for a node's name.
+var name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+
+// maxLabels is how many labels the hub takes.
+const maxLabels = 64
+
+// fill checks the configuration and fills in its defaults.
+func (c *Config) fill() error {
+	invalid := func(format string, args ...any) *fault.Error { return fault.New(fault.Invalid, format, args...) }
+	if c.DataDir == "" {
+		c.DataDir = DefaultDataDir
+	}
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return invalid("data-dir %s cannot be resolved", c.DataDir).WithCause(err)
+	}
+	c.DataDir = dir
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("read the host name: %w", err)
+		}
+		c.Name = host
+	}
+	if !name.MatchString(c.Name) {
+		return invalid("name %q is not a node's name", c.Name).
+			WithFix("use 1 to 128 letters, digits, dots, dashes and underscores with --name")
+	}
+	if len(c.Labels) > maxLabels {
+		return invalid("labels: there are %d", len(c.Labels)).WithFix("use at most %d", maxLabels)
+	}
+	if c.HubURL != "" {
+		parsed, err := url.Parse(c.HubURL)
+		if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+			return invalid("hub-url %q is not an address", c.HubURL).WithFix("give it as https://host:port")
+		}
+	}
+	if c.EdgeAddress != "" {
+		if _, port, err := net.SplitHostPort(c.EdgeAddress); err != nil || port == "" {
+			return invalid("edge-address %q is not an address", c.EdgeAddress).WithFix("give it as host:port")
+		}
+	}
+	if c.JoinToken != "" {
+		if _, err := jointoken.Parse(c.JoinToken.Reveal()); err != nil {
+			return err
+		}
+	}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	return nil
+}
+
+// Labels is a map that the environment writes as zone=a,disk=ssd.
+type Labels map[string]string
+
+// UnmarshalText reads what the environment says.
+func (l *Labels) UnmarshalText(text []byte) error {
+	*l = Labels{}
+	for pair := range strings.SplitSeq(string(text), ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || strings.TrimSpace(key) == "" {
+			return fmt.Errorf("labels %q: write them as zone=a,disk=ssd", text)
+		}
+		(*l)[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	return nil
+}
+
+// Paths is a list that the environment writes with commas.
+type Paths []string
+
+// UnmarshalText reads what the environment says.
+func (p *Paths) UnmarshalText(text []byte) error {
+	*p = strings.Split(string(text), ",")
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package daemon is a node as a whole: it enrols the machine with its hub,
+// keeps ledger, jails, execs and files, and serves them over the link.
+//
+// What runs on the node does not depend on the daemon: commands belong to the
+// init of their jail, and the daemon finds them again when it starts. Stopping
+// it, or killing it, ends no command.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/deckhand-sh/deckhand/internal/datalock"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/files"
+	"github.com/deckhand-sh/deckhand/node/identity"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/ledger"
+	"github.com/deckhand-sh/deckhand/node/link"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Below the data folder; jail.Manager has folders of its own there.
+const (
+	lockFile    = "daemon.lock"
+	identityDir = "identity"
+	ledgerFile  = "ledger.db"
+)
+
+// Daemon is a node. It runs once: Stop, or the end of its context, closes what
+// Complete opened.
+type Daemon struct {
+	lifecycle.Runner
+
+	cfg      Config
+	identity *identity.Identity
+	ledger   *ledger.Ledger
+	jails    *jail.Manager
+	execs    *exec.Service
+	files    *files.Service
+	services lifecycle.Group
+
+	closing sync.Once
+	opened  []func() error // closed in reverse
+}
+
+var _ lifecycle.Service = (*Daemon)(nil)
+
+// Complete checks the configuration, locks the data folder and opens what the
+// node keeps. The hub is not asked yet, and nothing is served.
+func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
+	if err := c.fill(); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, fault.New(fault.Precondition, "a node makes jails, for which it needs root").
+			WithFix("run it with sudo, or as a system service")
+	}
+	d := &Daemon{cfg: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	// Searchable, since jails reach their root through it, but not listed.
+	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
+		return nil, fmt.Errorf("make the data folder: %w", err)
+	}
+	unlock, err := datalock.Lock(filepath.Join(c.DataDir, lockFile), "deckhand-node")
+	if err != nil {
+		return nil, err
+	}
+	d.opened = append(d.opened, unlock)
+	if d.identity, err = identity.Open(identity.Config{Dir: filepath.Join(c.DataDir, identityDir)}); err != nil {
+		return nil, err
+	}
+	if !d.identity.Enrolled() && (c.HubURL == "" || c.JoinToken == "" && c.MakeJoinToken == nil) {
+		return nil, fault.New(fault.Invalid, "this machine is not enrolled yet, and join-token or hub-url is empty").
+			WithFix("run `deckhand node token` for a token, then start with --hub-url and DECKHAND_JOIN_TOKEN")
+	}
+	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile)}); err != nil {
+		return nil, err
+	}
+	d.opened = append(d.opened, d.ledger.Close)
+	if d.jails, err = jail.NewManager(ctx, jail.Config{
+		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
+		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Log: c.Log.Named("jail"),
+	}); err != nil {
+		return nil, err
+	}
+	d.opened = append(d.opened, d.jails.Close)
+	if d.execs, err = exec.NewService(exec.Config{Ledger: d.ledger, Jails: d.jails, Log: c.Log.Named("exec")}); err != nil {
+		return nil, err
+	}
+	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger}); err != nil {
+		return nil, err
+	}
+	upstream, err := link.New(link.Config{
+		Identity: d.identity, Services: d.register, Hello: d.hello, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
+		Log: c.Log.Named("link"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.services.Add("execs", d.execs)
+	d.services.Add("link", upstream)
+	return d, nil
+}
+
+func (d *Daemon) register(r grpc.ServiceRegistrar) {
+	nodev1.RegisterExecServiceServer(r, d.execs)
+	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
+	nodev1.RegisterFileServiceServer(r, d.files)
+}
+
+// Start enrols the machine if need be, adopts what runs on it, and begins to
+// dial the hub. It does not wait for the link. After an error only Stop is
+// left to call.
+func (d *Daemon) Start(ctx context.Context) error {
+	if err := d.enrol(ctx); err != nil {
+		return err
+	}
+	// The parts end one by one, in order, and not with ctx.
+	if err := d.services.Start(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	if err := d.Run(ctx, d.watch); err != nil {
+		d.services.Stop()
+		return err
+	}
+	d.cfg.Log.Info("node is ready", "node_id", d.identity.NodeID(), "name", d.cfg.Name, "edge", d.identity.EdgeAddress())
+	return nil
+}
+
+// NodeID answers the id that the hub gave this node; empty before Start.
+func (d *Daemon) NodeID() string { return d.identity.NodeID() }
+
+// Stop ends the link in order and closes what Complete opened. Commands go on.
+func (d *Daemon) Stop() {
+	d.Runner.Stop()
+	_ = d.close()
+}
+
+func (d *Daemon) watch(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-d.services.Done():
+	}
+	d.services.Stop()
+	return errors.Join(d.services.Err(), d.close())
+}
+
+// close closes what is open, in reverse, once.
+func (d *Daemon) close() error {
+	var errs []error
+	d.closing.Do(func() {
+		for i := len(d.opened) - 1; i >= 0; i-- {
+			errs = append(errs, d.opened[i]())
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// enrolFailure is an error of the machine's enrolment, and not of the machine.
+type enrolFailure struct{ error }
+
+func (e enrolFailure) Unwrap() error { return e.error }
+
+// enrol sees to it that the hub knows this machine. One that is enrolled needs
+// no token and looks at none, but to refuse another hub's, and to use it when
+// its certificate has lapsed.
+func (d *Daemon) enrol(ctx context.Context) error {
+	text := d.cfg.JoinToken.Reveal()
+	if d.identity.Enrolled() {
+		return d.enrolAgain(ctx, text)
+	}
+	if text == "" {
+		var err error
+		if text, err = d.cfg.MakeJoinToken(ctx); err != nil {
+			return fmt.Errorf("make a join token: %w", err)
+		}
+	}
+	if err := d.identity.Enrol(ctx, d.enrolment(text)); err != nil {
+		return enrolFailure{err}
+	}
+	d.cfg.Log.Info("enrolled", "node_id", d.identity.NodeID(), "hub", d.cfg.HubURL)
+	return nil
+}
+
+func (d *Daemon) enrolAgain(ctx context.Context, text string) error {
+	if text == "" {
+		return nil
+	}
+	token, err := jointoken.Parse(text)
+	if err != nil {
+		return err
+	}
+	if err := d.identity.CheckToken(token); err != nil {
+		return err
+	}
+	if d.identity.Lapsed() && d.cfg.HubURL != "" {
+		// If this fails, the link goes on trying by the lapsed certificate.
+		if err := d.identity.Enrol(ctx, d.enrolment(text)); err != nil {
+			d.cfg.Log.Warn("cannot enrol again with the join token", "error", err)
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) enrolment(token string) identity.Enrolment {
+	return identity.Enrolment{HubURL: d.cfg.HubURL, JoinToken: token, Name: d.cfg.Name, Labels: d.cfg.Labels}
+}

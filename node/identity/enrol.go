@@ -1,0 +1,168 @@
+package identity
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/version"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+)
+
+// callTimeout bounds a call to the hub's API.
+const callTimeout = 30 * time.Second
+
+// Enrolment is what a machine enrols with.
+type Enrolment struct {
+	// HubURL is the hub's API, http or https.
+	HubURL string
+	// JoinToken is what `deckhand node token` printed.
+	JoinToken string
+	// Name is the node's, unique in its organisation.
+	Name   string
+	Labels map[string]string
+	// Client makes the calls; nil for http.DefaultClient.
+	Client *http.Client
+}
+
+// Enrol registers this machine's key with the hub and stores what it answers.
+// It may be repeated: the same key is the same node. An authority that is not
+// the one the token names is not trusted and nothing is stored.
+func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
+	token, err := jointoken.Parse(e.JoinToken)
+	if err != nil {
+		return err
+	}
+	if err := i.CheckToken(token); err != nil {
+		return err
+	}
+	request, err := i.Request()
+	if err != nil {
+		return err
+	}
+	client, err := enrollmentClient(e.HubURL, e.Client)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := client.EnrollNode(ctx, connect.NewRequest(&deckhandv1.EnrollNodeRequest{
+		JoinToken: token.Reveal(), Csr: request, Name: e.Name, Labels: e.Labels, Version: version.Version,
+	}))
+	if err != nil {
+		return explain(e.HubURL, err)
+	}
+	r := record{
+		NodeID:         answer.Msg.GetNodeId(),
+		HubURL:         e.HubURL,
+		EdgeAddress:    answer.Msg.GetEdgeAddress(),
+		CertificatePEM: answer.Msg.GetCertificatePem(),
+		CAPEM:          answer.Msg.GetCaPem(),
+	}
+	ca, err := parseCertificate(r.CAPEM)
+	if err != nil {
+		return fmt.Errorf("the CA that %s answered: %w", e.HubURL, err)
+	}
+	if !token.Names(jointoken.Fingerprint(ca.RawSubjectPublicKeyInfo)) {
+		return fault.New(fault.Denied, "the hub at %s is not the one that made the join token: its CA does not match", e.HubURL).
+			WithFix("check --hub-url, and that nobody sits between this machine and the hub")
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := i.store(r); err != nil {
+		return fmt.Errorf("what %s answered: %w", e.HubURL, err)
+	}
+	return nil
+}
+
+// Renew asks the hub's API for a certificate in place of one that has lapsed,
+// which the edge takes no more. The hub gives it for 30 days. An empty hubURL
+// is the one of the enrolment.
+func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Client) error {
+	i.mu.RLock()
+	r := i.node
+	i.mu.RUnlock()
+	if hubURL == "" {
+		hubURL = r.HubURL
+	}
+	r.HubURL = hubURL
+	request, err := i.Request()
+	if err != nil {
+		return err
+	}
+	client, err := enrollmentClient(hubURL, httpClient)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := client.RenewCertificate(ctx, connect.NewRequest(&deckhandv1.RenewCertificateRequest{
+		CertificatePem: r.CertificatePEM, Csr: request,
+	}))
+	if err != nil {
+		return explain(hubURL, err)
+	}
+	r.CertificatePEM, r.EdgeAddress = answer.Msg.GetCertificatePem(), answer.Msg.GetEdgeAddress()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := i.store(r); err != nil {
+		return fmt.Errorf("what %s answered: %w", hubURL, err)
+	}
+	return nil
+}
+
+func enrollmentClient(hubURL string, client *http.Client) (deckhandv1connect.EnrollmentServiceClient, error) {
+	parsed, err := url.Parse(hubURL)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
+		return nil, fault.New(fault.Invalid, "hub-url %q is not an address", hubURL).
+			WithFix("give it as https://host:port")
+	}
+	if client == nil {
+		client = http.DefaultClient
+	}
+	return deckhandv1connect.NewEnrollmentServiceClient(client, hubURL), nil
+}
+
+// explain answers a call's error as a person should read it. What the hub said
+// stays; where nobody, or something that is no hub, answered, it says so.
+func explain(hubURL string, err error) error {
+	said := fault.FromConnect(err)
+	var ce *connect.Error
+	if errors.As(err, &ce) && len(ce.Details()) > 0 {
+		return said
+	}
+	var untrusted x509.UnknownAuthorityError
+	switch code := connect.CodeOf(err); {
+	case errors.As(err, &untrusted):
+		return fault.New(fault.Unavailable, "the hub at %s has a certificate that this machine does not trust", hubURL).
+			WithFix("add its authority to the system's certificates").WithCause(err)
+	case code == connect.CodeUnavailable, code == connect.CodeDeadlineExceeded:
+		return fault.New(fault.Unavailable, "cannot reach the hub at %s (%s)", hubURL, reason(err)).
+			WithFix("check --hub-url and that the hub runs").WithCause(err)
+	case code == connect.CodeUnimplemented, code == connect.CodeUnknown:
+		return fault.New(fault.Unavailable, "what answers at %s is not a Deckhand hub", hubURL).
+			WithFix("check --hub-url: it is the hub's API, not its edge").WithCause(err)
+	}
+	return said
+}
+
+// reason is the innermost cause: the system's words, without the layers that
+// carried them.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

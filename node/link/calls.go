@@ -1,0 +1,105 @@
+package link
+
+import (
+	"context"
+	"errors"
+
+	"buf.build/go/protovalidate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// interceptUnary takes a call in: only while the session stands, with its
+// correlation id, checked against the proto's rules, its error in the form
+// that crosses boundaries.
+func (s *session) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if err := s.gate.enter(); err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	defer s.gate.leave()
+	ctx = incoming(ctx)
+	if err := s.link.validate(req); err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	response, err := handle(ctx, req)
+	return response, s.link.answer(ctx, info.FullMethod, err)
+}
+
+// interceptStream does the same for streams. The session itself passes.
+func (s *session) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	if info.FullMethod == nodev1.SessionService_Session_FullMethodName {
+		return handle(srv, stream)
+	}
+	if err := s.gate.enter(); err != nil {
+		return fault.ToGRPC(err)
+	}
+	defer s.gate.leave()
+	ctx := incoming(stream.Context())
+	return s.link.answer(ctx, info.FullMethod, handle(srv, &checked{ServerStream: stream, link: s.link, ctx: ctx}))
+}
+
+// checked is a stream whose requests are validated.
+type checked struct {
+	grpc.ServerStream
+
+	link *Link
+	ctx  context.Context // with the correlation id
+}
+
+// Context answers the call's context.
+func (c *checked) Context() context.Context { return c.ctx }
+
+// RecvMsg receives a request that keeps the proto's rules.
+func (c *checked) RecvMsg(m any) error {
+	if err := c.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return c.link.validate(m)
+}
+
+// incoming takes over the caller's correlation id.
+func incoming(ctx context.Context) context.Context {
+	for _, id := range metadata.ValueFromIncomingContext(ctx, logging.CorrelationHeader) {
+		if logging.ValidCorrelation(id) {
+			return logging.WithCorrelation(ctx, id)
+		}
+	}
+	return ctx
+}
+
+// validate names the first field that breaks a rule of the proto.
+func (l *Link) validate(message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil
+	}
+	err := l.validator.Validate(m)
+	var invalid *protovalidate.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &invalid) && len(invalid.Violations) > 0:
+		return fault.New(fault.Invalid, "%s", invalid.Violations[0].String()).WithCause(err)
+	}
+	return fault.New(fault.Internal, "cannot check the request").WithCause(err)
+}
+
+// answer puts a call's error in the form that crosses boundaries. What is
+// inside of an internal error stays here, in the log.
+func (l *Link) answer(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	said := fault.As(err)
+	_, isStatus := status.FromError(err)
+	if internal := said == nil && !isStatus || said != nil && said.Kind == fault.Internal; internal && ctx.Err() == nil {
+		logging.From(ctx, l.cfg.Log).Error("a call failed", "method", method, "error", err, "cause", errors.Unwrap(err))
+	}
+	return fault.ToGRPC(err)
+}

@@ -1,0 +1,60 @@
+package link
+
+import (
+	"sync"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// gate lets calls in while a session stands, and tells when the last has left.
+// The zero value is shut, for good once drain was called.
+type gate struct {
+	mu      sync.Mutex
+	open    bool
+	drained chan struct{} // made by drain, closed when no call is inside
+	inside  int
+}
+
+// unlock opens the gate, unless it was drained before.
+func (g *gate) unlock() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = g.drained == nil
+	return g.open
+}
+
+// enter counts a call in; leave must follow if it answers nil.
+func (g *gate) enter() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.open {
+		return fault.New(fault.Unavailable, "the node takes no calls outside a session").
+			WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected")
+	}
+	g.inside++
+	return nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.inside == 0 && g.drained != nil {
+		close(g.drained)
+	}
+}
+
+// drain shuts the gate and answers a channel that is closed when every call
+// has left.
+func (g *gate) drain() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open = false
+	if g.drained == nil {
+		g.drained = make(chan struct{})
+		if g.inside == 0 {
+			close(g.drained)
+		}
+	}
+	return g.drained
+}

@@ -1,0 +1,127 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// The link as a whole is tested with its other end, in hub/edge.
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestNewNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	_, err := New(Config{})
+	require.ErrorContains(t, err, "identity, services and hello")
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestTheGateIsDrainedWhenTheLastCallHasLeft(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var g gate
+		var inside int
+		var opened bool
+		var drained <-chan struct{}
+		t.Repeat(map[string]func(*rapid.T){
+			"unlock": func(*rapid.T) {
+				opened = g.unlock()
+				require.Equal(t, drained == nil, opened)
+			},
+			"enter": func(*rapid.T) {
+				err := g.enter()
+				if !opened {
+					require.True(t, fault.Is(err, fault.Unavailable))
+					return
+				}
+				require.NoError(t, err)
+				inside++
+			},
+			"leave": func(t *rapid.T) {
+				if inside == 0 {
+					t.Skip("nobody is inside")
+				}
+				g.leave()
+				inside--
+			},
+			"drain": func(*rapid.T) {
+				drained, opened = g.drain(), false
+			},
+			"": func(*rapid.T) {
+				if drained != nil {
+					require.Equal(t, inside == 0, isClosed(drained))
+				}
+			},
+		})
+	})
+}
+
+func TestAConnectionRemembersWhyItEnded(t *testing.T) {
+	t.Parallel()
+	alert := errors.New("remote error: tls: expired certificate")
+	for name, c := range map[string]struct {
+		read error
+		want string
+	}{
+		"the peer closed it": {io.EOF, "the hub closed the connection"},
+		"the peer refused":   {alert, alert.Error()},
+		"we closed it":       {net.ErrClosed, "the hub closed the connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ours, theirs := net.Pipe()
+			defer func() { _ = theirs.Close() }()
+			conn := watch(failing{ours, c.read})
+			_, err := conn.Read(make([]byte, 1))
+			require.ErrorIs(t, err, c.read)
+			require.False(t, isClosed(conn.closed))
+			require.NoError(t, conn.Close())
+			require.NoError(t, conn.Close())
+			require.True(t, isClosed(conn.closed))
+			require.EqualError(t, conn.reason(), c.want)
+		})
+	}
+}
+
+// failing is a connection whose reads fail.
+type failing struct {
+	net.Conn
+
+	err error
+}
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+func TestTheListenerGivesItsConnectionOnce(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	defer func() { _ = theirs.Close() }()
+	conn := watch(ours)
+	l := listenOn(conn)
+	first, err := l.Accept()
+	require.NoError(t, err)
+	require.Same(t, conn, first)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		ended <- err
+	}()
+	require.NoError(t, first.Close())
+	require.ErrorIs(t, <-ended, net.ErrClosed)
+}

@@ -1,0 +1,249 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+const (
+	// welcomeTimeout is how long the hub may take to open the session.
+	welcomeTimeout = 30 * time.Second
+	// partingGrace is how long the last bytes may take to leave.
+	partingGrace = time.Second
+)
+
+// session serves SessionService on one connection, and guards the other
+// services on it.
+type session struct {
+	nodev1.UnimplementedSessionServiceServer
+
+	link     *Link
+	conn     *conn
+	gate     gate
+	watchdog *time.Timer // ends the session unless it is reset in time
+
+	taken atomic.Bool   // the hub has called Session
+	stood atomic.Bool   // the hub was heard of after Hello
+	leave chan struct{} // closed to end the stream in order
+	left  chan struct{} // closed when the handler has returned
+	over  chan struct{} // closed by finish
+	once  sync.Once
+	cause error // read it after over is closed
+}
+
+func newSession(l *Link, conn *conn) *session {
+	s := &session{
+		link: l, conn: conn,
+		leave: make(chan struct{}), left: make(chan struct{}), over: make(chan struct{}),
+	}
+	s.watchdog = time.AfterFunc(l.handshakeTimeout(welcomeTimeout), func() {
+		s.finish(errors.New("nothing was heard of the hub for too long"))
+	})
+	return s
+}
+
+// finish ends the session for a reason, of which the first counts.
+func (s *session) finish(cause error) {
+	s.once.Do(func() {
+		s.gate.drain()
+		s.cause = cause
+		close(s.over)
+	})
+}
+
+// wait answers when the session's handler has returned, if it was called.
+func (s *session) wait() {
+	<-s.over
+	if s.taken.Load() {
+		<-s.left
+	}
+}
+
+// drain refuses new calls, gives those under way their time, and then ends the
+// session in order.
+func (s *session) drain(timeout time.Duration) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-s.gate.drain():
+	case <-timer.C:
+	case <-s.conn.closed:
+	}
+	close(s.leave)
+	if !s.taken.Load() {
+		s.finish(context.Canceled)
+	}
+}
+
+// part closes the connection once what was answered has left, the session's own
+// end included.
+func (s *session) part(server *grpc.Server) {
+	defer time.AfterFunc(partingGrace, func() { _ = s.conn.Close() }).Stop()
+	go server.GracefulStop()
+	<-s.conn.closed
+}
+
+// Session is the hub's first call on the connection.
+func (s *session) Session(stream nodev1.SessionService_SessionServer) error {
+	if s.taken.Swap(true) {
+		return fault.ToGRPC(fault.New(fault.Precondition, "this link has its session already"))
+	}
+	defer close(s.left)
+	err := s.hold(stream)
+	s.finish(err)
+	return fault.ToGRPC(err)
+}
+
+// hold greets the hub and keeps the session until either side ends it. It
+// answers nil only for an end that this node wanted.
+func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
+	welcome, err := s.greet(stream)
+	if err != nil {
+		return err
+	}
+	interval := time.Duration(welcome.GetHeartbeatIntervalMs()) * time.Millisecond
+	if interval <= 0 {
+		return fault.New(fault.Invalid, "heartbeat_interval_ms: must be above 0")
+	}
+	if !s.gate.unlock() {
+		return nil // it was ended meanwhile
+	}
+	s.link.cfg.Log.Info("linked to the hub", "node_id", s.link.cfg.Identity.NodeID(),
+		"epoch", welcome.GetEpoch(), "replica", welcome.GetReplica())
+	s.link.cfg.OnChange(true)
+	defer s.link.cfg.OnChange(false)
+	s.watchdog.Reset(nodelink.MissedHeartbeats * interval)
+
+	received := make(chan error, 1)
+	go func() { received <- s.receive(stream, interval) }()
+	renewal := &renewal{link: s.link}
+	beat := time.NewTicker(interval)
+	defer beat.Stop()
+	for {
+		message := &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{}}}
+		select {
+		case <-s.leave:
+			return nil
+		case <-s.over:
+			return s.cause
+		case err := <-received:
+			return err
+		case <-beat.C:
+			if csr := renewal.due(); csr != nil {
+				message = &nodev1.SessionResponse{Message: &nodev1.SessionResponse_CertificateRequest_{
+					CertificateRequest: &nodev1.SessionResponse_CertificateRequest{Csr: csr},
+				}}
+			}
+		}
+		if err := stream.Send(message); err != nil {
+			return s.broken("send", err)
+		}
+	}
+}
+
+// greet takes Welcome and answers Hello.
+func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.SessionRequest_Welcome, error) {
+	message, err := stream.Recv()
+	if err != nil {
+		return nil, s.broken("wait for Welcome", err)
+	}
+	if goodbye := message.GetGoodbye(); goodbye != nil {
+		return nil, errGoodbye(goodbye.GetReason())
+	}
+	welcome := message.GetWelcome()
+	if welcome == nil {
+		return nil, fault.New(fault.Invalid, "the hub's first message was no Welcome")
+	}
+	if err := s.link.cfg.Identity.AdvanceEpoch(welcome.GetEpoch()); err != nil {
+		return nil, err
+	}
+	hello, err := s.link.cfg.Hello(stream.Context())
+	if err != nil {
+		return nil, fmt.Errorf("describe this node: %w", err)
+	}
+	if err := stream.Send(&nodev1.SessionResponse{Message: &nodev1.SessionResponse_Hello_{Hello: hello}}); err != nil {
+		return nil, s.broken("send Hello", err)
+	}
+	return welcome, nil
+}
+
+// receive takes what the hub says until the stream ends, and answers why.
+func (s *session) receive(stream nodev1.SessionService_SessionServer, interval time.Duration) error {
+	for {
+		message, err := stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("the hub ended the session")
+		case err != nil:
+			return s.broken("receive", err)
+		}
+		s.watchdog.Reset(nodelink.MissedHeartbeats * interval)
+		s.stood.Store(true)
+		switch said := message.GetMessage().(type) {
+		case *nodev1.SessionRequest_Goodbye_:
+			return errGoodbye(said.Goodbye.GetReason())
+		case *nodev1.SessionRequest_IssuedCertificate_:
+			s.install(said.IssuedCertificate.GetCertificatePem())
+		}
+	}
+}
+
+func (s *session) install(certificate string) {
+	if err := s.link.cfg.Identity.Install(certificate); err != nil {
+		s.link.cfg.Log.Warn("cannot use the certificate that the hub issued", "error", err)
+		return
+	}
+	_, until := s.link.cfg.Identity.Validity()
+	s.link.cfg.Log.Info("certificate renewed", "valid_until", until)
+}
+
+// broken says why the stream failed: the connection's own reason, if that is
+// what ended it, tells more than gRPC's.
+func (s *session) broken(doing string, err error) error {
+	select {
+	case <-s.conn.closed:
+		return fmt.Errorf("%s: %w", doing, s.conn.reason())
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+}
+
+// errGoodbye is the hub's last word.
+func errGoodbye(reason string) error { return fmt.Errorf("the hub ended the link: %s", reason) }
+
+// renewal decides when to ask for a new certificate.
+type renewal struct {
+	link *Link
+	// not asked again before then
+	notBefore time.Time
+}
+
+// due answers a certificate request when it is time to send one.
+func (r *renewal) due() []byte {
+	now := r.link.cfg.Now()
+	from, until := r.link.cfg.Identity.Validity()
+	life := until.Sub(from)
+	if now.Before(from.Add(time.Duration(float64(life)*r.link.cfg.RenewAfter))) || now.Before(r.notBefore) {
+		return nil
+	}
+	// An answer comes within moments; a hub that cannot give one is asked again
+	// some twenty times before the certificate ends.
+	r.notBefore = now.Add(life / 64)
+	csr, err := r.link.cfg.Identity.Request()
+	if err != nil {
+		r.link.cfg.Log.Warn("cannot renew the certificate", "error", err)
+		return nil
+	}
+	return csr
+}
