@@ -115,22 +115,24 @@ type httpServer struct {
 // Start serves.
 func (s *httpServer) Start(ctx context.Context) error {
 	return s.Run(ctx, func(ctx context.Context) error {
-		served := make(chan error, 1)
-		go func() { served <- s.http.Serve(s.listener) }()
+		var serving error
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			serving = s.http.Serve(s.listener)
+		}()
+		defer func() { <-served }()
 		select {
-		case err := <-served:
-			return fmt.Errorf("serve the API: %w", err)
+		case <-served:
+			return fmt.Errorf("serve the API: %w", serving)
 		case <-ctx.Done():
 		}
 		s.drain()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
 		if err := s.http.Shutdown(shutdown); err != nil {
-			err = errors.Join(err, s.http.Close())
-			<-served
-			return err
+			return errors.Join(err, s.http.Close())
 		}
-		<-served
 		return nil
 	})
 }

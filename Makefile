@@ -1,0 +1,49 @@
+# Deckhand's house. `make demo` shows it working on a machine with nothing
+# running; `make test` tests it; both install what they need first.
+
+# A release is built from its tag; any other build has the version in the code.
+VERSION := $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null)
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/deckhand-sh/deckhand/internal/version.Version=$(VERSION:v%=%))
+# PKG and ARGS narrow test, race and lint: make test PKG=./hub/... ARGS='-run Lease'
+PKG ?= ./...
+ARGS ?=
+
+.PHONY: all setup build init generate lint test race soak demo up bench clean
+
+all: build
+
+setup: ## install what is missing
+	scripts/setup
+
+init: ## build deckhand-init, which deckhand-node embeds
+	scripts/build-init
+
+build: init ## build bin/deckhand and bin/deckhand-node
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
+
+generate: ## make Go from the protos and the SQL
+	scripts/generate
+
+lint: ## check style and common mistakes
+	scripts/lint $(if $(filter-out ./...,$(PKG)),$(PKG))
+
+test: ## run the tests
+	scripts/test $(ARGS) $(PKG)
+
+race: ## run the tests with the race detector
+	scripts/test -race $(ARGS) $(PKG)
+
+soak: ## run what is concurrent again and again, with the race detector
+	scripts/test -race -count=20 -timeout=60m $(ARGS) ./internal/... ./hub/bus/... ./node/execlog/... ./node/ledger/... ./node/files/...
+
+demo: ## show it working on this machine's own logs, and stop it again
+	scripts/demo
+
+up: setup build ## run hub, worker and node on this machine until Ctrl-C
+	bin/deckhand up
+
+bench: ## measure; scripts/bench dispatch measures one thing
+	scripts/bench $(ARGS)
+
+clean: ## remove what was built
+	rm -rf bin .build node/jail/initbin/deckhand-init

@@ -1,0 +1,112 @@
+// Package files reads and writes the files of jails' workspaces from outside
+// the jail, as root, while the jail's own processes may be changing them.
+//
+// Every access goes through an os.Root of the workspace, so that no "..", no
+// symbolic link and no race leads out of it; what would is refused as a
+// sandbox violation that names the path. Only regular files are opened. A
+// replaced file is replaced whole or not at all. An append with an operation
+// id happens once, also when the daemon dies in its middle.
+//
+// Nothing is kept in memory between calls; a daemon that dies loses nothing
+// but a temporary file.
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"sync"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Workspaces knows where the jails' workspaces are.
+type Workspaces interface {
+	// Workspace answers the folder on the host that is the jail's /workspace,
+	// or fault.NotFound. Nothing in a jail can move it.
+	Workspace(jailID string) (dir string, err error)
+	// Owner answers the user and group, on the host, of what jails write.
+	Owner() (uid, gid int)
+}
+
+// Ledger remembers operations that must take effect once. The record is on
+// disk when Operation answers.
+type Ledger interface {
+	// Operation gets or creates a record. When existed is false the caller may
+	// take effect; when it is true and the record is not done, an earlier
+	// caller began and the plan tells how to find out how far it came. An id
+	// with another request's digest is refused.
+	Operation(ctx context.Context, id string, digest, plan []byte) (rec *nodev1.OperationRecord, existed bool, err error)
+	// Complete records that the operation took effect and what was answered.
+	Complete(ctx context.Context, id string, result []byte) error
+}
+
+// Limits of what one call reads or writes.
+const (
+	defaultRead = 1 << 20
+	maxRead     = 4 << 20
+	maxWrite    = 32 << 20
+	maxAppend   = 4 << 20
+	// maxDigest is the size up to which a whole file's digest is answered.
+	maxDigest   = 64 << 20
+	defaultList = 1_000
+	maxList     = 10_000
+)
+
+// Config is what the service needs.
+type Config struct {
+	Workspaces Workspaces
+	Ledger     Ledger
+}
+
+// Service implements nodev1.FileServiceServer. Its errors are faults.
+type Service struct {
+	nodev1.UnimplementedFileServiceServer
+
+	cfg Config
+	// writing is held by whoever changes a workspace, so that what a write
+	// found (a digest, a size) still holds when it takes effect, as far as
+	// other calls go. Jails share the locks by hash.
+	writing [64]sync.Mutex
+}
+
+// New makes a Service.
+func New(cfg Config) (*Service, error) {
+	if cfg.Workspaces == nil || cfg.Ledger == nil {
+		return nil, errors.New("files: Workspaces and Ledger must be set")
+	}
+	return &Service{cfg: cfg}, nil
+}
+
+func (s *Service) lock(jailID string) *sync.Mutex {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(jailID)) // never fails
+	return &s.writing[h.Sum32()%uint32(len(s.writing))]
+}
+
+// open answers the jail's workspace and the path below it. The caller closes
+// the workspace.
+func (s *Service) open(jailID, path string) (*workspace, string, error) {
+	name, err := clean(path)
+	if err != nil {
+		return nil, "", err
+	}
+	dir, err := s.cfg.Workspaces.Workspace(jailID)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, "", fmt.Errorf("open the workspace of %s: %w", jailID, err)
+	}
+	uid, gid := s.cfg.Workspaces.Owner()
+	return &workspace{root: root, uid: uid, gid: gid}, name, nil
+}
+
+func tooLarge(what string, size, limit int) error {
+	return fault.New(fault.Invalid, "%s of %d bytes is too large", what, size).
+		WithFix("at most %d bytes at once", limit)
+}

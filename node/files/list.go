@@ -1,0 +1,149 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// ListFiles implements nodev1.FileServiceServer. Entries come depth first,
+// siblings by name; symbolic links are listed and not entered.
+func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (*nodev1.ListFilesResponse, error) {
+	if req.GetLimit() < 0 {
+		return nil, fault.New(fault.Invalid, "limit cannot be negative").WithFix("use 0 or more")
+	}
+	w, name, err := s.open(req.GetJailId(), req.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	limit := int(req.GetLimit())
+	if limit == 0 {
+		limit = defaultList
+	}
+	l := &listing{w: w, limit: min(limit, maxList), recursive: req.GetRecursive()}
+	info, err := w.root.Stat(name)
+	if err != nil {
+		return nil, explain(req.GetPath(), err)
+	}
+	if !info.IsDir() {
+		l.add(name, info)
+		return &l.out, nil
+	}
+	if err := l.folder(ctx, name, 0); err != nil {
+		return nil, explain(req.GetPath(), err)
+	}
+	return &l.out, nil
+}
+
+type listing struct {
+	w         *workspace
+	limit     int
+	recursive bool
+	full      bool
+	out       nodev1.ListFilesResponse
+}
+
+// add answers false when there is no room for the entry.
+func (l *listing) add(name string, info fs.FileInfo) bool {
+	if len(l.out.Files) == l.limit {
+		l.full, l.out.Truncated = true, true
+		return false
+	}
+	shown, quoted := printable(name)
+	l.out.Files = append(l.out.Files, &nodev1.FileInfo{
+		Path: shown, Quoted: quoted, Type: typeOf(info.Mode()), Size: info.Size(),
+		Mode: uint32(info.Mode().Perm()), ModifiedAt: timestamppb.New(info.ModTime()),
+	})
+	return true
+}
+
+func typeOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return "file"
+	case mode.IsDir():
+		return "dir"
+	case mode&fs.ModeSymlink != 0:
+		return "symlink"
+	}
+	return "other"
+}
+
+// maxDepth bounds how far down a listing goes: each entry costs a walk from
+// the top.
+const maxDepth = 100
+
+func (l *listing) folder(ctx context.Context, dir string, depth int) error {
+	if depth > maxDepth {
+		l.out.Truncated = true
+		return nil
+	}
+	names, err := l.names(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		name = path.Join(dir, name)
+		info, err := l.w.root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if !l.add(name, info) {
+			return nil
+		}
+		if !l.recursive || !info.IsDir() {
+			continue
+		}
+		err = l.folder(ctx, name, depth+1)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !escapes(err) {
+			return err // anything but a folder that was replaced meanwhile
+		}
+		if l.full {
+			return nil
+		}
+	}
+	return nil
+}
+
+// names answers the folder's first names, in order: one more than there is
+// room for, so that a folder of millions costs no memory.
+func (l *listing) names(dir string) ([]string, error) {
+	f, err := l.w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	keep := l.limit - len(l.out.Files) + 1
+	var names []string
+	for {
+		more, err := f.Readdirnames(1024)
+		names = append(names, more...)
+		if len(names) > keep+4096 || errors.Is(err, io.EOF) {
+			slices.Sort(names)
+			names = names[:min(len(names), keep)]
+		}
+		if errors.Is(err, io.EOF) {
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// absent is the expected digest of a file that is not there.
+const absent = "absent"
+
+// Permission bits of what is made, before the owner changes them.
+const (
+	newFile = 0o644
+	newDir  = 0o755
+)
+
+// WriteFile implements nodev1.FileServiceServer.
+func (s *Service) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*nodev1.WriteFileResponse, error) {
+	if len(req.GetContent()) > maxWrite {
+		return nil, tooLarge("content", len(req.GetContent()), maxWrite)
+	}
+	w, name, err := s.open(req.GetJailId(), req.GetPath())
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	lock := s.lock(req.GetJailId())
+	lock.Lock()
+	defer lock.Unlock()
+
+	name, info, err := w.writable(name)
+	if err != nil {
+		return nil, explain(req.GetPath(), err)
+	}
+	if want := req.GetExpectDigest(); want != "" {
+		if err := w.mustHave(name, req.GetPath(), info != nil, want); err != nil {
+			return nil, explain(req.GetPath(), err)
+		}
+	}
+	mode := fs.FileMode(newFile)
+	if info != nil {
+		mode = info.Mode().Perm()
+	}
+	if err := w.replace(name, mode, req.GetContent()); err != nil {
+		return nil, explain(req.GetPath(), err)
+	}
+	sum := sha256.Sum256(req.GetContent())
+	return &nodev1.WriteFileResponse{
+		Size: int64(len(req.GetContent())), Digest: hex.EncodeToString(sum[:]), Replaced: info != nil,
+	}, nil
+}
+
+// writable answers where a write to name goes and what is there: nothing, or a
+// regular file.
+func (w *workspace) writable(name string) (string, fs.FileInfo, error) {
+	name, info, err := w.follow(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return name, nil, nil
+	}
+	if err != nil {
+		return name, nil, err
+	}
+	return name, info, mustBeRegular(name, info)
+}
+
+// mustHave refuses unless the file has the digest; asked is its name as the
+// caller knows it.
+func (w *workspace) mustHave(name, asked string, exists bool, want string) error {
+	have := absent
+	if exists {
+		f, _, err := w.openRegular(name, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		hash := sha256.New()
+		if _, err := io.Copy(hash, f); err != nil {
+			return err
+		}
+		have = hex.EncodeToString(hash.Sum(nil))
+	}
+	if !strings.EqualFold(have, want) {
+		return fault.New(fault.Aborted, "file %q has digest %s, not %s: somebody else changed it", asked, have, want).
+			WithCode(fault.FileConflict).WithFix("read it again and merge")
+	}
+	return nil
+}
+
+// replace makes name's content what is given, whole or not at all.
+func (w *workspace) replace(name string, mode fs.FileMode, content []byte) (err error) {
+	dir, _ := path.Split(name)
+	if err := w.makeDirs(dir); err != nil {
+		return err
+	}
+	temp := dir + "." + ident.New("deckhand")
+	f, err := w.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.root.Remove(temp)
+		}
+	}()
+	_, err = f.Write(content)
+	// On disk before it is seen: what is recorded as done must be.
+	if err := errors.Join(err, f.Chown(w.uid, w.gid), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return w.root.Rename(temp, name)
+}
+
+// makeDirs makes the folders of a path that ends in "/" or is empty, owned by
+// the jail.
+func (w *workspace) makeDirs(dir string) error {
+	for i, c := range dir {
+		if c != '/' || i == 0 {
+			continue
+		}
+		part := dir[:i]
+		err := w.root.Mkdir(part, newDir)
+		if errors.Is(err, fs.ErrExist) {
+			continue // if it is no folder, the next step says so
+		}
+		if err != nil {
+			return err
+		}
+		// Of the link itself, should somebody have put one there meanwhile.
+		if err := w.root.Lchown(part, w.uid, w.gid); err != nil {
+			return fmt.Errorf("give the folder %s to its jail: %w", part, err)
+		}
+	}
+	return nil
+}

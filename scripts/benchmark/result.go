@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// result is the JSON line of a benchmark, without its name.
+type result map[string]any
+
+var benchmarks = map[string]func(context.Context) (result, error){
+	"dispatch": dispatch,
+}
+
+func names() []string { return slices.Sorted(maps.Keys(benchmarks)) }
+
+// percentile answers the p-th percentile (0 to 100) of sorted durations, in
+// milliseconds.
+func percentile(sorted []time.Duration, p float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	i := int(p / 100 * float64(len(sorted)-1))
+	return float64(sorted[i].Microseconds()) / 1000
+}

@@ -1,0 +1,94 @@
+// Command testenv starts what a whole run of tests shares, a private
+// PostgreSQL and, for root, a private containerd, runs the command it is given
+// with their addresses in the environment, stops them, removes what they left,
+// and exits as the command did.
+//
+//	go run ./scripts/testenv go test ./...
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(command []string) (code int, err error) {
+	if len(command) == 0 {
+		return 0, errors.New("name the command to run")
+	}
+	// The command is told to end first, then what it uses ends.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	dir, err := os.MkdirTemp("", "deckhand-test-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	// For the user postgres, and for jails' user namespaces.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return 0, err
+	}
+	env, services, err := prepare(ctx, dir)
+	if err != nil {
+		return 0, err
+	}
+	// They must outlive the command, also when ctx ends.
+	if err := services.Start(context.WithoutCancel(ctx)); err != nil {
+		return 0, err
+	}
+	defer services.Stop()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // running a command is what this is for
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		return max(exit.ExitCode(), 1), nil
+	} else if err != nil {
+		return 0, err
+	}
+	return 0, nil
+}
+
+// prepare answers the services and the environment that names them. What the
+// environment names already is used as it is.
+func prepare(ctx context.Context, dir string) (env []string, services *lifecycle.Group, err error) {
+	services = &lifecycle.Group{}
+	if os.Getenv(postgrestest.EnvURL) == "" {
+		cluster, err := postgres.Config{DataDir: filepath.Join(dir, "pg"), Fast: true}.Complete(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		services.Add("PostgreSQL", cluster)
+		env = append(env, postgrestest.EnvURL+"="+cluster.URL("postgres"))
+	}
+	if os.Getenv(jailtest.EnvContainerd) == "" && os.Geteuid() == 0 {
+		daemon, err := containerd.Config{DataDir: filepath.Join(dir, "containerd")}.Complete(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		services.Add("containerd", daemon)
+		env = append(env, jailtest.EnvContainerd+"="+daemon.Address())
+	}
+	return env, services, nil
+}
