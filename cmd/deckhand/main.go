@@ -1,0 +1,17 @@
+// Command deckhand runs the hub, the worker, or everything on one machine, and
+// is the command line for all of it.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/deckhand-sh/deckhand/internal/cli"
+)
+
+func main() {
+	ctx, stop := cli.WithSignals(context.Background())
+	code := cli.Execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+func (a *app) hubCommand() *cobra.Command {
+	return roleCommand(a, role[hub.Config]{
+		use: "hub", short: "Run a hub, the control plane",
+		long: `
+A hub stores the truth in PostgreSQL, decides every step, and reaches the nodes.
+Run as many as you like on one database, with one keyset file, behind a
+balancer. On its first start it makes the administrator's token and a worker
+token and puts them into the data folder.
+`,
+		example: `
+DECKHAND_DATABASE_URL=postgres://deckhand:…@db.example.com/deckhand \
+DECKHAND_NATS_URL=nats://hub:…@nats.example.com:4222 \
+deckhand hub --listen 0.0.0.0:7800 --tls-cert hub.pem --tls-key hub.key --edge-address hub.example.com:7801
+`,
+		flags: hubFlags,
+		complete: func(ctx context.Context, cfg hub.Config, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error) {
+			cfg.Log, cfg.Redact = log, redactor
+			cfg.AnthropicKey = orEnvironment(cfg.AnthropicKey, "ANTHROPIC_API_KEY")
+			return cfg.Complete(ctx)
+		},
+	})
+}
+
+func hubFlags(flags *pflag.FlagSet) {
+	flags.String("listen", hub.DefaultListen, "address of the API")
+	flags.String("tls-cert", "", "PEM certificate of the API")
+	flags.String("tls-key", "", "PEM key of the API")
+	flags.Bool("insecure-http", false, "speak plain HTTP on an address that is not loopback, behind a proxy that adds TLS")
+	flags.String("edge-listen", hub.DefaultEdgeListen, "address where nodes dial their link")
+	flags.String("edge-address", "", "host:port that nodes are told to dial; that of --edge-listen by default")
+	flags.String("data-dir", defaultDataDir(), "folder of the keyset and of the first tokens")
+	flags.String("database-url", "", "PostgreSQL database; better in DECKHAND_DATABASE_URL, which other users cannot see")
+	flags.String("nats-url", "", "NATS server with JetStream, as the hub's user; better in DECKHAND_NATS_URL")
+	flags.String("nats-events-url", "", "the same server, as the user of the events account; --nats-url by default")
+	flags.String("nats-worker-url", "", "the same server, as the workers' user")
+	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url")
+	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")
+	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
+	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
+	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
+}
+
+// orEnvironment answers a secret, or the variable that everybody keeps it in.
+func orEnvironment(secret config.Secret, name string) config.Secret {
+	if secret != "" {
+		return secret
+	}
+	return config.Secret(os.Getenv(name))
+}
+
+// defaultDataDir is DefaultDataDir for a flag's default; empty where there is
+// none, which the role then refuses.
+func defaultDataDir() string {
+	dir, err := DefaultDataDir()
+	if err != nil {
+		return ""
+	}
+	return dir
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// DefaultDataDir is where `deckhand up` keeps its data unless told otherwise:
+// /var/lib/deckhand for root, ~/.local/share/deckhand for others.
+func DefaultDataDir() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/deckhand", nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("find the data folder: %w", err)
+	}
+	return filepath.Join(home, ".local", "share", "deckhand"), nil
+}
+
+// clientFlags are the flags by which every command finds its hub.
+type clientFlags struct{ hub, token, dataDir string }
+
+func (f *clientFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.hub, "hub", "", "the hub's URL (DECKHAND_HUB_URL)")
+	flags.StringVar(&f.token, "token", "", "token for the hub's API (DECKHAND_TOKEN)")
+	flags.StringVar(&f.dataDir, "data-dir", "", "data folder of `deckhand up` on this machine (DECKHAND_DATA_DIR)")
+}
+
+// settings are the client's flags and their environment variables.
+type settings struct {
+	HubURL  string        `koanf:"hub-url"`
+	Token   config.Secret `koanf:"token"`
+	DataDir string        `koanf:"data-dir"`
+}
+
+// settings answers what flags and environment say.
+func (a *app) settings() (settings, error) {
+	var out settings
+	flags := pflag.NewFlagSet("hub", pflag.ContinueOnError)
+	for name, value := range map[string]string{"hub-url": a.flags.hub, "token": a.flags.token, "data-dir": a.flags.dataDir} {
+		flags.String(name, "", "")
+		if value == "" {
+			continue
+		}
+		if err := flags.Set(name, value); err != nil {
+			return out, err
+		}
+	}
+	err := config.Load(flags, "", &out)
+	return out, err
+}
+
+// hubAccess is a hub and the right to call it. A token is only ever sent to
+// the hub that it was stored with.
+type hubAccess struct {
+	url   string
+	token config.Secret
+}
+
+// findHub answers the hub to call. Flags beat the environment, which beats the
+// current context, which beats what `deckhand up` left on this machine. A data
+// folder that was named beats the context.
+func (a *app) findHub() (hubAccess, error) {
+	set, err := a.settings()
+	if err != nil {
+		return hubAccess{}, err
+	}
+	found := hubAccess{url: strings.TrimRight(set.HubURL, "/"), token: set.Token}
+	if found.url != "" && found.token != "" {
+		return found, nil
+	}
+	known, err := knownHubs(set.DataDir)
+	if err != nil {
+		return hubAccess{}, err
+	}
+	for _, k := range known {
+		if found.url == "" {
+			found.url = k.url
+		}
+		if found.token == "" && found.url == k.url {
+			found.token = k.token
+		}
+	}
+	if found.url == "" {
+		return hubAccess{}, failed(exitUnreachable, fault.New(fault.Unavailable, "no hub is known here").
+			WithFix("start one on this machine with `deckhand up`, or name yours with --hub URL and --token TOKEN"))
+	}
+	return found, nil
+}
+
+// knownHubs answers the hubs that files on this machine tell of, best first.
+func knownHubs(dataDir string) ([]hubAccess, error) {
+	if dataDir != "" {
+		local, err := localHub(dataDir)
+		if err != nil {
+			return nil, err
+		}
+		if local.url == "" {
+			return nil, failed(exitUnreachable, fault.New(fault.Unavailable, "the data folder %s tells of no hub", dataDir).
+				WithFix("start one there with `deckhand up --data-dir %s`", dataDir))
+		}
+		return []hubAccess{local}, nil
+	}
+	contexts, err := loadContexts()
+	if err != nil {
+		return nil, err
+	}
+	known := contexts.hubs()
+	dir, err := DefaultDataDir()
+	if err != nil {
+		return nil, err
+	}
+	local, err := localHub(dir)
+	if err != nil {
+		return nil, err
+	}
+	if local.url != "" {
+		known = append(known, local)
+	}
+	return known, nil
+}
+
+// localHub answers the hub whose `deckhand up` uses a data folder; empty when
+// none does.
+func localHub(dir string) (hubAccess, error) {
+	url, err := readLine(filepath.Join(dir, hub.URLFile))
+	if err != nil || url == "" {
+		return hubAccess{}, err
+	}
+	token, err := readLine(filepath.Join(dir, hub.AdminTokenFile))
+	if err != nil {
+		return hubAccess{}, err
+	}
+	return hubAccess{url: strings.TrimRight(url, "/"), token: config.Secret(token)}, nil
+}
+
+// readLine answers a small file's text; empty when there is no such file.
+func readLine(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case errors.Is(err, fs.ErrPermission):
+		return "", failed(exitDenied, fault.New(fault.Denied, "this user may not read %s", path).
+			WithFix("run as the user that runs `deckhand up`, or give --hub and --token"))
+	case err != nil:
+		return "", err
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// connect answers a client of the hub.
+func (a *app) connect() (*sdk.Client, error) {
+	access, err := a.findHub()
+	if err != nil {
+		return nil, err
+	}
+	a.hubURL = access.url
+	client, err := sdk.New(sdk.Config{URL: access.url, Token: access.token.Reveal(), UserAgent: "deckhand-cli/" + version.Version})
+	if err != nil {
+		return nil, failed(exitUsage, fault.New(fault.Invalid, "%s", err))
+	}
+	return client, nil
+}

@@ -1,0 +1,217 @@
+// Package up runs everything on one machine in one process: hub, worker and
+// node, with an in-process bus, a private PostgreSQL cluster and, when none is
+// running, a private containerd. It is the same code as production; only the
+// wiring differs.
+//
+// Stopping ends all of it in order. After a kill -9 the next start adopts the
+// PostgreSQL and the containerd that were left, and the node finds its
+// commands again.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/nats-io/nats.go"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datalock"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/daemon"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/worker"
+)
+
+// Config is what everything is made with.
+type Config struct {
+	// DataDir holds all data: cluster, containerd, keys, tokens, workspaces.
+	DataDir string `koanf:"data-dir"`
+	// Listen and EdgeListen are the hub's addresses.
+	Listen     string `koanf:"listen"`
+	EdgeListen string `koanf:"edge-listen"`
+	// DatabaseURL uses an existing database instead of a private cluster.
+	DatabaseURL config.Secret `koanf:"database-url"`
+	// NATSURL uses an existing NATS server instead of the in-process one.
+	NATSURL config.Secret `koanf:"nats-url"`
+	// Containerd uses the containerd at that socket. Empty: the machine's own
+	// when one is running, else a private one.
+	Containerd string `koanf:"containerd"`
+	// Slots is how many tasks the worker runs at once.
+	Slots            int           `koanf:"slots"`
+	LeaseTTL         time.Duration `koanf:"lease-ttl"`
+	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
+	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
+
+	Log    hclog.Logger     `koanf:"-"`
+	Redact *redact.Redactor `koanf:"-"`
+}
+
+// DefaultEdgeListen is loopback: the only node is in the same process.
+const DefaultEdgeListen = "127.0.0.1:7801"
+
+const (
+	lockFile = "up.lock"
+	database = "deckhand"
+)
+
+// Up is everything on one machine. It is a lifecycle.Service.
+type Up struct {
+	lifecycle.Group
+
+	cfg    Config
+	hub    *hub.Hub // set when it was made
+	unlock func() error
+}
+
+// Complete checks that the machine has what is needed and locks the data
+// folder. Nothing runs yet.
+func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
+	if os.Geteuid() != 0 {
+		return nil, fault.New(fault.Precondition, "deckhand up makes jails, which only root may").
+			WithFix("run it with sudo; or run the roles apart: deckhand hub and worker as any user, deckhand-node as root")
+	}
+	if c.DataDir == "" {
+		return nil, fault.New(fault.Invalid, "data-dir is empty").WithFix("name a folder, for example /var/lib/deckhand")
+	}
+	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
+		return nil, fmt.Errorf("data-dir: %w", err)
+	}
+	if c.EdgeListen == "" {
+		c.EdgeListen = DefaultEdgeListen
+	}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	if c.Redact == nil {
+		c.Redact = &redact.Redactor{}
+	}
+	// Jails pass through it in a user namespace of their own: searchable by
+	// all, readable by root.
+	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
+		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.DataDir, err).WithFix("use a folder you may write to")
+	}
+	u := &Up{cfg: c}
+	if u.unlock, err = datalock.Lock(filepath.Join(c.DataDir, lockFile), "deckhand up"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, u.unlock())
+		}
+	}()
+	if err := u.assemble(ctx); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// assemble puts the services into order. What is missing on the machine is
+// found here, before anything is started.
+func (u *Up) assemble(ctx context.Context) error {
+	address := u.cfg.Containerd
+	if address == "" && containerd.Running(jail.DefaultContainerd) {
+		address = jail.DefaultContainerd
+	}
+	if address == "" {
+		d, err := containerd.Config{DataDir: filepath.Join(u.cfg.DataDir, "containerd")}.Complete(ctx)
+		if err != nil {
+			return err
+		}
+		u.Add("containerd", d)
+		address = d.Address()
+	}
+	databaseURL := func(context.Context) (config.Secret, error) { return u.cfg.DatabaseURL, nil }
+	if u.cfg.DatabaseURL == "" {
+		cluster, err := postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}.Complete(ctx)
+		if err != nil {
+			return err
+		}
+		u.Add("PostgreSQL", cluster)
+		databaseURL = func(ctx context.Context) (config.Secret, error) {
+			return config.Secret(cluster.URL(database)), cluster.EnsureDatabase(ctx, database)
+		}
+	}
+	u.Add("hub", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeHub(ctx, databaseURL) }})
+	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
+	u.Add("worker", &lifecycle.Lazy{Make: u.makeWorker})
+	return nil
+}
+
+func (u *Up) makeHub(ctx context.Context, databaseURL func(context.Context) (config.Secret, error)) (lifecycle.Service, error) {
+	url, err := databaseURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := hub.Config{
+		Listen: u.cfg.Listen, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
+		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
+		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
+		Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact,
+	}.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.hub = h
+	return h, nil
+}
+
+func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, error) {
+	d, err := daemon.Config{
+		DataDir: filepath.Join(u.cfg.DataDir, "node"), HubURL: u.hub.URL(), Containerd: address,
+		EdgeAddress: u.hub.EdgeAddress(), MakeJoinToken: u.hub.LocalJoinToken, Log: u.cfg.Log.Named("node"),
+	}.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (u *Up) makeWorker(ctx context.Context) (lifecycle.Service, error) {
+	token, err := u.hub.WorkerToken()
+	if err != nil {
+		return nil, err
+	}
+	cfg := worker.Config{
+		HubURL: u.hub.URL(), Token: config.Secret(token), Slots: u.cfg.Slots,
+		Log: u.cfg.Log.Named("worker"), Redactor: u.cfg.Redact,
+	}
+	if server := u.hub.NATS(); server != nil {
+		cfg.NATSOptions = []nats.Option{nats.InProcessServer(server)}
+	}
+	w, err := cfg.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Start starts everything in order.
+func (u *Up) Start(ctx context.Context) error {
+	if err := u.Group.Start(ctx); err != nil {
+		return errors.Join(err, u.unlock())
+	}
+	return nil
+}
+
+// Stop ends everything in reverse order and lets go of the data folder.
+func (u *Up) Stop() {
+	u.Group.Stop()
+	// The kernel lets go of it at the latest when the process ends.
+	_ = u.unlock()
+}
+
+// URL is where the hub's API is.
+func (u *Up) URL() string { return u.hub.URL() }
+
+// DataDir is where everything is kept.
+func (u *Up) DataDir() string { return u.cfg.DataDir }
