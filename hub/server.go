@@ -60,7 +60,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Node: h.node,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewFileServiceHandler(&api.Files{Agents: h.agents, Node: h.node}, options...))
+	mux.Handle(deckhandv1connect.NewFileServiceHandler(&api.Files{Agents: h.agents, Tasks: h.tasks, Node: h.node}, options...))
 	mux.Handle(deckhandv1connect.NewEventServiceHandler(&api.Events{
 		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
 	}, options...))

@@ -115,7 +115,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "agent_id":
 			out[name] = o.agent
 		case "task_id":
-			out[name] = o.task
+			if f.ContainingOneof() == nil {
+				out[name] = o.task
+			}
 		case "task_ids":
 			out[name] = []string{o.task}
 		case "step_id":

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
@@ -140,6 +141,9 @@ func newFleet(t testing.TB) *fleet {
 		t: t, dir: t.TempDir(), nodeDir: jailtest.Dir(t), database: postgrestest.Database(t), address: jailtest.Containerd(t),
 	}
 	f.startHub()
+	t.Cleanup(func() {
+		jailtest.RemoveAll(t, jail.Config{DataDir: f.nodeDir, Containerd: f.address, Namespace: f.namespace()})
+	})
 	return f
 }
 

@@ -23,7 +23,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	unknownKey := file("unknown.md", "---\nname: a\nprovider: anthropic\nmodel: m\nlimits: {iterations: 3}\ntools: [shell_exec]\n---\nGo.\n")
+	unknownKey := file("unknown.md", "---\nname: a\ndescription: d\nprovider: anthropic\nmodel: m\nlimits: {iterations: 3}\ntoools: [shell_exec]\n---\nGo.\n")
 	malformed := file("malformed.md", "---\nname: a\nlimits: {iterations: 3\n---\nGo.\n")
 	f.persona("known", "turns:\n  - text: hello\n")
 
@@ -33,7 +33,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		code int
 		text []string
 	}{
-		"an unknown key of the front matter": {args: []string{"agent", "apply", "-f", unknownKey}, code: 2, text: []string{"unknown.md:6", "tools", "tools"}},
+		"an unknown key of the front matter": {args: []string{"agent", "apply", "-f", unknownKey}, code: 2, text: []string{"unknown.md:7", "toools", "tools"}},
 		"malformed YAML":                     {args: []string{"agent", "apply", "-f", malformed}, code: 2, text: []string{"malformed.md:"}},
 		"a goal of 11 000 characters":        {args: []string{"run", "known", strings.Repeat("x", 11000)}, code: 2, text: []string{"goal", "10000"}},
 		"an unknown agent":                   {args: []string{"run", "nobody", "go"}, code: 3, text: []string{`no agent "nobody"`, "deckhand agent list"}},

@@ -18,32 +18,47 @@ import (
 // Files serves FileService.
 type Files struct {
 	Agents *agent.Service
+	Tasks  *task.Service
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
-// workspace answers where an agent's workspace is.
-func (h *Files) workspace(ctx context.Context, ref string) (node tool.Node, jailID string, err error) {
+// workspace answers where an agent's or a task's workspace is; one of the two
+// is named.
+func (h *Files) workspace(ctx context.Context, agentRef, taskRef string) (node tool.Node, jailID string, err error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Agents.Find(ctx, org, ref)
-	if err != nil {
-		return nil, "", err
+	var nodeID *string
+	var id string
+	if taskRef != "" {
+		if id, err = h.Tasks.Find(ctx, org, taskRef); err != nil {
+			return nil, "", err
+		}
+		row, err := h.Tasks.Get(ctx, org, id)
+		if err != nil {
+			return nil, "", err
+		}
+		nodeID, jailID = row.Task.NodeID, row.Task.JailID
+	} else {
+		if id, err = h.Agents.Find(ctx, org, agentRef); err != nil {
+			return nil, "", err
+		}
+		row, err := h.Agents.Get(ctx, org, id)
+		if err != nil {
+			return nil, "", err
+		}
+		nodeID, jailID = row.Agent.HomeNodeID, task.AgentJail(id)
 	}
-	row, err := h.Agents.Get(ctx, org, id)
-	if err != nil {
-		return nil, "", err
+	if nodeID == nil {
+		return nil, "", fault.New(fault.Precondition, "%s has no workspace yet", id).
+			WithFix("it is made by the first run; where each task has its own, name the task").WithObject(id)
 	}
-	if row.Agent.HomeNodeID == nil {
-		return nil, "", fault.New(fault.Precondition, "agent %s has no workspace yet", row.Agent.Name).
-			WithFix("it is made by the agent's first run").WithObject(id)
-	}
-	node, err = h.Node(*row.Agent.HomeNodeID)
-	return node, task.AgentJail(id), err
+	node, err = h.Node(*nodeID)
+	return node, jailID, err
 }
 
 // ReadFile answers a range of a file.
 func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.ReadFileRequest]) (*connect.Response[deckhandv1.ReadFileResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId())
+	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +75,7 @@ const maxListed = 10_000
 
 // ListFiles answers a folder's entries.
 func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.ListFilesRequest]) (*connect.Response[deckhandv1.ListFilesResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId())
+	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}

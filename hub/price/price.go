@@ -22,6 +22,7 @@ func Shipped() Table {
 		"anthropic/claude-opus-4-5":   {Input: 5, Output: 25, CacheRead: 0.50, CacheWrite: 6.25},
 		"anthropic/claude-opus-4-1":   opus,
 		"anthropic/claude-opus-4-0":   opus,
+		"anthropic/claude-sonnet-5-5": {Input: 2, Output: 10, CacheRead: 0.20, CacheWrite: 2.50},
 		"anthropic/claude-sonnet-4-5": sonnet,
 		"anthropic/claude-sonnet-4-0": sonnet,
 		"anthropic/claude-haiku-4-5":  {Input: 1, Output: 5, CacheRead: 0.10, CacheWrite: 1.25},

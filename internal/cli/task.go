@@ -19,7 +19,7 @@ deckhand task list --state running
 deckhand task watch task_3q9
 deckhand task logs step_7bc
 `)
-	cmd.AddCommand(a.taskListCommand(), a.taskShowCommand(), a.taskWatchCommand(),
+	cmd.AddCommand(a.taskListCommand(), a.filesCommand("task", "task_3q9"), a.taskShowCommand(), a.taskWatchCommand(),
 		a.taskStepsCommand(), a.taskLogsCommand(), a.taskCancelCommand())
 	return cmd
 }

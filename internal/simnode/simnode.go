@@ -232,4 +232,3 @@ func (n *Node) ListFiles(_ context.Context, req *nodev1.ListFilesRequest) (*node
 	}
 	return res, nil
 }
-

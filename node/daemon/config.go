@@ -55,6 +55,9 @@ type Config struct {
 
 	// MakeJoinToken, if set, is asked for a token when this machine is not
 	// enrolled and JoinToken is empty: for a hub in the same process.
+	// EndJails stops every jail when the daemon is stopped in order, instead of
+	// leaving them to a successor: for everything on one machine.
+	EndJails      bool                                      `koanf:"-"`
 	MakeJoinToken func(ctx context.Context) (string, error) `koanf:"-"`
 	Log           hclog.Logger                              `koanf:"-"`
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -35,6 +36,9 @@ const (
 	identityDir = "identity"
 	ledgerFile  = "ledger.db"
 )
+
+// endJailsTimeout is how long the jails may take to end, all together.
+const endJailsTimeout = 20 * time.Second
 
 // Daemon is a node. It runs once: Stop, or the end of its context, closes what
 // Complete opened.
@@ -156,7 +160,13 @@ func (d *Daemon) watch(ctx context.Context) error {
 	case <-d.services.Done():
 	}
 	d.services.Stop()
-	return errors.Join(d.services.Err(), d.close())
+	errs := []error{d.services.Err()}
+	if d.cfg.EndJails {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endJailsTimeout)
+		defer cancel()
+		errs = append(errs, d.jails.Shutdown(ending))
+	}
+	return errors.Join(append(errs, d.close())...)
 }
 
 // close closes what is open, in reverse, once.

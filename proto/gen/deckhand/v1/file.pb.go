@@ -106,11 +106,16 @@ func (x *FileInfo) GetModifiedAt() *timestamppb.Timestamp {
 
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Agent id, unique id prefix, or name. Its workspace must be the agent's own
-	// (scope "agent").
-	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	Path    string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Offset  int64  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Whose workspace: an agent's own (scope "agent"), by id, unique id prefix,
+	// or name; or the one that a task worked in, by id or unique id prefix.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*ReadFileRequest_AgentId
+	//	*ReadFileRequest_TaskId
+	Workspace isReadFileRequest_Workspace `protobuf_oneof:"workspace"`
+	Path      string                      `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Offset    int64                       `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// At most this many bytes; 0 for 1 MiB, at most 4 MiB.
 	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -147,9 +152,27 @@ func (*ReadFileRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *ReadFileRequest) GetWorkspace() isReadFileRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
 func (x *ReadFileRequest) GetAgentId() string {
 	if x != nil {
-		return x.AgentId
+		if x, ok := x.Workspace.(*ReadFileRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*ReadFileRequest_TaskId); ok {
+			return x.TaskId
+		}
 	}
 	return ""
 }
@@ -174,6 +197,22 @@ func (x *ReadFileRequest) GetLimit() int64 {
 	}
 	return 0
 }
+
+type isReadFileRequest_Workspace interface {
+	isReadFileRequest_Workspace()
+}
+
+type ReadFileRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type ReadFileRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+func (*ReadFileRequest_AgentId) isReadFileRequest_Workspace() {}
+
+func (*ReadFileRequest_TaskId) isReadFileRequest_Workspace() {}
 
 type ReadFileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -238,8 +277,14 @@ func (x *ReadFileResponse) GetDigest() string {
 }
 
 type ListFilesRequest struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	AgentId string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*ListFilesRequest_AgentId
+	//	*ListFilesRequest_TaskId
+	Workspace isListFilesRequest_Workspace `protobuf_oneof:"workspace"`
 	// Empty for the workspace itself.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Recursive     bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
@@ -277,9 +322,27 @@ func (*ListFilesRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{3}
 }
 
+func (x *ListFilesRequest) GetWorkspace() isListFilesRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
 func (x *ListFilesRequest) GetAgentId() string {
 	if x != nil {
-		return x.AgentId
+		if x, ok := x.Workspace.(*ListFilesRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*ListFilesRequest_TaskId); ok {
+			return x.TaskId
+		}
 	}
 	return ""
 }
@@ -297,6 +360,22 @@ func (x *ListFilesRequest) GetRecursive() bool {
 	}
 	return false
 }
+
+type isListFilesRequest_Workspace interface {
+	isListFilesRequest_Workspace()
+}
+
+type ListFilesRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type ListFilesRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+func (*ListFilesRequest_AgentId) isListFilesRequest_Workspace() {}
+
+func (*ListFilesRequest_TaskId) isListFilesRequest_Workspace() {}
 
 type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,23 +441,29 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12;\n" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"modifiedAt\"\x9d\x01\n" +
-	"\x0fReadFileRequest\x12%\n" +
+	"modifiedAt\"\xda\x01\n" +
+	"\x0fReadFileRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x12\x1e\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x05 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\"\n" +
-	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limit\"X\n" +
+	"\x05limit\x18\x04 \x01(\x03B\f\xbaH\t\"\a\x18\x80\x80\x80\x02(\x00R\x05limitB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"X\n" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"u\n" +
-	"\x10ListFilesRequest\x12%\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xb2\x01\n" +
+	"\x10ListFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x12\x1c\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12\x1c\n" +
 	"\x04path\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04path\x12\x1c\n" +
-	"\trecursive\x18\x03 \x01(\bR\trecursive\"^\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursiveB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"^\n" +
 	"\x11ListFilesResponse\x12+\n" +
 	"\x05files\x18\x01 \x03(\v2\x15.deckhand.v1.FileInfoR\x05files\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated2\xa2\x01\n" +
@@ -425,6 +510,14 @@ func init() { file_deckhand_v1_file_proto_init() }
 func file_deckhand_v1_file_proto_init() {
 	if File_deckhand_v1_file_proto != nil {
 		return
+	}
+	file_deckhand_v1_file_proto_msgTypes[1].OneofWrappers = []any{
+		(*ReadFileRequest_AgentId)(nil),
+		(*ReadFileRequest_TaskId)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[3].OneofWrappers = []any{
+		(*ListFilesRequest_AgentId)(nil),
+		(*ListFilesRequest_TaskId)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -11,29 +12,35 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-func (a *app) agentFilesCommand() *cobra.Command {
-	cmd := group("files", "See the files of an agent's workspace", "", `
-deckhand agent files ls log-triage
-deckhand agent files cat log-triage report.md
-`)
-	cmd.AddCommand(a.agentFilesListCommand(), a.agentFilesCatCommand())
+// filesCommand makes the files command of agents or of tasks: owner is "agent"
+// or "task".
+func (a *app) filesCommand(owner, example string) *cobra.Command {
+	cmd := group("files", "See the files of the workspace", "", fmt.Sprintf(`
+deckhand %[1]s files ls %[2]s
+deckhand %[1]s files cat %[2]s report.md
+`, owner, example))
+	cmd.AddCommand(a.filesListCommand(owner, example), a.filesCatCommand(owner, example))
 	return cmd
 }
 
-func (a *app) agentFilesListCommand() *cobra.Command {
+func (a *app) filesListCommand(owner, example string) *cobra.Command {
 	var recursive bool
 	cmd := &cobra.Command{
-		Use: "ls AGENT [PATH]", Short: "List a folder of the workspace",
-		Example: "deckhand agent files ls log-triage input --recursive",
-		Args:    takes("AGENT", "[PATH]"),
+		Use: "ls " + strings.ToUpper(owner) + " [PATH]", Short: "List a folder of the workspace",
+		Example: fmt.Sprintf("deckhand %s files ls %s input --recursive", owner, example),
+		Args:    takes(strings.ToUpper(owner), "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.connect()
 			if err != nil {
 				return err
 			}
-			res, err := client.Files.ListFiles(cmd.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
-				AgentId: args[0], Path: optional(args, 1), Recursive: recursive,
-			}))
+			req := &deckhandv1.ListFilesRequest{Path: optional(args, 1), Recursive: recursive}
+			if owner == "task" {
+				req.Workspace = &deckhandv1.ListFilesRequest_TaskId{TaskId: args[0]}
+			} else {
+				req.Workspace = &deckhandv1.ListFilesRequest_AgentId{AgentId: args[0]}
+			}
+			res, err := client.Files.ListFiles(cmd.Context(), connect.NewRequest(req))
 			if err != nil {
 				return err
 			}
@@ -63,13 +70,13 @@ func (a *app) fileNoun() output.Noun[*deckhandv1.FileInfo] {
 	}
 }
 
-func (a *app) agentFilesCatCommand() *cobra.Command {
+func (a *app) filesCatCommand(owner, example string) *cobra.Command {
 	return &cobra.Command{
-		Use: "cat AGENT PATH", Short: "Print a file of the workspace",
+		Use: "cat " + strings.ToUpper(owner) + " PATH", Short: "Print a file of the workspace",
 		Long: `Prints a file byte for byte. On a terminal, control characters and escape
 sequences are made harmless.`,
-		Example: "deckhand agent files cat log-triage report.md",
-		Args:    takes("AGENT", "PATH"),
+		Example: fmt.Sprintf("deckhand %s files cat %s report.md", owner, example),
+		Args:    takes(strings.ToUpper(owner), "PATH"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if !a.format.ForPeople() {
 				return usage(cmd, "output is bytes, which -o %s cannot show", a.format)
@@ -88,18 +95,22 @@ sequences are made harmless.`,
 				}()
 				out = safe
 			}
-			for offset := int64(0); ; {
-				res, err := client.Files.ReadFile(cmd.Context(), connect.NewRequest(&deckhandv1.ReadFileRequest{
-					AgentId: args[0], Path: args[1], Offset: offset,
-				}))
+			req := &deckhandv1.ReadFileRequest{Path: args[1]}
+			if owner == "task" {
+				req.Workspace = &deckhandv1.ReadFileRequest_TaskId{TaskId: args[0]}
+			} else {
+				req.Workspace = &deckhandv1.ReadFileRequest_AgentId{AgentId: args[0]}
+			}
+			for {
+				res, err := client.Files.ReadFile(cmd.Context(), connect.NewRequest(req))
 				if err != nil {
 					return err
 				}
 				if _, err := out.Write(res.Msg.GetContent()); err != nil {
 					return err
 				}
-				offset += int64(len(res.Msg.GetContent()))
-				if len(res.Msg.GetContent()) == 0 || offset >= res.Msg.GetSize() {
+				req.Offset += int64(len(res.Msg.GetContent()))
+				if len(res.Msg.GetContent()) == 0 || req.GetOffset() >= res.Msg.GetSize() {
 					return nil
 				}
 			}

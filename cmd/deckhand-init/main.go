@@ -1,0 +1,16 @@
+// Command deckhand-init is PID 1 of every jail.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/deckhand-sh/deckhand/node/initd"
+)
+
+func main() {
+	if err := initd.Main(); err != nil {
+		fmt.Fprintln(os.Stderr, "deckhand-init:", err)
+		os.Exit(1)
+	}
+}

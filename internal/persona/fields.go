@@ -1,0 +1,215 @@
+package persona
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	agentName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	nodeName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
+)
+
+// ProviderScript is the provider whose model is a script beside the persona.
+const ProviderScript = "script"
+
+// persona reads the top mapping into p.
+func (d *decoder) persona(root *yaml.Node, p *Persona) {
+	met := d.mapping(root, "", []field{
+		{"name", func(n *yaml.Node) {
+			p.Name = d.text(n, "name", 63)
+			if p.Name != "" && !agentName.MatchString(p.Name) {
+				d.problems.add(n.Line, "name is %s: use lower-case letters, digits and dashes, beginning with a letter, at most 63", quote(p.Name))
+			}
+		}},
+		{"description", func(n *yaml.Node) { p.Description = d.text(n, "description", 500) }},
+		{"provider", func(n *yaml.Node) { p.Provider = d.choice(n, "provider", d.known.Providers) }},
+		{"model", func(n *yaml.Node) { p.Model = d.text(n, "model", 128) }},
+		{"script", func(n *yaml.Node) {
+			p.Script = d.text(n, "script", 255)
+			if strings.ContainsAny(p.Script, `/\`) || p.Script == ".." || p.Script == "." {
+				d.problems.add(n.Line, "script is %s: name a file beside the persona, without folders", quote(p.Script))
+			}
+		}},
+		{"max_tokens", func(n *yaml.Node) { p.MaxTokens = int(d.integer(n, "max_tokens", 256, 200_000)) }},
+		{"thinking", func(n *yaml.Node) { p.Thinking = d.thinking(n) }},
+		{"tools", func(n *yaml.Node) { p.Tools = d.list(n, "tools", 200, d.tool) }},
+		{"trust", func(n *yaml.Node) {
+			p.Trust = Trust(d.choice(n, "trust", []string{string(Trusted), string(Verified), string(Untrusted)}))
+		}},
+		{"mode", func(n *yaml.Node) { p.Mode = d.mode(n) }},
+		{"limits", func(n *yaml.Node) { d.limits(n, &p.Limits) }},
+		{"nodes", func(n *yaml.Node) { d.nodes(n, &p.Nodes) }},
+		{"workspace", func(n *yaml.Node) { d.workspace(n, &p.Workspace) }},
+		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
+	})
+	d.require(root, met, map[string]string{
+		"name":        "name: and a name such as log-triage",
+		"description": "description: and one line that says what the agent is for",
+		"provider":    "provider: and the model family, such as anthropic or script",
+		"tools":       "tools: and a list of the tools that the agent may use, such as [shell_exec, complete_task]",
+		"limits":      "limits: with at least iterations, such as limits: {iterations: 50}",
+	})
+	d.provider(met, p)
+}
+
+// provider checks what depends on the provider.
+func (d *decoder) provider(met map[string]int, p *Persona) {
+	switch {
+	case p.Provider == ProviderScript:
+		if met["script"] == 0 {
+			d.problems.add(met["provider"], "script is missing: with provider script, write script: and the name of a YAML file beside the persona")
+		}
+		for _, key := range []string{"model", "max_tokens", "thinking"} {
+			if met[key] != 0 {
+				d.problems.add(met[key], "%s does nothing with provider script: remove it", key)
+			}
+		}
+		p.Model = "scripted"
+	case p.Provider != "":
+		if met["model"] == 0 {
+			d.problems.add(met["provider"], "model is missing: write model: and the provider's name of the model")
+		}
+		if met["script"] != 0 {
+			d.problems.add(met["script"], "script goes with provider script only: remove it, or write provider: script")
+		}
+	}
+	if p.Thinking.Tokens > 0 && p.Thinking.Tokens >= p.MaxTokens {
+		d.problems.add(met["thinking"], "thinking is %d: it must be less than max_tokens (%d)", p.Thinking.Tokens, p.MaxTokens)
+	}
+}
+
+func (d *decoder) tool(n *yaml.Node, value string) {
+	if d.known.Tools != nil && !slices.Contains(d.known.Tools, value) {
+		d.problems.add(n.Line, "unknown tool %s: %s", quote(value), suggest(value, d.known.Tools))
+	}
+}
+
+func (d *decoder) thinking(n *yaml.Node) Thinking {
+	if n.Kind == yaml.ScalarNode && n.Value == "adaptive" {
+		return Thinking{Adaptive: true}
+	}
+	var tokens int
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || n.Decode(&tokens) != nil || tokens < 1024 || tokens > 128_000 {
+		d.problems.add(n.Line, "thinking must be adaptive, or a number of tokens from 1024 to 128000 for models that want a budget")
+		return Thinking{}
+	}
+	return Thinking{Tokens: tokens}
+}
+
+func (d *decoder) mode(n *yaml.Node) Mode {
+	value := d.choice(n, "mode", []string{string(Autonomous), string(Supervised), string(Review)})
+	if value != "" && d.known.Modes != nil && !slices.Contains(d.known.Modes, value) {
+		d.problems.add(n.Line, "mode %s is not to be had here yet: write %s", value, strings.Join(d.known.Modes, " or "))
+	}
+	return Mode(value)
+}
+
+func (d *decoder) limits(n *yaml.Node, l *Limits) {
+	met := d.mapping(n, "limits", []field{
+		{"iterations", func(n *yaml.Node) { l.Iterations = int(d.integer(n, "limits.iterations", 1, 1000)) }},
+		{"active_time", func(n *yaml.Node) { l.ActiveTime = d.duration(n, "limits.active_time") }},
+		{"tokens", func(n *yaml.Node) { l.Tokens = d.integer(n, "limits.tokens", 1, 1_000_000_000) }},
+		{"calls", func(n *yaml.Node) { l.Calls = d.integer(n, "limits.calls", 1, 100_000) }},
+		{"cost_usd", func(n *yaml.Node) { l.CostUSD = d.decimal(n, "limits.cost_usd", 0, 1_000_000) }},
+	})
+	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
+		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")
+	}
+}
+
+func (d *decoder) nodes(n *yaml.Node, out *Nodes) {
+	d.mapping(n, "nodes", []field{
+		{"names", func(n *yaml.Node) {
+			out.Names = d.list(n, "nodes.names", 100, func(n *yaml.Node, value string) {
+				if !nodeName.MatchString(value) {
+					d.problems.add(n.Line, "nodes.names has %s: use a node's name as `deckhand node list` shows it", quote(value))
+				}
+			})
+		}},
+		{"labels", func(n *yaml.Node) { out.Labels = d.labels(n, "nodes.labels") }},
+	})
+}
+
+func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
+	d.mapping(n, "workspace", []field{
+		{"scope", func(n *yaml.Node) {
+			w.Scope = Scope(d.choice(n, "workspace.scope", []string{string(ScopeAgent), string(ScopeTask)}))
+		}},
+		{"size", func(n *yaml.Node) { w.SizeBytes = d.size(n, "workspace.size", 1<<20, 1<<50) }},
+	})
+}
+
+func (d *decoder) jail(n *yaml.Node, j *Jail) {
+	d.mapping(n, "jail", []field{
+		{"cpus", func(n *yaml.Node) { j.CPUMillis = int64(d.decimal(n, "jail.cpus", 0.01, 1024)*1000 + 0.5) }},
+		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 16<<20, 1<<50) }},
+		{"pids", func(n *yaml.Node) { j.PIDs = d.integer(n, "jail.pids", 8, 4_000_000) }},
+		{"tmp", func(n *yaml.Node) { j.TmpBytes = d.size(n, "jail.tmp", 1<<20, 1<<50) }},
+		{"read_only_paths", func(n *yaml.Node) {
+			j.ReadOnlyPaths = d.list(n, "jail.read_only_paths", 32, func(n *yaml.Node, value string) {
+				if !path.IsAbs(value) || path.Clean(value) != value || value == "/" {
+					d.problems.add(n.Line, "jail.read_only_paths has %s: write an absolute folder of the machine without .. or a trailing slash, such as /var/log", quote(value))
+				}
+			})
+		}},
+	})
+}
+
+func (d *decoder) labels(n *yaml.Node, key string) map[string]string {
+	if n.Kind != yaml.MappingNode || len(n.Content) > 2*64 {
+		d.problems.add(n.Line, "%s must be at most 64 keys and values, such as role: web", key)
+		return nil
+	}
+	out := map[string]string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := d.text(n.Content[i], key, 128)
+		if _, twice := out[name]; twice {
+			d.problems.add(n.Content[i].Line, "%s.%s is given twice: keep one", key, name)
+		}
+		// A label's value is a word whatever YAML makes of it: 1, true, null.
+		value := n.Content[i+1]
+		if value.Kind != yaml.ScalarNode || len(value.Value) > 128 {
+			d.problems.add(value.Line, "%s.%s must be one word of at most 128 bytes", key, name)
+			continue
+		}
+		out[name] = value.Value
+	}
+	return out
+}
+
+// sizes are the units of a size, longest first.
+var sizes = []struct {
+	suffix string
+	bytes  float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+}
+
+func (d *decoder) size(n *yaml.Node, key string, least, most int64) int64 {
+	if n.Kind == yaml.ScalarNode {
+		for _, unit := range sizes {
+			number, ok := strings.CutSuffix(n.Value, unit.suffix)
+			if !ok {
+				continue
+			}
+			value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+			if err != nil {
+				break
+			}
+			if bytes := value * unit.bytes; bytes >= float64(least) && bytes <= float64(most) {
+				return int64(bytes)
+			}
+			d.problems.add(n.Line, "%s is %s: it must be between %d MiB and %d TiB", key, n.Value, least>>20, most>>40)
+			return 0
+		}
+	}
+	d.problems.add(n.Line, "%s must be a size with its unit, such as 512MiB or 4GiB", key)
+	return 0
+}

@@ -1,0 +1,144 @@
+// Package persona reads persona files: YAML front matter between two lines of
+// three dashes, then a Markdown body that is the system prompt.
+//
+// Parse reports every problem of a file at once, each with its line and with
+// what to write instead, and refuses every key that it does not know: an
+// accepted key that does nothing would be a lie. It is used where a persona is
+// applied (hub), where one is run (worker) and where one is read (command
+// line), so that all three agree. Files come from outside: size, nesting and
+// aliases are bounded.
+package persona
+
+import "time"
+
+// Trust says how much the agent's commands are trusted: it chooses the jail's
+// runtime.
+type Trust string
+
+// The trust levels, weakest walls first.
+const (
+	Trusted   Trust = "trusted"
+	Verified  Trust = "verified"
+	Untrusted Trust = "untrusted"
+)
+
+// Mode says when a person is asked.
+type Mode string
+
+// The modes.
+const (
+	Autonomous Mode = "autonomous"
+	Supervised Mode = "supervised"
+	Review     Mode = "review"
+)
+
+// Scope says whose a workspace is.
+type Scope string
+
+// The scopes.
+const (
+	// ScopeAgent keeps one workspace for all tasks of the agent.
+	ScopeAgent Scope = "agent"
+	// ScopeTask makes a workspace for each task.
+	ScopeTask Scope = "task"
+)
+
+// Persona is one parsed file, with defaults filled in.
+type Persona struct {
+	// Name of the agent: lower-case letters, digits and dashes.
+	Name string
+	// Description is one line for people.
+	Description string
+	// Provider is the model family, for example "anthropic" or "script".
+	Provider string
+	// Model is the provider's name of the model; "scripted" for scripts.
+	Model string
+	// Script is the file name of the scripted model's YAML, beside the
+	// persona; set exactly when Provider is "script".
+	Script string
+	// MaxTokens caps the output of one model call.
+	MaxTokens int
+	Thinking  Thinking
+	// Tools are the names of the tools that the agent may use, in order.
+	Tools     []string
+	Trust     Trust
+	Mode      Mode
+	Limits    Limits
+	Nodes     Nodes
+	Workspace Workspace
+	Jail      Jail
+	// Prompt is the body: the system prompt.
+	Prompt string
+}
+
+// Thinking says how a model may think before it answers. The zero value leaves
+// that to the model.
+type Thinking struct {
+	// Adaptive lets the model think as much as it finds right, for models that
+	// can judge that.
+	Adaptive bool
+	// Tokens is a fixed budget in one call, for models that want one. Always
+	// under MaxTokens; 0 for none.
+	Tokens int
+}
+
+// Limits end a run that does not end by itself.
+type Limits struct {
+	// Iterations of the loop: 1 to 1 000.
+	Iterations int
+	// ActiveTime is the time a worker spends on the task, waiting not counted.
+	ActiveTime time.Duration
+	// Tokens over all model calls, input and output, cached input included.
+	Tokens int64
+	// Calls to the model.
+	Calls int64
+	// CostUSD over all model calls.
+	CostUSD float64
+}
+
+// Nodes says where the agent may run. A node must have one of the names (when
+// there are any) and all of the labels; the zero value means any node.
+type Nodes struct {
+	Names  []string
+	Labels map[string]string
+}
+
+// Workspace is the folder that the agent works in.
+type Workspace struct {
+	Scope Scope
+	// SizeBytes bounds it.
+	SizeBytes int64
+}
+
+// Jail bounds what the agent's commands may use.
+type Jail struct {
+	// CPUMillis is thousandths of a CPU.
+	CPUMillis   int64
+	MemoryBytes int64
+	PIDs        int64
+	// TmpBytes bounds /tmp.
+	TmpBytes int64
+	// ReadOnlyPaths are absolute host paths shown read-only at the same place.
+	ReadOnlyPaths []string
+}
+
+// Known is what the caller's side can do. A nil list is not checked.
+type Known struct {
+	Tools     []string
+	Providers []string
+	Modes     []string
+}
+
+// defaults is what a file that says nothing gets.
+func defaults() *Persona {
+	return &Persona{
+		MaxTokens: 8192,
+		Trust:     Trusted,
+		Mode:      Autonomous,
+		Limits: Limits{
+			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10,
+		},
+		Workspace: Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
+		Jail:      Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},
+	}
+}

@@ -1,0 +1,196 @@
+package persona_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+var known = persona.Known{
+	Tools:     []string{"shell_exec", "file_read", "update_plan", "complete_task"},
+	Providers: []string{"script", "anthropic"},
+	Modes:     []string{"autonomous"},
+}
+
+const whole = `---
+name: log-triage
+description: Reads logs
+provider: anthropic
+model: claude-sonnet-5-5
+max_tokens: 4096
+thinking: 2048
+tools: [shell_exec, file_read]
+trust: untrusted
+mode: autonomous
+limits:
+  iterations: 7
+  active_time: 5m
+  tokens: 1000
+  calls: 20
+  cost_usd: 0.5
+nodes:
+  names: [web-1]
+  labels: {role: web, rack: 7}
+workspace: {scope: task, size: 2GiB}
+jail:
+  cpus: 1.5
+  memory: 512MiB
+  pids: 64
+  tmp: 100MB
+  read_only_paths: [/var/log]
+---
+# Role
+
+You read logs.
+---
+A rule is no end.
+`
+
+// A1: one file holds role, limits and instructions.
+func TestEveryKeyIsRead(t *testing.T) {
+	t.Parallel()
+	got, err := persona.Parse("a.md", []byte(whole), known)
+	require.NoError(t, err)
+	require.Equal(t, &persona.Persona{
+		Name: "log-triage", Description: "Reads logs", Provider: "anthropic", Model: "claude-sonnet-5-5",
+		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, Tools: []string{"shell_exec", "file_read"},
+		Trust: persona.Untrusted, Mode: persona.Autonomous,
+		Limits: persona.Limits{Iterations: 7, ActiveTime: 5 * time.Minute, Tokens: 1000, Calls: 20, CostUSD: 0.5},
+		Nodes:  persona.Nodes{Names: []string{"web-1"}, Labels: map[string]string{"role": "web", "rack": "7"}},
+		Workspace: persona.Workspace{
+			Scope: persona.ScopeTask, SizeBytes: 2 << 30,
+		},
+		Jail: persona.Jail{
+			CPUMillis: 1500, MemoryBytes: 512 << 20, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
+		},
+		Prompt: "# Role\n\nYou read logs.\n---\nA rule is no end.",
+	}, got)
+
+	crlf, err := persona.Parse("a.md", []byte("\ufeff"+strings.ReplaceAll(whole, "\n", "\r\n")), known)
+	require.NoError(t, err)
+	require.Equal(t, got, crlf)
+}
+
+func TestWhatIsNotSaidHasADefault(t *testing.T) {
+	t.Parallel()
+	got, err := persona.Parse("a.md", []byte("---\nname: a\ndescription: b\nprovider: script\nscript: a.yaml\ntools: []\nlimits: {iterations: 50}\n---\nx"), known)
+	require.NoError(t, err)
+	require.Equal(t, "scripted", got.Model)
+	require.Equal(t, "a.yaml", got.Script)
+	require.Zero(t, got.Thinking)
+	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10}, got.Limits)
+	require.Equal(t, persona.Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30}, got.Jail)
+	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
+}
+
+// A2: line numbers, unknown keys and tools, missing limits, what to write
+// instead, and all of it at once.
+func TestEveryProblemIsReportedWithItsLineAndWhatToWrite(t *testing.T) {
+	t.Parallel()
+	_, err := persona.Parse("bad.md", []byte(`---
+name: Log Triage
+descripton: Reads logs
+provider: antropic
+model: 5
+tools: [shel_exec, shell_exec, shell_exec, telepathy]
+mode: supervised
+limits:
+  iterations: 5000
+  active_time: soon
+  wall: 3
+workspace: {size: 2}
+jail:
+  read_only_paths: [var/log, /a/../etc]
+  pids: "many"
+triggers: []
+name: twice
+---
+`), known)
+	var problems *persona.Problems
+	require.ErrorAs(t, err, &problems)
+	require.Equal(t, strings.TrimSpace(`
+bad.md:2: name is "Log Triage": use lower-case letters, digits and dashes, beginning with a letter, at most 63
+bad.md:2: description is missing: write description: and one line that says what the agent is for
+bad.md:3: unknown key "descripton": write "description"
+bad.md:4: provider is "antropic": write "anthropic"
+bad.md:5: model must be text: put it in quotes if YAML takes it for something else
+bad.md:6: unknown tool "shel_exec": write "shell_exec"
+bad.md:6: tools has "shell_exec" twice: keep one
+bad.md:6: unknown tool "telepathy": write one of shell_exec, file_read, update_plan, complete_task
+bad.md:7: mode supervised is not to be had here yet: write autonomous
+bad.md:9: limits.iterations must be a whole number from 1 to 1000
+bad.md:10: limits.active_time must be a time from 1s to 168h with its unit, such as 30m
+bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd
+bad.md:12: workspace.size must be a size with its unit, such as 512MiB or 4GiB
+bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
+bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
+bad.md:15: jail.pids must be a whole number from 8 to 4000000
+bad.md:16: unknown key "triggers": write one of name, description, provider, model, script, max_tokens, thinking, tools, trust, mode, limits, nodes, workspace, jail
+bad.md:17: name is given twice (first in line 2): keep one
+bad.md:19: the body is empty: below the second --- line write the agent's instructions in Markdown
+`), err.Error())
+}
+
+func TestFilesThatCannotBeReadSayWhy(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ file, says string }{
+		"nothing":                         {"", "f.md:1: the file must begin with a line of three dashes"},
+		"no front matter":                 {"# Role", "f.md:1: the file must begin with a line of three dashes"},
+		"front matter without an end":     {"---\nname: a\n", "f.md:1: the front matter does not end"},
+		"empty front matter":              {"---\n---\nx", "f.md:1: the front matter is empty"},
+		"a list":                          {"---\n- a\n---\nx", "f.md:2: the front matter must be keys and values"},
+		"broken YAML":                     {"---\nname: a\nb: [1, 2\n---\nx", "f.md:3: the front matter is not valid YAML"},
+		"a tab":                           {"---\nname: a\n\tb: 1\n---\nx", "f.md:3: the front matter is not valid YAML"},
+		"two documents":                   {"---\nname: a\n--- \n", "f.md:"},
+		"a document's end":                {"---\nname: a\n...\nname: b\n---\nx", "more than one YAML document"},
+		"bytes that are no UTF-8":         {"---\nname: a\nb: \xff\n---\nx", "f.md:3: the file is not UTF-8"},
+		"a bomb of aliases":               {"---\na: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n---\nx", "f.md:2: YAML anchors and aliases are not allowed"},
+		"a merge":                         {"---\na: &a {x: 1}\n<<: *a\n---\nx", "anchors and aliases"},
+		"deep nesting":                    {"---\na: " + strings.Repeat("[", 30) + strings.Repeat("]", 30) + "\n---\nx", "nested more than 8 levels"},
+		"nesting without end":             {"---\na: " + strings.Repeat("[", 60_000) + "\n---\nx", "f.md:"},
+		"front matter of 100 KB":          {"---\na: " + strings.Repeat("x", 100_000) + "\n---\nx", "longer than 65536 bytes"},
+		"a file of 2 MB":                  {strings.Repeat("x", 2<<20), "at most 1048576"},
+		"a script for a real model":       {"---\nname: a\nprovider: anthropic\nmodel: m\nscript: s.yaml\n---\nx", "f.md:5: script goes with provider script only"},
+		"a scripted model without one":    {"---\nname: a\nprovider: script\n---\nx", "f.md:3: script is missing"},
+		"a script in another folder":      {"---\nname: a\nprovider: script\nscript: ../s.yaml\n---\nx", "f.md:4: script is"},
+		"a cap on a scripted model":       {"---\nname: a\nprovider: script\nscript: s.yaml\nmax_tokens: 900\n---\nx", "f.md:5: max_tokens does nothing with provider script"},
+		"a real model without a name":     {"---\nname: a\nprovider: anthropic\n---\nx", "f.md:3: model is missing"},
+		"limits without iterations":       {"---\nlimits: {tokens: 5}\n---\nx", "f.md:2: limits.iterations is missing"},
+		"more thinking than output":       {"---\nthinking: 9000\n---\nx", "f.md:2: thinking is 9000: it must be less than max_tokens (8192)"},
+		"thinking in words":               {"---\nthinking: hard\n---\nx", "f.md:2: thinking must be adaptive, or a number"},
+		"a key that YAML makes a mapping": {"---\n{a: b}: c\n---\nx", "f.md:2:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := persona.Parse("f.md", []byte(tc.file), known)
+			require.Nil(t, got)
+			require.ErrorContains(t, err, tc.says)
+			var problems *persona.Problems
+			require.ErrorAs(t, err, &problems)
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{whole, "---\n---\n", "---\na: &a [*a]\n---\nx", "---\n? {a: b}\n---\n", "---\n!!binary x\n---\n", "---\n%TAG ! x\n---\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := persona.Parse("f.md", data, known)
+		require.Equal(t, err == nil, got != nil)
+		if err != nil {
+			var problems *persona.Problems
+			require.ErrorAs(t, err, &problems)
+			require.NotEmpty(t, problems.List)
+			lines := strings.Count(string(data), "\n") + 2
+			for _, p := range problems.List {
+				require.GreaterOrEqual(t, p.Line, 1)
+				require.LessOrEqual(t, p.Line, lines)
+			}
+		}
+	})
+}

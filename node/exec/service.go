@@ -1,0 +1,486 @@
+// Package exec runs commands in the jails of a node, each at most once, and
+// says truthfully what became of them.
+//
+// The ledger has a command on disk before anything is spawned; the jail's init
+// spawns it, writes its output and its end; this package ties the two together
+// and answers the hub. It holds nothing that those two do not: after a crash
+// every unfinished record is looked at again, and
+//
+//   - an exec whose end init has written has ended so;
+//   - one that the jail's init runs is running, and is watched again;
+//   - one that the same living init never started is started now;
+//   - one that was never started, its init being gone, is not_started;
+//   - one that was started and has no end was lost with its jail;
+//   - one of another boot of the machine is unknown, unless its end is there.
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/ledger"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Config is what a Service works with. It owns none of it.
+type Config struct {
+	Ledger *ledger.Ledger
+	Jails  *jail.Manager
+	// Log is where the service writes what it did by itself; nil for nowhere.
+	Log hclog.Logger
+	// CollectEvery is the pause between two collections of old results; 0 for
+	// an hour.
+	CollectEvery time.Duration
+}
+
+const (
+	defaultTimeout = 10 * time.Minute
+	defaultWait    = 20 * time.Second
+	// settleTimeout bounds how long Start waits to know how the execs of the
+	// daemon before it stand.
+	settleTimeout = 10 * time.Second
+)
+
+// Service implements nodev1.ExecServiceServer. It is a lifecycle.Service: it
+// serves once it is started.
+type Service struct {
+	lifecycle.Runner
+	nodev1.UnimplementedExecServiceServer
+
+	ledger  *ledger.Ledger
+	jails   *jail.Manager
+	log     hclog.Logger
+	collect time.Duration
+
+	// finished takes the ends of execs to the ledger.
+	finished chan *nodev1.Exec
+
+	mu   sync.Mutex
+	ctx  context.Context // of the watches; nil when not running
+	live map[string]*watch
+	wg   sync.WaitGroup
+}
+
+// NewService makes a Service.
+func NewService(cfg Config) (*Service, error) {
+	if cfg.Ledger == nil || cfg.Jails == nil {
+		return nil, errors.New("exec: Ledger and Jails must be given")
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.CollectEvery == 0 {
+		cfg.CollectEvery = time.Hour
+	}
+	return &Service{
+		ledger: cfg.Ledger, jails: cfg.Jails, log: cfg.Log, collect: cfg.CollectEvery,
+		live: map[string]*watch{}, finished: make(chan *nodev1.Exec, 64),
+	}, nil
+}
+
+// Start finds again what an earlier daemon left running, and answers when it
+// knows how each exec stands, or after 10 seconds.
+func (s *Service) Start(ctx context.Context) error {
+	records, err := s.ledger.Execs(ctx, "", true)
+	if err != nil {
+		return fmt.Errorf("find the unfinished execs: %w", err)
+	}
+	started := make(chan struct{})
+	if err := s.Run(ctx, func(ctx context.Context) error {
+		s.mu.Lock()
+		s.ctx = ctx
+		for _, rec := range records {
+			s.watch(rec, nil)
+		}
+		found := make([]*watch, 0, len(s.live))
+		for _, w := range s.live {
+			found = append(found, w)
+		}
+		s.mu.Unlock()
+		settle(ctx, found)
+		close(started)
+		return s.loop(ctx)
+	}); err != nil {
+		return err
+	}
+	<-started
+	return nil
+}
+
+func settle(ctx context.Context, found []*watch) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for _, w := range found {
+		select {
+		case <-w.known:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loop brings ends to the ledger, collects old results, and at the end waits
+// for the watches.
+func (s *Service) loop(ctx context.Context) error {
+	recorded := make(chan struct{})
+	go func() {
+		defer close(recorded)
+		s.recordEnds()
+	}()
+	tick := time.NewTicker(s.collect)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		s.collectOnce(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	s.ctx = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.finished <- nil
+	<-recorded
+	s.mu.Lock()
+	s.live = map[string]*watch{}
+	s.mu.Unlock()
+	return nil
+}
+
+// gatherEnds is how long ends are gathered for one write of the ledger. They
+// are on disk meanwhile, in init's own files, and a write of each would have
+// to be waited for by the starts of others.
+const gatherEnds = 20 * time.Millisecond
+
+// recordEnds takes ends to the ledger until it is given nil.
+func (s *Service) recordEnds() {
+	for end := range s.finished {
+		var ends []*nodev1.Exec
+		timer := time.NewTimer(gatherEnds)
+		for gathering := true; gathering && end != nil; {
+			ends = append(ends, end)
+			select {
+			case end = <-s.finished:
+			case <-timer.C:
+				gathering = false
+			}
+		}
+		timer.Stop()
+		s.recordSome(ends)
+		if end == nil {
+			return
+		}
+	}
+}
+
+// recordSome writes ends down; what cannot be written stays known here, and is
+// found again by the next daemon.
+func (s *Service) recordSome(ends []*nodev1.Exec) {
+	if len(ends) == 0 {
+		return
+	}
+	if err := s.ledger.FinishExecs(context.Background(), ends); err != nil {
+		s.log.Error("record the ends of execs", "execs", len(ends), "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, end := range ends {
+		delete(s.live, end.GetExecId())
+	}
+}
+
+// collectOnce forgets what was kept long enough, with its log.
+func (s *Service) collectOnce(ctx context.Context) {
+	gone, err := s.ledger.Collect(ctx)
+	if err != nil {
+		s.log.Error("collect old results", "error", err)
+		return
+	}
+	for _, rec := range gone {
+		if err := s.jails.RemoveExec(rec.GetSpec().GetJailId(), rec.GetSpec().GetExecId()); err != nil {
+			s.log.Error("delete an old log", "exec_id", rec.GetSpec().GetExecId(), "error", err)
+		}
+	}
+}
+
+// StartExec implements the service.
+func (s *Service) StartExec(ctx context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
+	out, existed, err := s.start(ctx, req.GetSpec())
+	if err != nil {
+		return nil, s.fail("start an exec", err)
+	}
+	return &nodev1.StartExecResponse{Exec: out, Existed: existed}, nil
+}
+
+func (s *Service) start(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exec, bool, error) {
+	if err := validate(spec); err != nil {
+		return nil, false, err
+	}
+	rec, err := s.ledger.FindExec(ctx, spec)
+	if err != nil {
+		return nil, false, err
+	}
+	if rec != nil {
+		out, err := s.stands(ctx, rec)
+		return out, true, err
+	}
+	// A jail that cannot take it is said before anything is recorded.
+	conn, err := s.jails.Init(ctx, spec.GetJailId())
+	if err != nil {
+		return nil, false, err
+	}
+	w, existed, err := s.accept(ctx, spec, conn)
+	if err != nil {
+		return nil, existed, err
+	}
+	if err := w.await(ctx, w.known); err != nil {
+		return nil, existed, err
+	}
+	return w.exec(), existed, nil
+}
+
+// accept records an exec and has it watched, which starts it. It is one step
+// for all callers of an id: the second finds the watch of the first.
+func (s *Service) accept(ctx context.Context, spec *nodev1.ExecSpec, conn *jail.Init) (*watch, bool, error) {
+	s.mu.Lock()
+	if s.ctx == nil {
+		s.mu.Unlock()
+		return nil, false, fault.New(fault.Unavailable, "the node is stopping").WithFix("try again once it is back")
+	}
+	s.mu.Unlock()
+	rec, existed, err := s.ledger.Exec(ctx, spec, conn.Instance)
+	if err != nil {
+		return nil, existed, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx == nil {
+		return nil, existed, fault.New(fault.Unavailable, "the node is stopping").WithFix("ask for %s again once it is back", spec.GetExecId())
+	}
+	if existed {
+		conn = nil
+	}
+	return s.watch(rec, conn), existed, nil
+}
+
+// stands answers how a recorded exec stands now.
+func (s *Service) stands(ctx context.Context, rec *nodev1.ExecRecord) (*nodev1.Exec, error) {
+	if rec.GetResult() != nil {
+		return rec.GetResult(), nil
+	}
+	w, err := s.watching(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.await(ctx, w.known); err != nil {
+		return nil, err
+	}
+	w.refresh(ctx)
+	return w.exec(), nil
+}
+
+// watching answers the watch of an unfinished exec.
+func (s *Service) watching(ctx context.Context, rec *nodev1.ExecRecord) (*watch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := rec.GetSpec().GetExecId()
+	if s.ctx == nil {
+		return nil, fault.New(fault.Unavailable, "the node is stopping").WithFix("ask for %s again once it is back", id)
+	}
+	if w := s.live[id]; w != nil {
+		return w, nil
+	}
+	// It may have ended since the record was read.
+	now, err := s.ledger.GetExec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if now.GetResult() != nil {
+		return ended(now), nil
+	}
+	return s.watch(rec, nil), nil
+}
+
+// find answers the record of an exec.
+func (s *Service) find(ctx context.Context, id string) (*nodev1.ExecRecord, error) {
+	rec, err := s.ledger.GetExec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, fault.New(fault.NotFound, "no exec %q on this node", id).WithObject(id)
+	}
+	return rec, nil
+}
+
+// GetExec implements the service.
+func (s *Service) GetExec(ctx context.Context, req *nodev1.GetExecRequest) (*nodev1.GetExecResponse, error) {
+	rec, err := s.find(ctx, req.GetExecId())
+	if err != nil {
+		return nil, s.fail("find an exec", err)
+	}
+	out, err := s.stands(ctx, rec)
+	if err != nil {
+		return nil, s.fail("find an exec", err)
+	}
+	return &nodev1.GetExecResponse{Exec: out}, nil
+}
+
+// WaitExec implements the service.
+func (s *Service) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev1.WaitExecResponse, error) {
+	out, err := s.wait(ctx, req)
+	if err != nil {
+		return nil, s.fail("wait for an exec", err)
+	}
+	return &nodev1.WaitExecResponse{Exec: out}, nil
+}
+
+func (s *Service) wait(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev1.Exec, error) {
+	timeout := defaultWait
+	if req.Timeout != nil {
+		timeout = req.GetTimeout().AsDuration()
+	}
+	s.mu.Lock()
+	w := s.live[req.GetExecId()]
+	s.mu.Unlock()
+	if w == nil {
+		rec, err := s.find(ctx, req.GetExecId())
+		if err != nil {
+			return nil, err
+		}
+		if rec.GetResult() != nil {
+			return rec.GetResult(), nil
+		}
+		if w, err = s.watching(ctx, rec); err != nil {
+			return nil, err
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := w.await(waiting, w.done); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		w.refresh(ctx)
+	}
+	return w.exec(), nil
+}
+
+// ListExecs implements the service.
+func (s *Service) ListExecs(ctx context.Context, req *nodev1.ListExecsRequest) (*nodev1.ListExecsResponse, error) {
+	records, err := s.ledger.Execs(ctx, req.GetJailId(), req.GetLiveOnly())
+	if err != nil {
+		return nil, s.fail("list the execs", err)
+	}
+	out := &nodev1.ListExecsResponse{}
+	for _, rec := range records {
+		one, err := s.stands(ctx, rec)
+		if err != nil {
+			return nil, s.fail("list the execs", err)
+		}
+		if req.GetLiveOnly() && one.GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
+			continue
+		}
+		out.Execs = append(out.Execs, one)
+	}
+	return out, nil
+}
+
+// KillExec implements the service.
+func (s *Service) KillExec(ctx context.Context, req *nodev1.KillExecRequest) (*nodev1.KillExecResponse, error) {
+	out, err := s.kill(ctx, req)
+	if err != nil {
+		return nil, s.fail("kill an exec", err)
+	}
+	return &nodev1.KillExecResponse{Exec: out}, nil
+}
+
+func (s *Service) kill(ctx context.Context, req *nodev1.KillExecRequest) (*nodev1.Exec, error) {
+	rec, err := s.find(ctx, req.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	if rec.GetResult() != nil {
+		return rec.GetResult(), nil
+	}
+	w, err := s.watching(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.await(ctx, w.known); err != nil {
+		return nil, err
+	}
+	return w.kill(ctx, req.GetBy())
+}
+
+// fail is the edge: what is not for callers' eyes is logged here.
+func (s *Service) fail(doing string, err error) error {
+	if fault.As(err) == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		s.log.Error(doing, "error", err)
+	}
+	return fault.ToGRPC(err)
+}
+
+// request answers what init is asked to start.
+func (s *Service) request(spec *nodev1.ExecSpec) *initv1.StartRequest {
+	uid, gid := s.jails.User()
+	timeout := defaultTimeout
+	if spec.Timeout != nil {
+		timeout = spec.GetTimeout().AsDuration()
+	}
+	return &initv1.StartRequest{
+		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: spec.GetEnv(), Dir: spec.GetDir(),
+		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()), Stdin: spec.GetStdin(),
+	}
+}
+
+// fromStatus answers an exec as init tells of it.
+func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
+	out := &nodev1.Exec{
+		ExecId: rec.GetSpec().GetExecId(), JailId: rec.GetSpec().GetJailId(),
+		State: nodev1.ExecState_EXEC_STATE_RUNNING, CreatedAt: rec.GetCreatedAt(),
+		StartedAt: at(st.GetStartedAt()), LogBytes: st.GetLogBytes(), MembersLeft: st.GetMembersLeft(),
+		LeaderExited: st.GetLeaderExited(), ExitCode: st.GetExitCode(), Signal: st.GetSignal(),
+		KilledBy: st.GetKilledBy(), StartError: st.GetStartError(),
+	}
+	if st.GetEnded() {
+		out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, reason(st), at(st.GetEndedAt())
+	}
+	return out
+}
+
+// reason answers why a command ended, as far as init knows.
+func reason(st *initv1.Status) nodev1.EndReason {
+	switch {
+	case st.GetStartError() != "":
+		return nodev1.EndReason_END_REASON_START_FAILED
+	case st.GetTimedOut():
+		return nodev1.EndReason_END_REASON_TIMED_OUT
+	case st.GetKilledBy() != "":
+		return nodev1.EndReason_END_REASON_KILLED
+	case st.GetLogError() != "":
+		return nodev1.EndReason_END_REASON_DISK_FULL
+	case st.GetSignal() != 0:
+		return nodev1.EndReason_END_REASON_SIGNALLED
+	}
+	return nodev1.EndReason_END_REASON_EXITED
+}
+
+func at(nanos int64) *timestamppb.Timestamp {
+	if nanos == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, nanos))
+}

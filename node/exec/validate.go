@@ -1,0 +1,67 @@
+package exec
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+const (
+	// maxWords bounds argv and env together: the kernel takes about 2 MB, and
+	// says so itself when a command is over its own limit.
+	maxWords   = 2 << 20
+	maxStdin   = 1 << 20
+	maxTimeout = 7 * 24 * time.Hour
+)
+
+var execID = regexp.MustCompile(`^[a-z][a-z0-9_.-]{1,63}$`)
+
+// validate refuses what no command can be made of.
+func validate(s *nodev1.ExecSpec) error {
+	id := s.GetExecId()
+	bad := func(field, format string, args ...any) *fault.Error {
+		return fault.New(fault.Invalid, field+": "+format, args...).WithCode(fault.InvalidParameters).WithObject(id)
+	}
+	if !execID.MatchString(id) {
+		return bad("exec_id", "%q is not an id", id).WithFix("use 2 to 64 of a-z 0-9 _ . - with a letter first")
+	}
+	if len(s.GetArgv()) == 0 || s.GetArgv()[0] == "" {
+		return bad("argv", "it names no program")
+	}
+	words := 0
+	for _, arg := range s.GetArgv() {
+		words += len(arg) + 1
+		if strings.ContainsRune(arg, 0) {
+			return bad("argv", "an argument holds a NUL byte").WithFix("pass binary data on stdin")
+		}
+	}
+	for _, entry := range s.GetEnv() {
+		words += len(entry) + 1
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" {
+			return bad("env", "an entry is not NAME=value")
+		}
+		if strings.ContainsRune(entry, 0) {
+			return bad("env", "the value of %q holds a NUL byte", strings.ReplaceAll(name, "\x00", "?"))
+		}
+	}
+	if words > maxWords {
+		return bad("argv", "argv and env are %d bytes together", words).WithFix("keep them under 2 MiB, or pass data in a file or on stdin")
+	}
+	if len(s.GetStdin()) > maxStdin {
+		return bad("stdin", "it is %d bytes", len(s.GetStdin())).WithFix("keep it under 1 MiB, or pass data in a file")
+	}
+	if dir := s.GetDir(); dir != "" && (!path.IsAbs(dir) || strings.ContainsRune(dir, 0)) {
+		return bad("dir", "%q is not an absolute path in the jail", dir)
+	}
+	if s.Timeout != nil {
+		if t := s.GetTimeout().AsDuration(); t <= 0 || t > maxTimeout {
+			return bad("timeout", "%s is out of range", t).WithFix("use more than 0 and at most 7 days")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,359 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/initd"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// watch follows one unfinished exec to its end.
+type watch struct {
+	s     *Service
+	rec   *nodev1.ExecRecord
+	known chan struct{} // closed when it is known how the exec stands
+	done  chan struct{} // closed when it has ended
+
+	once sync.Once // closes known
+
+	mu   sync.Mutex
+	now  *nodev1.Exec // never changed in place; guarded by mu
+	conn *jail.Init   // of the init that runs it; guarded by mu
+	oom  int64        // processes killed for memory before it; guarded by mu
+}
+
+const (
+	// retryPause is how long a watch waits for a neighbour that does not answer.
+	retryPause = 500 * time.Millisecond
+	// againPause is how long it waits when something just changed under it.
+	againPause = 5 * time.Millisecond
+)
+
+// watch follows an exec; with conn it is one just recorded, to be started. It
+// is called with s.mu held, while s.ctx is set.
+func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
+	id := rec.GetSpec().GetExecId()
+	if w := s.live[id]; w != nil {
+		return w
+	}
+	w := &watch{
+		s: s, rec: rec, known: make(chan struct{}), done: make(chan struct{}),
+		now: &nodev1.Exec{
+			ExecId: id, JailId: rec.GetSpec().GetJailId(),
+			State: nodev1.ExecState_EXEC_STATE_PENDING, CreatedAt: rec.GetCreatedAt(),
+		},
+	}
+	s.live[id] = w
+	ctx := s.ctx
+	s.wg.Go(func() { w.run(ctx, conn) })
+	return w
+}
+
+// ended answers a watch that has nothing left to do.
+func ended(rec *nodev1.ExecRecord) *watch {
+	w := &watch{rec: rec, now: rec.GetResult(), known: make(chan struct{}), done: make(chan struct{})}
+	close(w.known)
+	close(w.done)
+	return w
+}
+
+func (w *watch) exec() *nodev1.Exec {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// await waits for known or done.
+func (w *watch) await(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	default:
+	}
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// set records how a running exec stands.
+func (w *watch) set(now *nodev1.Exec, conn *jail.Init) {
+	w.mu.Lock()
+	if w.now.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+		w.now = now
+		if conn != nil {
+			w.conn = conn
+		}
+	}
+	w.mu.Unlock()
+	w.once.Do(func() { close(w.known) })
+}
+
+// run finds out what became of the exec, again and again while its neighbours
+// come and go, until it has ended or the service stops.
+func (w *watch) run(ctx context.Context, conn *jail.Init) {
+	var final *nodev1.Exec
+	for {
+		var err error
+		if conn != nil {
+			final, err = w.begin(ctx, conn)
+		} else {
+			final, err = w.resolve(ctx)
+		}
+		conn = nil
+		if ctx.Err() != nil {
+			return
+		}
+		if final != nil {
+			break
+		}
+		pause := againPause
+		if err != nil {
+			pause = retryPause
+			w.s.log.Warn("an exec cannot be followed for now", "exec_id", w.rec.GetSpec().GetExecId(), "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+	// Those who wait are told first: init, or the machine's boot id, has it on
+	// disk already. The ledger follows, and only then is the watch forgotten.
+	w.set(final, nil)
+	close(w.done)
+	w.s.finished <- final
+}
+
+// begin starts an exec that the ledger has and follows it.
+func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error) {
+	w.countOOM(conn)
+	resp, err := conn.Start(ctx, w.s.request(w.rec.GetSpec()))
+	switch status.Code(err) {
+	case codes.OK:
+		return w.follow(ctx, conn, resp.GetStatus())
+	case codes.ResourceExhausted, codes.Internal, codes.InvalidArgument:
+		// Init answered that it started nothing and recorded nothing.
+		return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) {
+			e.StartError = status.Convert(err).Message()
+		}), nil
+	case codes.Unavailable:
+		if conn.Alive() {
+			return w.end(nodev1.EndReason_END_REASON_NOT_STARTED, nil), nil
+		}
+	}
+	// Init died meanwhile, or knows of it from before: its files tell.
+	return nil, nil
+}
+
+// follow waits for the end of what init runs.
+func (w *watch) follow(ctx context.Context, conn *jail.Init, st *initv1.Status) (*nodev1.Exec, error) {
+	for !st.GetEnded() {
+		w.set(fromStatus(w.rec, st), conn)
+		resp, err := conn.Wait(ctx, &initv1.WaitRequest{ExecId: w.rec.GetSpec().GetExecId()})
+		if err != nil {
+			return nil, nil
+		}
+		st = resp.GetStatus()
+	}
+	return w.fromEnd(st, conn), nil
+}
+
+// fromEnd answers the end that init tells of, and whether it was for memory.
+func (w *watch) fromEnd(st *initv1.Status, conn *jail.Init) *nodev1.Exec {
+	out := fromStatus(w.rec, st)
+	killed := out.GetSignal() == int32(syscall.SIGKILL) || out.GetExitCode() == 128+int32(syscall.SIGKILL)
+	byItself := out.GetEndReason() == nodev1.EndReason_END_REASON_SIGNALLED || out.GetEndReason() == nodev1.EndReason_END_REASON_EXITED
+	if killed && byItself && conn != nil {
+		w.mu.Lock()
+		before := w.oom
+		w.mu.Unlock()
+		if n, err := conn.OOMKills(); err == nil && before >= 0 && n > before {
+			out.EndReason = nodev1.EndReason_END_REASON_OUT_OF_MEMORY
+		}
+	}
+	return out
+}
+
+// countOOM notes how many processes of the jail were killed for memory before.
+func (w *watch) countOOM(conn *jail.Init) {
+	n, err := conn.OOMKills()
+	if err != nil {
+		n = -1
+	}
+	w.mu.Lock()
+	w.oom = n
+	w.mu.Unlock()
+}
+
+// resolve finds out how an exec stands that nobody here has followed, or whose
+// init went away. It answers its end, or neither end nor error when it is
+// worth asking again at once.
+func (w *watch) resolve(ctx context.Context) (*nodev1.Exec, error) {
+	spec := w.rec.GetSpec()
+	started, end, err := w.files()
+	if err != nil {
+		return nil, err
+	}
+	if end != nil {
+		return w.fromEnd(end, nil), nil
+	}
+	if w.rec.GetBootId() != w.s.ledger.BootID() {
+		return w.end(nodev1.EndReason_END_REASON_UNKNOWN, nil), nil
+	}
+	conn, err := w.s.jails.Init(ctx, spec.GetJailId())
+	switch {
+	case fault.Is(err, fault.Precondition), fault.Is(err, fault.NotFound):
+		return w.afterJail(ctx, started)
+	case err != nil:
+		return nil, err
+	}
+	resp, err := conn.Wait(ctx, &initv1.WaitRequest{ExecId: spec.GetExecId(), TimeoutMs: -1})
+	switch status.Code(err) {
+	case codes.OK:
+		w.countOOM(conn)
+		return w.follow(ctx, conn, resp.GetStatus())
+	case codes.NotFound:
+		if conn.Instance == w.rec.GetInitInstance() && !started {
+			return w.begin(ctx, conn)
+		}
+		// Another init has the jail now. What the one before it wrote is final.
+		return w.afterJail(ctx, started)
+	}
+	if conn.Alive() {
+		return nil, fmt.Errorf("ask init: %w", err)
+	}
+	return nil, nil
+}
+
+// afterJail answers the end of an exec whose init is gone.
+func (w *watch) afterJail(ctx context.Context, started bool) (*nodev1.Exec, error) {
+	// It may have written its last between the first look and its death.
+	again, end, err := w.files()
+	if err != nil {
+		return nil, err
+	}
+	if end != nil {
+		return w.fromEnd(end, nil), nil
+	}
+	if !started && !again {
+		return w.end(nodev1.EndReason_END_REASON_NOT_STARTED, nil), nil
+	}
+	one, err := w.s.jails.Get(ctx, w.rec.GetSpec().GetJailId())
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return w.end(nodev1.EndReason_END_REASON_KILLED, func(e *nodev1.Exec) { e.KilledBy = "the jail was removed" }), nil
+	case err != nil:
+		return nil, err
+	case one.GetState() == nodev1.JailState_JAIL_STATE_STOPPED:
+		return w.end(nodev1.EndReason_END_REASON_KILLED, func(e *nodev1.Exec) { e.KilledBy = "the jail was stopped" }), nil
+	}
+	return w.end(nodev1.EndReason_END_REASON_JAIL_LOST, nil), nil
+}
+
+// end answers an end that the daemon concludes.
+func (w *watch) end(why nodev1.EndReason, more func(*nodev1.Exec)) *nodev1.Exec {
+	out := proto.CloneOf(w.exec())
+	out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, why, timestamppb.Now()
+	out.LogBytes = w.logBytes()
+	if more != nil {
+		more(out)
+	}
+	return out
+}
+
+func (w *watch) logBytes() int64 {
+	log, err := w.s.openLog(w.rec.GetSpec())
+	if err != nil {
+		return 0
+	}
+	defer log.Close()
+	size, err := log.Size()
+	if err != nil {
+		return 0
+	}
+	return size
+}
+
+// maxStatus bounds what is read of a status: it holds a few numbers and lines.
+const maxStatus = 1 << 20
+
+// files answers what init wrote of an exec: whether it was started, which is
+// whether it has a folder, and its end, nil when there is none.
+func (w *watch) files() (started bool, end *initv1.Status, err error) {
+	spec := w.rec.GetSpec()
+	dir, err := w.s.jails.OpenExec(spec.GetJailId(), spec.GetExecId())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil, nil
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(initd.ExitFile, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return true, nil, nil
+	}
+	if err != nil {
+		return true, nil, fmt.Errorf("read the end of %s: %w", spec.GetExecId(), err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxStatus))
+	if err != nil {
+		return true, nil, fmt.Errorf("read the end of %s: %w", spec.GetExecId(), err)
+	}
+	end = &initv1.Status{}
+	if err := proto.Unmarshal(raw, end); err != nil || !end.GetEnded() {
+		return true, nil, nil // not one of init's: as good as none
+	}
+	return true, end, nil
+}
+
+// refresh asks init how a running exec stands; what cannot be asked stays.
+func (w *watch) refresh(ctx context.Context) {
+	w.mu.Lock()
+	conn, running := w.conn, w.now.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING
+	w.mu.Unlock()
+	if conn == nil || !running {
+		return
+	}
+	resp, err := conn.Wait(ctx, &initv1.WaitRequest{ExecId: w.rec.GetSpec().GetExecId(), TimeoutMs: -1})
+	if err == nil && !resp.GetStatus().GetEnded() {
+		w.set(fromStatus(w.rec, resp.GetStatus()), conn)
+	}
+}
+
+// kill ends the whole tree and answers when it is gone.
+func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
+	w.mu.Lock()
+	conn, running := w.conn, w.now.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING
+	w.mu.Unlock()
+	if conn != nil && running {
+		resp, err := conn.Kill(ctx, &initv1.KillRequest{ExecId: w.rec.GetSpec().GetExecId(), By: by})
+		if err == nil && !resp.GetStatus().GetEnded() {
+			return fromStatus(w.rec, resp.GetStatus()), nil
+		}
+	}
+	// Gone, or its init is: the watch says which.
+	if err := w.await(ctx, w.done); err != nil {
+		return nil, err
+	}
+	return w.exec(), nil
+}

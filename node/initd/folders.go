@@ -1,0 +1,130 @@
+package initd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/node/execlog"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+)
+
+// New files are slow to come by: on a big, busy file system the kernel spends
+// longer on finding a free inode than on a fork. So folders are made before
+// they are needed, and starting a command renames one.
+
+// spares is how many folders are kept ready.
+const spares = 8
+
+// errStarted is answered for an id whose folder is there.
+var errStarted = errors.New("its folder is there already")
+
+// folders makes the folders of execs.
+type folders struct {
+	execs string
+	spare string
+	gate  gate
+	ready chan folder
+}
+
+// folder is one exec's, its log open.
+type folder struct {
+	dir string
+	log *execlog.Writer
+}
+
+// newFolders clears what an earlier init had ready, and begins to make more.
+func newFolders(stateDir string, g gate) (*folders, error) {
+	f := &folders{
+		execs: filepath.Join(stateDir, ExecsDir), spare: filepath.Join(stateDir, SpareDir),
+		gate: g, ready: make(chan folder, spares),
+	}
+	if err := os.RemoveAll(f.spare); err != nil {
+		return nil, fmt.Errorf("clear the spare folders: %w", err)
+	}
+	for _, dir := range []string{f.execs, f.spare} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the state folder: %w", err)
+		}
+	}
+	return f, nil
+}
+
+// fill keeps spares ready for as long as init lives. When the disk is full it
+// leaves it to take to say so, and tries again after the next.
+func (f *folders) fill(again <-chan struct{}) {
+	for n := 0; ; n++ {
+		var one folder
+		var err error
+		f.gate.do(func() { one, err = f.make(strconv.Itoa(n)) })
+		if err != nil {
+			<-again
+			continue
+		}
+		f.ready <- one
+	}
+}
+
+func (f *folders) make(name string) (folder, error) {
+	dir := filepath.Join(f.spare, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return folder{}, fmt.Errorf("make an exec's folder: %w", err)
+	}
+	log, err := execlog.Create(dir)
+	if err != nil {
+		return folder{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := os.WriteFile(filepath.Join(dir, exitTemp), nil, 0o600); err != nil {
+		_ = log.Close()
+		return folder{}, errors.Join(fmt.Errorf("make an exec's folder: %w", err), os.RemoveAll(dir))
+	}
+	return folder{dir, log}, nil
+}
+
+// take answers an exec's folder, which is there from then on. It is errStarted
+// when it was there before.
+func (f *folders) take(id string) (folder, error) {
+	var one folder
+	select {
+	case one = <-f.ready:
+	default:
+		var err error
+		if one, err = f.make("for-" + id); err != nil {
+			return folder{}, err
+		}
+	}
+	to := filepath.Join(f.execs, id)
+	if err := os.Rename(one.dir, to); err != nil {
+		_ = one.log.Close()
+		err = errors.Join(err, os.RemoveAll(one.dir))
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
+			return folder{}, errStarted
+		}
+		return folder{}, fmt.Errorf("make an exec's folder: %w", err)
+	}
+	one.dir = to
+	return one, nil
+}
+
+const exitTemp = ExitFile + ".new"
+
+// writeExit puts the end of an exec in its folder, in one piece.
+func writeExit(dir string, s *initv1.Status) error {
+	raw, err := proto.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the status: %w", err)
+	}
+	temp := filepath.Join(dir, exitTemp)
+	if err := os.WriteFile(temp, raw, 0o600); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	if err := os.Rename(temp, filepath.Join(dir, ExitFile)); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}

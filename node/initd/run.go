@@ -1,0 +1,295 @@
+package initd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/node/execlog"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+)
+
+// run is one exec, from its spawn to its end.
+type run struct {
+	ready chan struct{} // closed when it has been spawned, or could not be
+	done  chan struct{} // closed when the whole tree has ended and exit is written
+	gone  chan struct{} // closed by the reaper when the stub is gone
+
+	mu     sync.Mutex
+	status *initv1.Status // guarded by mu
+	clean  bool           // the stub ended by itself; guarded by mu
+
+	// Set before ready is closed, then only read.
+	refused error // why it is no run after all
+	dir     string
+	stub    int
+	log     *execlog.Writer
+	outs    [2]*os.File
+	copies  sync.WaitGroup
+}
+
+// snapshot answers the status as it stands.
+func (r *run) snapshot() *initv1.Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := proto.CloneOf(r.status)
+	if !s.GetEnded() && r.log != nil {
+		s.LogBytes = r.log.Size()
+	}
+	return s
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// mark changes the status of a run that has not ended.
+func (r *run) mark(change func(s *initv1.Status)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.status.GetEnded() {
+		change(r.status)
+	}
+}
+
+// pipes are the command's ends and init's ends of what connects them.
+type pipes struct {
+	theirs []*os.File // stdin, stdout, stderr, report
+	stdin  *os.File   // nil without input
+	outs   [2]*os.File
+	report *os.File
+}
+
+func (p *pipes) closeTheirs() {
+	for _, f := range p.theirs {
+		_ = f.Close()
+	}
+	p.theirs = nil
+}
+
+func (p *pipes) close() {
+	p.closeTheirs()
+	for _, f := range []*os.File{p.stdin, p.outs[0], p.outs[1], p.report} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+func newPipes(withStdin bool) (p *pipes, err error) {
+	p = &pipes{}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if withStdin {
+		var fds [2]int
+		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+			return p, fmt.Errorf("make a pipe: %w", err)
+		}
+		p.theirs = append(p.theirs, os.NewFile(uintptr(fds[0]), "stdin"))
+		err := unix.SetNonblock(fds[1], true)
+		p.stdin = os.NewFile(uintptr(fds[1]), "stdin")
+		if err != nil {
+			return p, fmt.Errorf("make a pipe: %w", err)
+		}
+	} else {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return p, fmt.Errorf("open stdin: %w", err)
+		}
+		p.theirs = append(p.theirs, null)
+	}
+	for i, name := range []string{"stdout", "stderr", "report"} {
+		r, w, err := outputPipe(name)
+		if err != nil {
+			return p, err
+		}
+		p.theirs = append(p.theirs, w)
+		if i < len(p.outs) {
+			p.outs[i] = r
+		} else {
+			p.report = r
+		}
+	}
+	return p, nil
+}
+
+// newStubArgs lays out a request for the stub.
+func newStubArgs(req *initv1.StartRequest, p *pipes) (*stubArgs, error) {
+	env := mergeEnv(baseEnv(), req.GetEnv())
+	dir := req.GetDir()
+	if dir == "" {
+		dir = Workspace
+	}
+	env = mergeEnv([]string{"PWD=" + dir}, env)
+	args := &stubArgs{
+		uid: uintptr(req.GetUid()), gid: uintptr(req.GetGid()),
+		stdio:  [3]uintptr{fdOf(p.theirs[0]), fdOf(p.theirs[1]), fdOf(p.theirs[2])},
+		report: fdOf(p.theirs[3]),
+		maxFD:  maxFD(),
+	}
+	var err error
+	if args.dir, err = syscall.BytePtrFromString(dir); err != nil {
+		return nil, fmt.Errorf("dir: %w", err)
+	}
+	argv, err := syscall.SlicePtrFromStrings(req.GetArgv())
+	if err != nil {
+		return nil, fmt.Errorf("argv: %w", err)
+	}
+	args.argv = &argv[0]
+	envv, err := syscall.SlicePtrFromStrings(env)
+	if err != nil {
+		return nil, fmt.Errorf("env: %w", err)
+	}
+	args.envv = &envv[0]
+	for _, candidate := range candidates(req.GetArgv()[0], env) {
+		ptr, err := syscall.BytePtrFromString(candidate)
+		if err != nil {
+			return nil, fmt.Errorf("argv: %w", err)
+		}
+		args.paths = append(args.paths, ptr)
+	}
+	return args, nil
+}
+
+// fdOf answers a file's descriptor, which stays as blocking as it is: of these
+// only the command's ends are asked for, and they do block.
+func fdOf(f *os.File) uintptr {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return ^uintptr(0)
+	}
+	fd := ^uintptr(0)
+	_ = conn.Control(func(n uintptr) { fd = n })
+	return fd
+}
+
+func maxFD() uintptr {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<20 {
+		return 1 << 20
+	}
+	return uintptr(limit.Cur)
+}
+
+// mergeEnv answers base with the variables of over in place of its own.
+func mergeEnv(base, over []string) []string {
+	set := map[string]bool{}
+	for _, entry := range over {
+		name, _, _ := strings.Cut(entry, "=")
+		set[name] = true
+	}
+	var out []string
+	for _, entry := range base {
+		if name, _, _ := strings.Cut(entry, "="); !set[name] {
+			out = append(out, entry)
+		}
+	}
+	return append(out, over...)
+}
+
+// candidates answers where a program may be, in the order of PATH.
+func candidates(program string, env []string) []string {
+	if strings.Contains(program, "/") {
+		return []string{program}
+	}
+	var list string
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			list = value
+		}
+	}
+	var out []string
+	for _, dir := range filepath.SplitList(list) {
+		if dir == "" {
+			dir = "."
+		}
+		// Not cleaned: "." must stay a path.
+		out = append(out, dir+"/"+program)
+	}
+	return out
+}
+
+// startError says in a person's words why a command could not be started.
+func startError(req *initv1.StartRequest, step int, errno syscall.Errno) string {
+	switch step {
+	case stepDir:
+		dir := req.GetDir()
+		if dir == "" {
+			dir = Workspace
+		}
+		return fmt.Sprintf("the folder %s: %s", dir, errno.Error())
+	case stepUser:
+		return "become the jail's user: " + errno.Error()
+	case stepFork:
+		if errno == unix.EAGAIN {
+			return "the jail has no process left: it is at its limit of pids"
+		}
+		return "fork: " + errno.Error()
+	}
+	name := req.GetArgv()[0]
+	switch {
+	case errno == unix.ENOENT && !strings.Contains(name, "/"):
+		return fmt.Sprintf("%s: command not found", name)
+	case errno == unix.E2BIG:
+		return fmt.Sprintf("%s: the arguments and environment are longer than the kernel takes", path.Base(name))
+	case errno == unix.ENOEXEC:
+		return fmt.Sprintf("%s: not a program the kernel can run; does it begin with #! ?", name)
+	}
+	return fmt.Sprintf("%s: %s", name, errno.Error())
+}
+
+// readReport reads the stub's next report; io.EOF when there will be none.
+func readReport(f *os.File) (report, error) {
+	var buf [reportSize]byte
+	if _, err := io.ReadFull(f, buf[:]); err != nil {
+		return report{}, err
+	}
+	return report{
+		kind:  reportKind(binary.NativeEndian.Uint32(buf[0:])),
+		value: int32(binary.NativeEndian.Uint32(buf[4:])),
+		errno: int32(binary.NativeEndian.Uint32(buf[8:])),
+	}, nil
+}
+
+// feed writes a command's input and closes it. A command that does not want
+// all of it is no error.
+func feed(f *os.File, input []byte) {
+	_, _ = f.Write(input)
+	_ = f.Close()
+}
+
+// drain waits for the outputs to be complete.
+func (r *run) drain() {
+	deadline := time.Now().Add(drainPatience)
+	for _, f := range r.outs {
+		_ = f.SetReadDeadline(deadline)
+	}
+	r.copies.Wait()
+	for _, f := range r.outs {
+		_ = f.Close()
+	}
+}
+
+// errIsFull says whether a log failed for want of room.
+func errIsFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}

@@ -1,0 +1,408 @@
+package initd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/node/execlog"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+)
+
+// remembered is how many execs that have ended are answered from memory. Those
+// before them are known by their folders, so that none is started again.
+const remembered = 512
+
+// server implements the protocol.
+type server struct {
+	instance string
+	gate     gate
+	folders  *folders
+	again    chan struct{} // an exec was asked for
+	bufs     buffers
+
+	mu    sync.Mutex
+	runs  map[string]*run
+	stubs map[int]*run // by the stub's PID, until it is reaped
+	stop  bool         // nothing is started any more
+	past  []string     // the execs that have ended and are in runs, oldest first
+}
+
+func newServer(stateDir string) (*server, error) {
+	// The kernel's, since a random source of our own would be a good part of
+	// this program's size.
+	instance, err := os.ReadFile("/proc/sys/kernel/random/uuid")
+	if err != nil {
+		return nil, fmt.Errorf("make an instance id: %w", err)
+	}
+	g := newGate()
+	f, err := newFolders(stateDir, g)
+	if err != nil {
+		return nil, err
+	}
+	return &server{
+		instance: strings.TrimSpace(string(instance)),
+		gate:     g,
+		folders:  f,
+		again:    make(chan struct{}, 1),
+		runs:     map[string]*run{},
+		stubs:    map[int]*run{},
+	}, nil
+}
+
+// Info implements the protocol.
+func (s *server) Info(context.Context, *initv1.InfoRequest) (*initv1.InfoResponse, error) {
+	return &initv1.InfoResponse{Protocol: Protocol, Version: version.Version, Instance: s.instance}, nil
+}
+
+// isID says whether an id may name a folder: [a-z][a-z0-9_.-]*, at most 64.
+func isID(id string) bool {
+	return id != "" && len(id) <= 64 && id[0] >= 'a' && id[0] <= 'z' &&
+		strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == ""
+}
+
+// Start implements the protocol.
+func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.StartResponse, error) {
+	if !isID(req.GetExecId()) {
+		return nil, status.Errorf(codes.InvalidArgument, "exec_id %q is not an id", req.GetExecId())
+	}
+	if len(req.GetArgv()) == 0 || req.GetUid() == 0 || req.GetGid() == 0 {
+		return nil, status.Error(codes.InvalidArgument, "argv, uid and gid must be given, and the user must not be root")
+	}
+	r := &run{
+		ready:  make(chan struct{}),
+		done:   make(chan struct{}),
+		gone:   make(chan struct{}),
+		status: &initv1.Status{ExecId: req.GetExecId(), StartedAt: time.Now().UnixNano()},
+	}
+	s.mu.Lock()
+	if have := s.runs[req.GetExecId()]; have != nil {
+		s.mu.Unlock()
+		if <-have.ready; have.refused != nil {
+			return nil, have.refused
+		}
+		return &initv1.StartResponse{Status: have.snapshot(), Existed: true}, nil
+	}
+	if s.stop {
+		s.mu.Unlock()
+		return nil, status.Error(codes.Unavailable, "the jail is being stopped")
+	}
+	s.runs[req.GetExecId()] = r
+	s.mu.Unlock()
+
+	r.refused = s.start(r, req)
+	if r.refused != nil {
+		s.mu.Lock()
+		delete(s.runs, req.GetExecId())
+		s.mu.Unlock()
+	}
+	close(r.ready)
+	if r.refused != nil {
+		return nil, r.refused
+	}
+	return &initv1.StartResponse{Status: r.snapshot()}, nil
+}
+
+// start makes the exec's folder and spawns it. An error says that nothing was
+// spawned and nothing recorded; a command that cannot be started is none.
+func (s *server) start(r *run, req *initv1.StartRequest) (err error) {
+	s.gate.do(func() { err = s.record(r, req) })
+	if err != nil {
+		return err
+	}
+	if why := s.spawn(r, req); why != "" {
+		r.mark(func(st *initv1.Status) { st.StartError = why })
+		s.end(r)
+	}
+	return nil
+}
+
+// record makes the exec's folder, which is the record of its start.
+func (s *server) record(r *run, req *initv1.StartRequest) error {
+	defer func() {
+		select {
+		case s.again <- struct{}{}:
+		default:
+		}
+	}()
+	one, err := s.folders.take(req.GetExecId())
+	switch {
+	case errors.Is(err, errStarted):
+		return status.Errorf(codes.FailedPrecondition, "an init before this one started %s", req.GetExecId())
+	case err != nil:
+		return startRefused(err)
+	}
+	r.dir, r.log = one.dir, one.log
+	return nil
+}
+
+func startRefused(err error) error {
+	if errIsFull(err) {
+		return status.Errorf(codes.ResourceExhausted, "the node's disk is full: %v", err)
+	}
+	return status.Errorf(codes.Internal, "%v", err)
+}
+
+// spawn forks the stub and answers when the command runs, or why it does not.
+func (s *server) spawn(r *run, req *initv1.StartRequest) (why string) {
+	p, err := newPipes(len(req.GetStdin()) > 0)
+	if err != nil {
+		return err.Error()
+	}
+	args, err := newStubArgs(req, p)
+	if err != nil {
+		p.close()
+		return err.Error()
+	}
+	// Under the lock, so that the reaper knows the stub before it can be gone.
+	s.mu.Lock()
+	pid, err := forkStub(args)
+	if err == nil {
+		r.stub = pid
+		s.stubs[pid] = r
+	}
+	s.mu.Unlock()
+	if err != nil {
+		p.close()
+		var errno unix.Errno
+		errors.As(err, &errno)
+		return startError(req, stepFork, errno)
+	}
+	p.closeTheirs()
+	first, err := readReport(p.report)
+	if err != nil || first.kind == reportFailed {
+		<-r.gone
+		p.close()
+		if err != nil {
+			return "its stub was killed before it started"
+		}
+		return startError(req, int(first.value), unix.Errno(first.errno))
+	}
+	r.mark(func(st *initv1.Status) { st.Pid = first.value })
+	r.outs = p.outs
+	if p.stdin != nil {
+		go feed(p.stdin, req.GetStdin())
+	}
+	for i, stream := range []execlog.Stream{execlog.Stdout, execlog.Stderr} {
+		r.copies.Go(func() {
+			copyOutput(r.outs[i], stream, r.log, s.gate, &s.bufs, func() { go s.kill(r, nil) })
+		})
+	}
+	go s.follow(r, p, time.Duration(req.GetTimeoutMs())*time.Millisecond)
+	return ""
+}
+
+// follow waits for a command and its tree to end.
+func (s *server) follow(r *run, p *pipes, timeout time.Duration) {
+	if timeout > 0 {
+		timer := time.AfterFunc(timeout, func() {
+			s.kill(r, func(st *initv1.Status) { st.TimedOut = true })
+		})
+		defer timer.Stop()
+	}
+	for {
+		rep, err := readReport(p.report)
+		if err != nil {
+			break // the stub is gone
+		}
+		if rep.kind == reportExited {
+			r.mark(func(st *initv1.Status) { st.LeaderExited = true; setWait(st, rep.value) })
+		}
+	}
+	<-r.gone
+	_ = p.report.Close()
+	if p.stdin != nil {
+		// Its reader is gone; a feed that still waits for room ends.
+		_ = p.stdin.SetWriteDeadline(time.Now())
+	}
+	r.mu.Lock()
+	clean := r.clean
+	r.mu.Unlock()
+	if !clean {
+		// The stub was killed, by the kernel for memory for example, and what
+		// it kept together came to init: nothing else does.
+		left := s.killOrphans()
+		r.mark(func(st *initv1.Status) {
+			st.MembersLeft = int32(left)
+			if !st.GetLeaderExited() {
+				st.LeaderExited, st.Signal = true, int32(unix.SIGKILL)
+			}
+		})
+	}
+	r.drain()
+	s.end(r)
+}
+
+func setWait(st *initv1.Status, wait int32) {
+	ws := unix.WaitStatus(wait)
+	if ws.Signaled() {
+		st.Signal = int32(ws.Signal())
+		return
+	}
+	st.ExitCode = int32(ws.ExitStatus())
+}
+
+// end closes the log and puts the end on disk, then tells those who wait.
+func (s *server) end(r *run) {
+	logErr := r.log.Err()
+	if err := r.log.Close(); logErr == nil {
+		logErr = err
+	}
+	size := r.log.Size()
+	r.mu.Lock()
+	r.status.Ended, r.status.LogBytes = true, size
+	r.status.EndedAt = time.Now().UnixNano()
+	if logErr != nil {
+		r.status.LogError = logErr.Error()
+	}
+	final := proto.CloneOf(r.status)
+	r.mu.Unlock()
+	var err error
+	s.gate.do(func() { err = writeExit(r.dir, final) })
+	if err != nil {
+		// The disk is full. This init still knows, and says so when asked; the
+		// daemon's ledger keeps it from then on.
+		r.mu.Lock()
+		r.status.LogError = err.Error()
+		r.mu.Unlock()
+	} else {
+		s.forget(final.GetExecId())
+	}
+	close(r.done)
+}
+
+// forget lets go of the oldest of the execs whose end is on disk.
+func (s *server) forget(ended string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.past = append(s.past, ended)
+	for len(s.past) > remembered {
+		delete(s.runs, s.past[0])
+		s.past = s.past[1:]
+	}
+}
+
+// Wait implements the protocol.
+func (s *server) Wait(ctx context.Context, req *initv1.WaitRequest) (*initv1.WaitResponse, error) {
+	r, err := s.run(req.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	var timeout <-chan time.Time
+	if req.GetTimeoutMs() < 0 {
+		return &initv1.WaitResponse{Status: r.snapshot()}, nil
+	}
+	if req.GetTimeoutMs() > 0 {
+		timer := time.NewTimer(time.Duration(req.GetTimeoutMs()) * time.Millisecond)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-r.done:
+	case <-timeout:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return &initv1.WaitResponse{Status: r.snapshot()}, nil
+}
+
+// Kill implements the protocol.
+func (s *server) Kill(_ context.Context, req *initv1.KillRequest) (*initv1.KillResponse, error) {
+	r, err := s.run(req.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	by := req.GetBy()
+	if by == "" {
+		by = "unknown"
+	}
+	left := s.kill(r, func(st *initv1.Status) {
+		if st.GetKilledBy() == "" && !st.GetTimedOut() {
+			st.KilledBy = by
+		}
+	})
+	st := r.snapshot()
+	if !st.GetEnded() {
+		st.MembersLeft = int32(left)
+	}
+	return &initv1.KillResponse{Status: st}, nil
+}
+
+// kill ends a run's tree, marking first whose doing it is, and answers when it
+// has ended, or how much is left of it.
+func (s *server) kill(r *run, mark func(st *initv1.Status)) (left int) {
+	if r.ended() || r.stub == 0 {
+		return 0
+	}
+	if mark != nil {
+		r.mark(mark)
+	}
+	if left = killBelow(s.gate, r.stub, r.gone, killPatience); left > 0 {
+		return left
+	}
+	<-r.done
+	return 0
+}
+
+// List implements the protocol.
+func (s *server) List(context.Context, *initv1.ListRequest) (*initv1.ListResponse, error) {
+	out := &initv1.ListResponse{}
+	for _, r := range s.all() {
+		if !r.ended() {
+			out.Statuses = append(out.Statuses, r.snapshot())
+		}
+	}
+	slices.SortFunc(out.Statuses, func(a, b *initv1.Status) int { return strings.Compare(a.GetExecId(), b.GetExecId()) })
+	return out, nil
+}
+
+// all answers every run, each of which has been spawned.
+func (s *server) all() []*run {
+	s.mu.Lock()
+	known := slices.Collect(maps.Values(s.runs))
+	s.mu.Unlock()
+	return slices.DeleteFunc(known, func(r *run) bool {
+		<-r.ready
+		return r.refused != nil
+	})
+}
+
+// run answers a run that has been spawned.
+func (s *server) run(id string) (*run, error) {
+	s.mu.Lock()
+	r := s.runs[id]
+	s.mu.Unlock()
+	if r != nil {
+		if <-r.ready; r.refused == nil {
+			return r, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "this init never started %s", id)
+}
+
+// shutdown kills every run and answers when their ends are on disk, or when
+// patience has ended.
+func (s *server) shutdown() {
+	s.mu.Lock()
+	s.stop = true
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, r := range s.all() {
+		wg.Go(func() {
+			s.kill(r, func(st *initv1.Status) { st.KilledBy = "the jail was stopped" })
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,79 @@
+package initd
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// descendants answers every process below one, not itself.
+func descendants(pid int) []int {
+	var out []int
+	todo := children(pid)
+	for len(todo) > 0 {
+		last := todo[len(todo)-1]
+		todo = append(todo[:len(todo)-1], children(last)...)
+		out = append(out, last)
+	}
+	return out
+}
+
+// children answers the children of all threads of a process. A process that
+// is gone has none.
+func children(pid int) []int {
+	task := filepath.Join("/proc", strconv.Itoa(pid), "task")
+	threads, err := os.ReadDir(task)
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, thread := range threads {
+		raw, err := os.ReadFile(filepath.Join(task, thread.Name(), "children"))
+		if err != nil {
+			continue
+		}
+		for _, field := range bytes.Fields(raw) {
+			if child, err := strconv.Atoi(string(field)); err == nil {
+				out = append(out, child)
+			}
+		}
+	}
+	return out
+}
+
+// killBelow kills everything below a stub until the stub is gone, which is
+// when nothing is left, and answers how much is left when patience ends.
+//
+// What is killed cannot fork any more, and its children become the stub's, so
+// each round meets all that the round before left: one that was born while it
+// looked.
+func killBelow(g gate, stub int, gone <-chan struct{}, patience time.Duration) (left int) {
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		select {
+		case <-gone:
+			return 0
+		default:
+		}
+		var members []int
+		g.do(func() { members = descendants(stub) })
+		for _, pid := range members {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		pause.Reset(wait)
+		select {
+		case <-gone:
+			return 0
+		case <-deadline.C:
+			return len(members)
+		case <-pause.C:
+		}
+	}
+}

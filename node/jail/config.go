@@ -1,0 +1,119 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Config says where jails live and what they are made with.
+type Config struct {
+	// DataDir is the node's data folder. Jails, workspaces, logs and the
+	// extracted deckhand-init live below it. Every folder above it must be
+	// searchable by everyone (0711), since jails run under user ids of their own.
+	DataDir string
+	// Containerd is the address of containerd's socket; empty for
+	// /run/containerd/containerd.sock.
+	Containerd string
+	// Namespace is containerd's namespace for this node's jails; empty for
+	// "deckhand".
+	Namespace string
+	// UIDBase is the first host user and group id of the jails' range of
+	// 65 536; 0 for 1 000 000 000. Nothing else on the machine may use them.
+	UIDBase uint32
+	// InitPath is a deckhand-init to use in place of the embedded one.
+	InitPath string
+	// RootPaths are host folders that the host root shows read-only at the same
+	// path, beside /usr; for example "/opt".
+	RootPaths []string
+	// SoftWorkspaces makes workspaces plain folders, without the loop-mounted
+	// file system that holds them to their size.
+	SoftWorkspaces bool
+	// Log is where the manager writes what it did by itself; nil for nowhere.
+	Log hclog.Logger
+}
+
+// The defaults of Config.
+const (
+	DefaultContainerd = "/run/containerd/containerd.sock"
+	DefaultNamespace  = "deckhand"
+	DefaultUIDBase    = 1_000_000_000
+)
+
+const (
+	// uidRange is how many ids a jail's user namespace maps.
+	uidRange = 65536
+	// userID is the id, in the jail, that commands run under.
+	userID = 1000
+)
+
+func (c Config) complete() (Config, error) {
+	if c.DataDir == "" {
+		return c, errors.New("jail: DataDir is empty; name the node's data folder")
+	}
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return c, fmt.Errorf("jail: DataDir %s: %w", c.DataDir, err)
+	}
+	c.DataDir = dir
+	if c.Containerd == "" {
+		c.Containerd = DefaultContainerd
+	}
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if c.UIDBase == 0 {
+		c.UIDBase = DefaultUIDBase
+	}
+	if uint64(c.UIDBase)+uidRange > 1<<32 {
+		return c, fmt.Errorf("jail: UIDBase %d leaves no room for 65536 ids; use at most %d", c.UIDBase, uint32(1<<32-uidRange))
+	}
+	for _, path := range c.RootPaths {
+		if err := checkShown(path); err != nil {
+			return c, fmt.Errorf("jail: RootPaths: %w", err)
+		}
+	}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	return c, nil
+}
+
+// searchable makes sure that a jail's processes, which are nobody on the host,
+// can reach below dir. Folders of ours are made so; others are only looked at.
+func searchable(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return fmt.Errorf("jail: data folder: %w", err)
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("jail: the folder %s above the data folder is not searchable, so that jails cannot reach their root: run chmod o+x %s, or choose another data folder", at, at)
+		}
+		if at == "/" || at == "." {
+			return nil
+		}
+	}
+}
+
+// checkShown refuses host folders that no jail may be shown.
+func checkShown(path string) error {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+		return fmt.Errorf("%q is not a clean absolute path", path)
+	}
+	for _, no := range []string{"/", "/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/root", "/home", "/boot", "/tmp", "/workspace", "/var"} {
+		if path == no {
+			return fmt.Errorf("%q holds what a jail must not see; name a folder below it", path)
+		}
+	}
+	for _, no := range []string{"/proc", "/sys", "/dev", "/run", "/var/run", "/root", "/home", "/etc/ssh", "/etc/ssl/private", "/workspace", "/tmp"} {
+		if strings.HasPrefix(path, no+"/") || path == no {
+			return fmt.Errorf("%q is below %s, which no jail is shown", path, no)
+		}
+	}
+	return nil
+}

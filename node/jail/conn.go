@@ -1,0 +1,122 @@
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/ttrpc"
+
+	"github.com/deckhand-sh/deckhand/node/initd"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+)
+
+// dialer reaches the init of one jail. Runtimes that cannot share a Unix
+// socket with the host have another one.
+type dialer interface {
+	dial(ctx context.Context) (net.Conn, error)
+}
+
+// socketDialer reaches init by the socket in the jail's state folder.
+type socketDialer struct{ state string }
+
+func (d socketDialer) dial(ctx context.Context) (net.Conn, error) {
+	// By way of the open folder: a socket's path may be 108 bytes long, and
+	// that of a data folder is not ours to choose.
+	dir, err := os.Open(d.state)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	var nd net.Dialer
+	return nd.DialContext(ctx, "unix", filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), initd.SocketFile))
+}
+
+// Init is a connection to the init of a running jail.
+type Init struct {
+	initv1.InitServiceService
+
+	// Instance tells this init from one that replaced it.
+	Instance string
+	// Closed is closed when the connection has ended: init died or the Manager
+	// was closed.
+	Closed <-chan struct{}
+
+	client *ttrpc.Client
+	pid    int32 // on the host
+}
+
+// Alive says whether the connection stands.
+func (i *Init) Alive() bool {
+	if i == nil {
+		return false
+	}
+	select {
+	case <-i.Closed:
+		return false
+	default:
+		return true
+	}
+}
+
+// connect makes one attempt to reach an init.
+func connect(ctx context.Context, d dialer, pid int32) (*Init, error) {
+	conn, err := d.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reach the jail's init: %w", err)
+	}
+	closed := make(chan struct{})
+	client := ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { close(closed) }))
+	svc := initv1.NewInitServiceClient(client)
+	info, err := svc.Info(ctx, &initv1.InfoRequest{})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("greet the jail's init: %w", err), client.Close())
+	}
+	return &Init{
+		InitServiceService: svc, Instance: info.GetInstance(), Closed: closed, client: client, pid: pid,
+	}, nil
+}
+
+// connectPause is the first pause between attempts to reach an init that is
+// just starting.
+const connectPause = time.Millisecond
+
+// errInitGone is answered when the init that was to be reached has ended.
+var errInitGone = errors.New("the jail's init ended")
+
+// await reaches an init that is just starting, until ctx or the init ends.
+func await(ctx context.Context, d dialer, pid int32) (*Init, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := connectPause; ; pause = min(2*pause, 20*connectPause) {
+		init, err := connect(ctx, d, pid)
+		if err == nil {
+			return init, nil
+		}
+		if ended(pid) {
+			return nil, errInitGone
+		}
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-timer.C:
+		}
+	}
+}
+
+// ended says whether a process is gone, or waits for its parent to notice.
+func ended(pid int32) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	// The name, in parentheses, may hold anything; the state follows it.
+	at := bytes.LastIndexByte(raw, ')')
+	return at < 0 || bytes.HasPrefix(raw[at:], []byte(") Z")) || bytes.HasPrefix(raw[at:], []byte(") X"))
+}

@@ -1,0 +1,246 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// labelData names, on each container, the data folder of the node that it
+// belongs to: several nodes may share one containerd.
+const labelData = "sh.deckhand.data"
+
+// launch makes the container and its task and answers when init does.
+func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Init, error) {
+	root, err := hostRoot(p.rootfs, m.etc, m.initPath, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
+	if err != nil {
+		return nil, err
+	}
+	ctx = m.namespaced(ctx)
+	spec, err := m.ociSpec(ctx, p, s, root)
+	if err != nil {
+		return nil, err
+	}
+	ctr, err := m.containerd.NewContainer(ctx, s.GetJailId(),
+		client.WithContainerLabels(map[string]string{labelData: m.cfg.DataDir}),
+		client.WithRuntime(shims[s.GetRuntime()].name, nil),
+		client.WithSpec(spec))
+	if err != nil {
+		return nil, fmt.Errorf("make the container: %w", err)
+	}
+	task, err := ctr.NewTask(ctx, cio.LogFile(p.log))
+	if err != nil {
+		return nil, fmt.Errorf("make the task: %w", err)
+	}
+	if err := task.Start(ctx); err != nil {
+		return nil, fmt.Errorf("start the task: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	conn, err := await(ctx, socketDialer{p.state}, int32(task.Pid()))
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
+	}
+	return conn, nil
+}
+
+// lastWords answers what init itself said at the end of its log.
+func lastWords(path string) string {
+	raw, err := os.ReadFile(path)
+	if err != nil || len(raw) == 0 {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	return "; it said: " + lines[len(lines)-1]
+}
+
+// adopt answers the connection to a jail's init, found again if need be; nil
+// when the jail does not run.
+func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Init, error) {
+	if conn := m.connOf(e); conn.Alive() {
+		return conn, nil
+	}
+	pid, err := m.running(ctx, id)
+	if err != nil || pid == 0 {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := await(ctx, socketDialer{p.state}, pid)
+	if errors.Is(err, errInitGone) {
+		return nil, nil // containerd has not noticed yet
+	}
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "the init of jail %s runs but does not answer", id).
+			WithFix("stop the jail: nothing in it can be reached").WithObject(id).WithCause(err)
+	}
+	m.setConn(e, conn)
+	return conn, nil
+}
+
+// namespaced answers a context in this node's namespace of containerd.
+func (m *Manager) namespaced(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, m.cfg.Namespace)
+}
+
+// running answers the PID of a jail's init; 0 when the jail does not run.
+func (m *Manager) running(ctx context.Context, id string) (int32, error) {
+	ctx = m.namespaced(ctx)
+	ctr, err := m.containerd.LoadContainer(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, m.unavailable(err)
+	}
+	task, err := ctr.Task(ctx, nil)
+	if errdefs.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, m.unavailable(err)
+	}
+	status, err := task.Status(ctx)
+	if errdefs.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, m.unavailable(err)
+	}
+	if status.Status == client.Stopped || status.Status == client.Created || status.Status == client.Unknown {
+		return 0, nil
+	}
+	return int32(task.Pid()), nil
+}
+
+// unavailable says that it is containerd that is missing, when it is.
+func (m *Manager) unavailable(err error) error {
+	if !errdefs.IsUnavailable(err) {
+		return fmt.Errorf("ask containerd: %w", err)
+	}
+	return fault.New(fault.Unavailable, "containerd does not answer at %s", m.cfg.Containerd).
+		WithFix("start it, or name its socket with --containerd; jails go on without it").WithCause(err)
+}
+
+// end takes a jail's task and container away, whatever is left of them.
+func (m *Manager) end(ctx context.Context, e *entry, id string) error {
+	ctx = m.namespaced(ctx)
+	if conn := m.connOf(e); conn != nil {
+		m.setConn(e, nil)
+		defer conn.client.Close()
+	}
+	ctr, err := m.containerd.LoadContainer(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return m.unavailable(err)
+	}
+	return m.endContainer(ctx, ctr)
+}
+
+func (m *Manager) endContainer(ctx context.Context, ctr client.Container) error {
+	labels, err := ctr.Labels(ctx)
+	if err != nil {
+		return m.unavailable(err)
+	}
+	if owner := labels[labelData]; owner != m.cfg.DataDir {
+		return fault.New(fault.Exists, "containerd has a container %s of another owner (%q)", ctr.ID(), owner).
+			WithFix("give this node a containerd namespace of its own").WithObject(ctr.ID())
+	}
+	task, err := ctr.Task(ctx, nil)
+	switch {
+	case errdefs.IsNotFound(err):
+	case err != nil:
+		return m.unavailable(err)
+	default:
+		if err := m.endTask(ctx, task); err != nil {
+			return err
+		}
+	}
+	if err := ctr.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("delete the container: %w", err)
+	}
+	return nil
+}
+
+// endTask has init end every command in good order, and ends init itself when
+// it does not answer.
+func (m *Manager) endTask(ctx context.Context, task client.Task) error {
+	status, err := task.Status(ctx)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return m.unavailable(err)
+	}
+	if err == nil && (status.Status == client.Running || status.Status == client.Paused) {
+		exited, err := task.Wait(ctx)
+		if err != nil {
+			return fmt.Errorf("watch the task: %w", err)
+		}
+		if err := terminate(ctx, task, exited); err != nil {
+			return err
+		}
+	}
+	if _, err := task.Delete(ctx, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("delete the task: %w", err)
+	}
+	return nil
+}
+
+func terminate(ctx context.Context, task client.Task, exited <-chan client.ExitStatus) error {
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if err := task.Kill(ctx, sig); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("signal the jail's init: %w", err)
+		}
+		timer := time.NewTimer(stopPatience)
+		select {
+		case <-exited:
+			timer.Stop()
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+	return errors.New("the jail's init outlived SIGKILL")
+}
+
+// sweep clears the containers of this node that no jail needs: those whose
+// task has ended, or whose jail was stopped or never finished.
+func (m *Manager) sweep(ctx context.Context) error {
+	ctx = m.namespaced(ctx)
+	all, err := m.containerd.Containers(ctx, fmt.Sprintf("labels.%q==%q", labelData, m.cfg.DataDir))
+	if err != nil {
+		return m.unavailable(err)
+	}
+	for _, ctr := range all {
+		rec, err := readRecord(m.paths(ctr.ID()).record)
+		if err != nil {
+			return err
+		}
+		pid, err := m.running(ctx, ctr.ID())
+		if err != nil {
+			return err
+		}
+		if pid != 0 && rec != nil && !rec.GetStopped() {
+			continue
+		}
+		if err := m.endContainer(ctx, ctr); err != nil {
+			return fmt.Errorf("clear the rest of jail %s: %w", ctr.ID(), err)
+		}
+		m.cfg.Log.Info("cleared the rest of a jail", "jail", ctr.ID())
+	}
+	return nil
+}

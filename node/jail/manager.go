@@ -1,0 +1,474 @@
+// Package jail keeps the jails of a node: containerd containers whose PID 1 is
+// deckhand-init, in which agents' commands run.
+//
+// A jail is named by its id. What it is made of is on disk beside it, its
+// commands, their output and their ends are the business of its init (package
+// initd), and its workspace outlives it. A Manager holds nothing that it
+// cannot find again: a daemon that was killed adopts every jail that runs.
+//
+//	<data>/jails/<id>/record          what it is made of, and whether it is to run
+//	<data>/jails/<id>/rootfs          the folders that its root is mounted on
+//	<data>/jails/<id>/state           init's socket, and the execs' logs and ends
+//	<data>/jails/<id>/init.log        what init itself had to say
+//	<data>/jails/<id>/workspace.ext4  the workspace's file system, if it has one
+//	<data>/workspaces/<id>            the workspace
+//	<data>/etc                        the /etc of all jails
+//	<data>/init/<digest>              deckhand-init, each release that is in use
+//
+// When init or its shim dies, the kernel ends everything in the jail; the jail
+// is then lost, and Ensure makes it anew around the same workspace and logs.
+// When containerd dies, jails go on, and only making and ending them waits for
+// it. After a reboot a jail is stopped.
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/initd"
+	"github.com/deckhand-sh/deckhand/node/jail/initbin"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+var jailID = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
+
+const (
+	dialTimeout  = 5 * time.Second
+	startTimeout = 20 * time.Second
+	// stopPatience is how long init may take to end every command.
+	stopPatience = 10 * time.Second
+)
+
+// Manager keeps a node's jails. Its methods may be called from anywhere; what
+// is done to one jail is done one after another.
+type Manager struct {
+	cfg            Config
+	containerd     *client.Client
+	runtimes       []string
+	hardWorkspaces bool
+	initPath       string
+	etc            string
+	bootID         string
+
+	mu      sync.Mutex
+	entries map[string]*entry
+}
+
+// entry is what the manager has in memory of a jail.
+type entry struct {
+	mu   sync.Mutex // held while the jail is made, stopped or removed
+	conn *Init      // guarded by Manager.mu; nil when not connected
+}
+
+// NewManager opens the data folder and containerd, and clears what a crash
+// left half made. Jails that run go on.
+func NewManager(ctx context.Context, cfg Config) (*Manager, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		cfg: cfg, entries: map[string]*entry{}, runtimes: runtimes(),
+		etc: filepath.Join(cfg.DataDir, "etc"),
+	}
+	if err := m.openData(); err != nil {
+		return nil, err
+	}
+	m.containerd, err = client.New(cfg.Containerd,
+		client.WithDefaultNamespace(cfg.Namespace), client.WithTimeout(dialTimeout))
+	if err != nil {
+		return nil, m.unavailable(err)
+	}
+	if err := m.sweep(ctx); err != nil {
+		return nil, errors.Join(err, m.containerd.Close())
+	}
+	return m, nil
+}
+
+// openData makes the folders of the data folder.
+func (m *Manager) openData() error {
+	for _, dir := range []string{m.cfg.DataDir, filepath.Join(m.cfg.DataDir, "jails"), filepath.Join(m.cfg.DataDir, "workspaces")} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return fmt.Errorf("jail: make the data folder: %w", err)
+		}
+		// Whatever the umask was: searchable, and listed by nobody.
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return fmt.Errorf("jail: make the data folder: %w", err)
+		}
+	}
+	if err := searchable(m.cfg.DataDir); err != nil {
+		return err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("jail: read the boot id: %w", err)
+	}
+	m.bootID = strings.TrimSpace(string(boot))
+	if _, err := exec.LookPath("mkfs.ext4"); err == nil && !m.cfg.SoftWorkspaces {
+		m.hardWorkspaces = true
+	}
+	binaries := filepath.Join(m.cfg.DataDir, "init")
+	if err := os.MkdirAll(binaries, 0o711); err != nil {
+		return fmt.Errorf("jail: make the data folder: %w", err)
+	}
+	if m.cfg.InitPath != "" {
+		m.initPath, err = initbin.Install(binaries, m.cfg.InitPath)
+	} else {
+		m.initPath, err = initbin.Extract(binaries)
+	}
+	if err != nil {
+		return fmt.Errorf("jail: %w", err)
+	}
+	return buildEtc(m.etc)
+}
+
+// Close lets go of the jails; they go on.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, e := range m.entries {
+		if e.conn.Alive() {
+			errs = append(errs, e.conn.client.Close())
+		}
+	}
+	return errors.Join(append(errs, m.containerd.Close())...)
+}
+
+// Runtimes answers the runtimes that this machine has jails of.
+func (m *Manager) Runtimes() []string { return append([]string(nil), m.runtimes...) }
+
+// HardWorkspaces says whether new workspaces are held to their size.
+func (m *Manager) HardWorkspaces() bool { return m.hardWorkspaces }
+
+// Owner answers the user and group, on the host, that own what commands write.
+func (m *Manager) Owner() (uid, gid int) {
+	id := int(m.cfg.UIDBase) + userID
+	return id, id
+}
+
+// User answers the user and group, in a jail, that commands run under.
+func (m *Manager) User() (uid, gid uint32) { return userID, userID }
+
+func (m *Manager) entry(id string) *entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[id]
+	if e == nil {
+		e = &entry{}
+		m.entries[id] = e
+	}
+	return e
+}
+
+func (m *Manager) connOf(e *entry) *Init {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return e.conn
+}
+
+func (m *Manager) setConn(e *entry, conn *Init) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.conn = conn
+}
+
+// Ensure answers once the jail runs: it is made, woken, found, or made anew
+// when it was lost. A jail that runs with another spec is made anew if nothing
+// runs in it; else the call is refused.
+func (m *Manager) Ensure(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
+	spec, err := m.fill(in)
+	if err != nil {
+		return nil, err
+	}
+	id := spec.GetJailId()
+	e := m.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := m.paths(id)
+	rec, err := readRecord(p.record)
+	if err != nil {
+		return nil, err
+	}
+	if rec != nil && !rec.GetStopped() {
+		conn, err := m.adopt(ctx, e, p, id)
+		if err != nil {
+			return nil, err
+		}
+		if conn != nil {
+			if proto.Equal(rec.GetSpec(), spec) {
+				return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
+			}
+			if err := idle(ctx, conn, id); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := m.end(ctx, e, id); err != nil {
+		return nil, err
+	}
+	rec, conn, err := m.make(ctx, e, p, spec)
+	if err != nil {
+		return nil, fmt.Errorf("make jail %s: %w", id, err)
+	}
+	return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
+}
+
+// idle refuses unless nothing runs in a jail.
+func idle(ctx context.Context, conn *Init, id string) error {
+	list, err := conn.List(ctx, &initv1.ListRequest{})
+	if err != nil {
+		return fmt.Errorf("ask jail %s what runs in it: %w", id, err)
+	}
+	if n := len(list.GetStatuses()); n > 0 {
+		return fault.New(fault.Precondition, "jail %s runs with another spec, and %d commands run in it", id, n).
+			WithFix("wait for them or stop the jail, then ask again").WithObject(id)
+	}
+	return nil
+}
+
+// Init answers the connection to a running jail's init. A jail that does not
+// run is refused.
+func (m *Manager) Init(ctx context.Context, id string) (*Init, error) {
+	e := m.entry(id)
+	if conn := m.connOf(e); conn.Alive() {
+		return conn, nil
+	}
+	p, rec, err := m.known(id)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	state := nodev1.JailState_JAIL_STATE_STOPPED
+	if !rec.GetStopped() {
+		conn, err := m.adopt(ctx, e, p, id)
+		if err != nil || conn != nil {
+			return conn, err
+		}
+		state = m.notRunning(rec)
+	}
+	word := map[nodev1.JailState]string{
+		nodev1.JailState_JAIL_STATE_STOPPED: "stopped", nodev1.JailState_JAIL_STATE_LOST: "lost: its init died",
+	}[state]
+	return nil, fault.New(fault.Precondition, "jail %s is %s", id, word).
+		WithFix("call EnsureJail first").WithObject(id)
+}
+
+// notRunning answers the state of a jail that was to run and does not.
+func (m *Manager) notRunning(rec *nodev1.JailRecord) nodev1.JailState {
+	if rec.GetStopped() || rec.GetBootId() != m.bootID {
+		return nodev1.JailState_JAIL_STATE_STOPPED
+	}
+	return nodev1.JailState_JAIL_STATE_LOST
+}
+
+// Get answers one jail as it stands.
+func (m *Manager) Get(ctx context.Context, id string) (*nodev1.Jail, error) {
+	p, rec, err := m.known(id)
+	if err != nil {
+		return nil, err
+	}
+	e := m.entry(id)
+	if conn := m.connOf(e); conn.Alive() && !rec.GetStopped() {
+		return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !rec.GetStopped() {
+		conn, err := m.adopt(ctx, e, p, id)
+		if err != nil {
+			return nil, err
+		}
+		if conn != nil {
+			return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
+		}
+	}
+	return describe(id, rec, m.notRunning(rec), nil), nil
+}
+
+// List answers every jail in the order of their ids.
+func (m *Manager) List(ctx context.Context) ([]*nodev1.Jail, error) {
+	dirs, err := os.ReadDir(filepath.Join(m.cfg.DataDir, "jails"))
+	if err != nil {
+		return nil, fmt.Errorf("list the jails: %w", err)
+	}
+	var out []*nodev1.Jail
+	for _, dir := range dirs {
+		one, err := m.Get(ctx, dir.Name())
+		if fault.Is(err, fault.NotFound) {
+			continue // removed meanwhile, or never finished
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// Stop ends every process of a jail, each command's end recorded, and keeps
+// its workspace and logs.
+func (m *Manager) Stop(ctx context.Context, id string) (*nodev1.Jail, error) {
+	p, _, err := m.known(id)
+	if err != nil {
+		return nil, err
+	}
+	e := m.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rec, err := readRecord(p.record)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, notFound(id)
+	}
+	// On disk first: a daemon that dies now goes on stopping, and what the
+	// execs of this jail come to is no loss.
+	rec.Stopped = true
+	if err := writeRecord(p.record, rec); err != nil {
+		return nil, err
+	}
+	if err := m.end(ctx, e, id); err != nil {
+		return nil, fmt.Errorf("stop jail %s: %w", id, err)
+	}
+	return describe(id, rec, nodev1.JailState_JAIL_STATE_STOPPED, nil), nil
+}
+
+// Remove stops a jail and deletes its workspace and logs. A jail that is not
+// there is removed already.
+func (m *Manager) Remove(ctx context.Context, id string) error {
+	if _, err := m.Stop(ctx, id); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if !jailID.MatchString(id) {
+		return nil
+	}
+	e := m.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := m.paths(id)
+	if err := m.removeWorkspace(p); err != nil {
+		return err
+	}
+	// The record last of all: until then the jail is known, and can be removed
+	// again.
+	for _, at := range []string{p.rootfs, p.state, p.image, p.dir} {
+		if err := os.RemoveAll(at); err != nil {
+			return fmt.Errorf("remove jail %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// OpenExec opens the folder with the record, log and end of an exec. What is in
+// it was written by the jail's init: nothing there leads out of the jail's
+// state. An exec that has none is os.ErrNotExist.
+func (m *Manager) OpenExec(id, execID string) (*os.Root, error) {
+	if !jailID.MatchString(id) {
+		return nil, notFound(id)
+	}
+	state, err := os.OpenRoot(m.paths(id).state)
+	if err != nil {
+		return nil, fmt.Errorf("open the state of jail %s: %w", id, err)
+	}
+	defer state.Close()
+	dir, err := state.OpenRoot(filepath.Join(initd.ExecsDir, execID))
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of exec %s: %w", execID, err)
+	}
+	return dir, nil
+}
+
+// RemoveExec deletes the folder of an exec. One that is not there is removed
+// already.
+func (m *Manager) RemoveExec(id, execID string) error {
+	state, err := os.OpenRoot(m.paths(id).state)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the state of jail %s: %w", id, err)
+	}
+	defer state.Close()
+	if err := state.RemoveAll(filepath.Join(initd.ExecsDir, execID)); err != nil {
+		return fmt.Errorf("delete the folder of exec %s: %w", execID, err)
+	}
+	return nil
+}
+
+func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *Init) *nodev1.Jail {
+	out := &nodev1.Jail{
+		JailId: id, State: state, Runtime: rec.GetSpec().GetRuntime(),
+		WorkspaceLimitHard: rec.GetWorkspaceLimitHard(), StartedAt: rec.GetStartedAt(),
+	}
+	if conn != nil {
+		out.Pid = conn.pid
+	}
+	return out
+}
+
+// make makes a jail that is not there. What fails half-way is cleared.
+func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.JailSpec) (*nodev1.JailRecord, *Init, error) {
+	if err := m.layOut(p); err != nil {
+		return nil, nil, err
+	}
+	hard, err := m.ensureWorkspace(ctx, p, spec.GetWorkspaceBytes())
+	if err != nil {
+		return nil, nil, err
+	}
+	rec := &nodev1.JailRecord{
+		Spec: spec, BootId: m.bootID, WorkspaceLimitHard: hard, StartedAt: timestamppb.Now(),
+	}
+	if err := writeRecord(p.record, rec); err != nil {
+		return nil, nil, err
+	}
+	conn, err := m.launch(ctx, p, spec)
+	if err != nil {
+		// The caller may have given up; what is half made goes all the same.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		rec.Stopped = true
+		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), writeRecord(p.record, rec))
+	}
+	m.setConn(e, conn)
+	return rec, conn, nil
+}
+
+// layOut makes the jail's folders anew, but for its state and workspace.
+func (m *Manager) layOut(p paths) error {
+	if err := os.RemoveAll(p.rootfs); err != nil {
+		return fmt.Errorf("clear the jail's root: %w", err)
+	}
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{p.dir, 0o711}, {p.rootfs, 0o755}, {p.state, 0o700}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
+			return fmt.Errorf("make the jail's folders: %w", err)
+		}
+		if err := os.Chmod(dir.path, dir.mode); err != nil {
+			return fmt.Errorf("make the jail's folders: %w", err)
+		}
+	}
+	base := int(m.cfg.UIDBase)
+	if err := os.Chown(p.state, base, base); err != nil {
+		return fmt.Errorf("give the jail's state to its init: %w", err)
+	}
+	return nil
+}

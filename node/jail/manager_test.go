@@ -1,0 +1,220 @@
+package jail_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+func TestMain(m *testing.M) { os.Exit(jailtest.Run(m)) }
+
+const running = nodev1.JailState_JAIL_STATE_RUNNING
+
+func TestAJailIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	m := jailtest.Manager(t, jailtest.Config(t))
+	spec := jailtest.Spec(ident.New("jail"))
+	var wg sync.WaitGroup
+	pids := make([]int32, 8)
+	for i := range pids {
+		wg.Go(func() {
+			one, err := m.Ensure(t.Context(), spec)
+			if err != nil || one.GetState() != running {
+				t.Errorf("%v %v", one, err)
+			}
+			pids[i] = one.GetPid()
+		})
+	}
+	wg.Wait()
+	for _, pid := range pids {
+		require.Equal(t, pids[0], pid)
+	}
+	all, err := m.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, m.HardWorkspaces(), all[0].GetWorkspaceLimitHard())
+	require.NotNil(t, all[0].GetStartedAt())
+}
+
+func TestAJailOutlivesItsManager(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	m := jailtest.Manager(t, cfg)
+	spec := jailtest.Spec(ident.New("jail"))
+	first, err := m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+
+	again, err := jail.NewManager(t.Context(), cfg)
+	require.NoError(t, err)
+	defer again.Close()
+	one, err := again.Get(t.Context(), spec.GetJailId())
+	require.NoError(t, err)
+	require.Equal(t, first.GetPid(), one.GetPid())
+	one, err = again.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	require.Equal(t, first.GetPid(), one.GetPid())
+}
+
+func TestAWorkspaceOutlivesItsJail(t *testing.T) {
+	t.Parallel()
+	m := jailtest.Manager(t, jailtest.Config(t))
+	spec := jailtest.Spec(ident.New("jail"))
+	id := spec.GetJailId()
+	_, err := m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	dir, err := m.Workspace(id)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kept"), nil, 0o644))
+
+	one, err := m.Stop(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, one.GetState())
+	_, err = m.Init(t.Context(), id)
+	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+	require.ErrorContains(t, err, "stopped")
+	_, err = m.Stop(t.Context(), id)
+	require.NoError(t, err, "stopping again changes nothing")
+	require.FileExists(t, filepath.Join(dir, "kept"))
+
+	one, err = m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	require.Equal(t, running, one.GetState())
+	require.FileExists(t, filepath.Join(dir, "kept"))
+
+	require.NoError(t, m.Remove(t.Context(), id))
+	require.NoError(t, m.Remove(t.Context(), id), "removing again changes nothing")
+	require.NoDirExists(t, dir)
+	_, err = m.Get(t.Context(), id)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+	_, err = m.Workspace(id)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+}
+
+func TestAnIdleJailIsMadeAnewWithAnotherSpec(t *testing.T) {
+	t.Parallel()
+	m := jailtest.Manager(t, jailtest.Config(t))
+	spec := jailtest.Spec(ident.New("jail"))
+	first, err := m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	spec.Pids = 100
+	second, err := m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	require.NotEqual(t, first.GetPid(), second.GetPid())
+}
+
+// What a crash of the daemon leaves half made is cleared by the next.
+func TestLeftoversOfACrashAreCleared(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	m := jailtest.Manager(t, cfg)
+	lost, stopping := jailtest.Spec(ident.New("lost")), jailtest.Spec(ident.New("stopping"))
+	for _, spec := range []*nodev1.JailSpec{lost, stopping} {
+		_, err := m.Ensure(t.Context(), spec)
+		require.NoError(t, err)
+	}
+	one, err := m.Get(t.Context(), lost.GetJailId())
+	require.NoError(t, err)
+	conn, err := m.Init(t.Context(), lost.GetJailId())
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(int(one.GetPid()), unix.SIGKILL))
+	<-conn.Closed
+	// A jail whose record is gone: its making, or its removal, was cut short.
+	require.NoError(t, os.Remove(filepath.Join(cfg.DataDir, "jails", stopping.GetJailId(), "record")))
+	two, err := m.Init(t.Context(), stopping.GetJailId())
+	require.NoError(t, err)
+
+	again, err := jail.NewManager(t.Context(), cfg)
+	require.NoError(t, err)
+	defer again.Close()
+	<-two.Closed
+	one, err = again.Get(t.Context(), lost.GetJailId())
+	require.NoError(t, err)
+	require.Equal(t, nodev1.JailState_JAIL_STATE_LOST, one.GetState())
+	one, err = again.Ensure(t.Context(), lost)
+	require.NoError(t, err)
+	require.Equal(t, running, one.GetState())
+}
+
+func TestWhatCannotBeMadeIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	m := jailtest.Manager(t, cfg)
+	for name, tc := range map[string]struct {
+		change func(*nodev1.JailSpec)
+		kind   fault.Kind
+		says   string
+	}{
+		// DESIGN §6: never a weaker runtime in its place.
+		"a runtime that the node lacks": {func(s *nodev1.JailSpec) { s.Runtime = "kata" }, fault.Precondition, `lacks the runtime "kata"; it has: runc`},
+		"a root that is not known":      {func(s *nodev1.JailSpec) { s.Rootfs = "ubuntu" }, fault.Invalid, "rootfs"},
+		"an id that leaves its folder":  {func(s *nodev1.JailSpec) { s.JailId = "../x" }, fault.Invalid, "jail_id"},
+		"too little memory":             {func(s *nodev1.JailSpec) { s.MemoryBytes = 1 }, fault.Invalid, "memory_bytes"},
+		"the whole host":                {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/"} }, fault.Denied, "read_only_paths"},
+		"the host's keys":               {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/etc/ssh"} }, fault.Denied, "read_only_paths"},
+		"somebody's home":               {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/home/me"} }, fault.Denied, "read_only_paths"},
+		"a way round":                   {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/log/../../root"} }, fault.Denied, "clean absolute"},
+		"the node's own data":           {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{cfg.DataDir} }, fault.Denied, "no jail is shown"},
+		"a folder that is not there":    {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/nothing"} }, fault.Precondition, "not on this node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := jailtest.Spec(ident.New("jail"))
+			tc.change(spec)
+			_, err := m.Ensure(t.Context(), spec)
+			require.True(t, fault.Is(err, tc.kind), "%v", err)
+			require.ErrorContains(t, err, tc.says)
+		})
+	}
+}
+
+func TestAManagerSaysWhatItLacks(t *testing.T) {
+	t.Parallel()
+	t.Run("containerd", func(t *testing.T) {
+		cfg := jailtest.Config(t)
+		cfg.Containerd = filepath.Join(cfg.DataDir, "nothing.sock")
+		_, err := jail.NewManager(t.Context(), cfg)
+		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+		require.ErrorContains(t, err, cfg.Containerd)
+	})
+	t.Run("a way to its data folder", func(t *testing.T) {
+		cfg := jailtest.Config(t)
+		above := filepath.Join(cfg.DataDir, "closed")
+		require.NoError(t, os.Mkdir(above, 0o700))
+		cfg.DataDir = filepath.Join(above, "data")
+		_, err := jail.NewManager(t.Context(), cfg)
+		require.ErrorContains(t, err, "chmod o+x "+above)
+	})
+	t.Run("deckhand-init", func(t *testing.T) {
+		cfg := jailtest.Config(t)
+		cfg.InitPath = "/nowhere/deckhand-init"
+		_, err := jail.NewManager(t.Context(), cfg)
+		require.ErrorContains(t, err, "/nowhere/deckhand-init")
+	})
+}
+
+// A jail without a hard workspace says so.
+func TestASoftWorkspaceSaysSo(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	cfg.SoftWorkspaces = true
+	m := jailtest.Manager(t, cfg)
+	one, err := m.Ensure(t.Context(), jailtest.Spec(ident.New("jail")))
+	require.NoError(t, err)
+	require.False(t, one.GetWorkspaceLimitHard())
+	dir, err := m.Workspace(one.GetJailId())
+	require.NoError(t, err)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(dir, &st))
+	uid, gid := m.Owner()
+	require.EqualValues(t, uid, st.Uid)
+	require.EqualValues(t, gid, st.Gid)
+}

@@ -1,0 +1,79 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// paths are where a jail's parts are on the host.
+type paths struct {
+	dir       string // of the jail; what is named here is below it but for the workspace
+	record    string
+	rootfs    string
+	state     string // bind-mounted into the jail, for init alone
+	log       string // of init itself
+	workspace string
+	image     string // holds the workspace's file system
+}
+
+func (m *Manager) paths(id string) paths {
+	dir := filepath.Join(m.cfg.DataDir, "jails", id)
+	return paths{
+		dir:       dir,
+		record:    filepath.Join(dir, "record"),
+		rootfs:    filepath.Join(dir, "rootfs"),
+		state:     filepath.Join(dir, "state"),
+		log:       filepath.Join(dir, "init.log"),
+		workspace: filepath.Join(m.cfg.DataDir, "workspaces", id),
+		image:     filepath.Join(dir, "workspace.ext4"),
+	}
+}
+
+// readRecord answers a jail's record; nil when there is no such jail.
+func readRecord(path string) (*nodev1.JailRecord, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the jail's record: %w", err)
+	}
+	rec := &nodev1.JailRecord{}
+	if err := proto.Unmarshal(raw, rec); err != nil || rec.GetSpec() == nil {
+		return nil, fmt.Errorf("the jail's record %s is damaged; remove the jail, or the file: %w", path, errors.Join(err, os.ErrInvalid))
+	}
+	return rec, nil
+}
+
+// writeRecord puts a record on disk in one piece, flushed.
+func writeRecord(path string, rec *nodev1.JailRecord) error {
+	raw, err := proto.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encode the jail's record: %w", err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "record-")
+	if err != nil {
+		return fmt.Errorf("write the jail's record: %w", err)
+	}
+	defer os.Remove(temp.Name()) // gone already when all went well
+	_, err = temp.Write(raw)
+	if serr := temp.Sync(); err == nil {
+		err = serr
+	}
+	if cerr := temp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the jail's record: %w", err)
+	}
+	return nil
+}

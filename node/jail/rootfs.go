@@ -1,0 +1,195 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// The host root is made by allow-list: /usr as it is, an /etc of our own
+// making, and nothing else of the machine. A secret is not masked in it, it is
+// not there.
+
+// etcTexts are written by us, so that nothing of the machine's own accounts,
+// names and resolvers shows.
+func etcTexts() map[string]string {
+	id := fmt.Sprint(userID)
+	return map[string]string{
+		"passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
+			"agent:x:" + id + ":" + id + ":agent:/workspace:/bin/sh\n" +
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"group":         "root:x:0:\ntty:x:5:\nagent:x:" + id + ":\nnogroup:x:65534:\n",
+		"hosts":         "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n",
+		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n",
+		"resolv.conf":   "",
+		"shells":        "/bin/sh\n/bin/bash\n",
+	}
+}
+
+// etcFiles are copied from the machine when it has them: they are the same on
+// every machine of its kind, and programs need them.
+var etcFiles = []string{
+	"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types",
+	"debian_version", "os-release", "redhat-release", "alpine-release", "lsb-release", "magic",
+	"login.defs", "bash.bashrc", "profile", "inputrc", "ssl/openssl.cnf", "ca-certificates.conf",
+}
+
+// etcFolders are shown as they are. None may hold a private key.
+var etcFolders = []string{
+	"alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies",
+	"ld.so.conf.d", "fonts", "perl", "python3", "java-17-openjdk", "java-21-openjdk", "terminfo",
+}
+
+// usrLinks are the links of a merged /usr. Where the machine has folders of
+// their own instead, those are shown.
+var usrLinks = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+
+// rootFolders are in every root, to be mounted on.
+var rootFolders = []string{
+	"usr", "etc", "proc", "sys", "dev", "tmp", "var", "run/deckhand", "workspace",
+}
+
+// initMount is where deckhand-init is in a jail.
+const initMount = "/.deckhand-init"
+
+// buildEtc makes the folder that every jail has for its /etc and answers it.
+// It is made anew by each daemon; jails that run keep what they were given.
+func buildEtc(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the old /etc of jails: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the /etc of jails: %w", err)
+	}
+	for name, text := range etcTexts() {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("make the /etc of jails: %w", err)
+		}
+	}
+	for _, name := range etcFiles {
+		if err := copyFile(filepath.Join("/etc", name), filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("make the /etc of jails: %w", err)
+		}
+	}
+	for _, name := range etcFolders {
+		if isDir(filepath.Join("/etc", name)) {
+			if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+				return fmt.Errorf("make the /etc of jails: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// copyFile copies a file that everyone may read; any other is left out.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o004 == 0 {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// bind answers a read-only bind mount of a host path.
+func bind(from, to string) specs.Mount {
+	return specs.Mount{
+		Type: "bind", Source: from, Destination: to,
+		Options: []string{"rbind", "ro", "nosuid", "nodev"},
+	}
+}
+
+// hostRoot lays out a jail's root folder and answers the mounts that fill it.
+func hostRoot(root, etc, initPath string, shown []string) ([]specs.Mount, error) {
+	for _, name := range rootFolders {
+		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
+			return nil, fmt.Errorf("make the jail's root: %w", err)
+		}
+	}
+	// runc gives a tmpfs the mode of the folder below it.
+	if err := os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky); err != nil {
+		return nil, fmt.Errorf("make the jail's root: %w", err)
+	}
+	for name, to := range map[string]string{"var/tmp": "/tmp", "var/run": "/run"} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("make the jail's root: %w", err)
+		}
+	}
+	mounts := []specs.Mount{bind("/usr", "/usr"), bind(etc, "/etc")}
+	for _, name := range usrLinks {
+		host := "/" + name
+		target, err := os.Readlink(host)
+		switch {
+		case err == nil:
+			if err := os.Symlink(target, filepath.Join(root, name)); err != nil && !errors.Is(err, os.ErrExist) {
+				return nil, fmt.Errorf("make the jail's root: %w", err)
+			}
+		case isDir(host):
+			mounts = append(mounts, bind(host, host))
+		}
+	}
+	for _, name := range etcFolders {
+		if host := filepath.Join("/etc", name); isDir(host) {
+			mounts = append(mounts, bind(host, host))
+		}
+	}
+	mounts = append(mounts, bind(initPath, initMount))
+	for _, path := range shown {
+		mounts = append(mounts, bind(path, path))
+	}
+	for _, m := range mounts {
+		if err := mountPoint(root, m); err != nil {
+			return nil, err
+		}
+	}
+	return mounts, nil
+}
+
+// mountPoint makes what a mount is put on, where the root itself must have it.
+func mountPoint(root string, m specs.Mount) error {
+	if strings.HasPrefix(m.Destination, "/etc/") || strings.HasPrefix(m.Destination, "/usr/") {
+		return nil // on a mount that has it already
+	}
+	at := filepath.Join(root, m.Destination)
+	info, err := os.Stat(m.Source)
+	if err != nil {
+		return fmt.Errorf("show %s in the jail: %w", m.Source, err)
+	}
+	if info.IsDir() {
+		err = os.MkdirAll(at, 0o755)
+	} else if err = os.MkdirAll(filepath.Dir(at), 0o755); err == nil {
+		err = os.WriteFile(at, nil, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("make the jail's root: %w", err)
+	}
+	return nil
+}

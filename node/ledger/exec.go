@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Digest answers what tells one request from another: the SHA-256 of the
+// message in its deterministic encoding.
+func Digest(m proto.Message) ([]byte, error) {
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return sum[:], nil
+}
+
+// Exec gets or creates the record of an exec. When it answers existed ==
+// false, the record is on disk and this caller alone may start the command.
+// The same id with another request is refused with fault.Exists. instance
+// names the init that is going to be asked.
+func (l *Ledger) Exec(ctx context.Context, spec *nodev1.ExecSpec, instance string) (rec *nodev1.ExecRecord, existed bool, err error) {
+	id := spec.GetExecId()
+	digest, err := Digest(spec)
+	if err != nil {
+		return nil, false, err
+	}
+	err = l.update(ctx, func(tx *bbolt.Tx) error {
+		execs := tx.Bucket(bucketExecs)
+		have := &nodev1.ExecRecord{}
+		if existed, err = get(execs, id, have); err != nil {
+			return err
+		}
+		if existed {
+			rec = have
+			return sameDigest("exec", id, rec.GetDigest(), digest)
+		}
+		rec = &nodev1.ExecRecord{
+			Digest: digest, Spec: spec, BootId: l.bootID, InitInstance: instance,
+			CreatedAt: timestamppb.New(l.now()),
+		}
+		if err := put(execs, id, rec); err != nil {
+			return err
+		}
+		return tx.Bucket(bucketLive).Put([]byte(id), nil)
+	})
+	if err != nil {
+		return nil, existed, err
+	}
+	return rec, existed, nil
+}
+
+// FindExec answers the record of an exec that is there already, as Exec would;
+// nil when there is none. It writes nothing.
+func (l *Ledger) FindExec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.ExecRecord, error) {
+	rec, err := l.GetExec(ctx, spec.GetExecId())
+	if err != nil || rec == nil {
+		return nil, err
+	}
+	digest, err := Digest(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameDigest("exec", spec.GetExecId(), rec.GetDigest(), digest); err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// GetExec answers the record of an exec; nil when there is none.
+func (l *Ledger) GetExec(ctx context.Context, id string) (*nodev1.ExecRecord, error) {
+	var rec *nodev1.ExecRecord
+	err := l.view(ctx, func(tx *bbolt.Tx) error {
+		have := &nodev1.ExecRecord{}
+		ok, err := get(tx.Bucket(bucketExecs), id, have)
+		if ok {
+			rec = have
+		}
+		return err
+	})
+	return rec, err
+}
+
+// FinishExecs records how execs ended, in one write. The first end of an exec
+// stays: finishing again changes nothing.
+func (l *Ledger) FinishExecs(ctx context.Context, results []*nodev1.Exec) error {
+	return l.update(ctx, func(tx *bbolt.Tx) error {
+		execs, live := tx.Bucket(bucketExecs), tx.Bucket(bucketLive)
+		for _, result := range results {
+			id := result.GetExecId()
+			rec := &nodev1.ExecRecord{}
+			ok, err := get(execs, id, rec)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return fmt.Errorf("finish exec %s: it is not in the ledger", id)
+			}
+			if rec.GetResult() != nil {
+				continue
+			}
+			rec.Result = result
+			// What may hold secrets, and is big, is needed no more.
+			rec.Spec.Stdin, rec.Spec.Env = nil, nil
+			if err := put(execs, id, rec); err != nil {
+				return err
+			}
+			if err := live.Delete([]byte(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Execs answers the records of a jail's execs in the order of their ids: all
+// jails' for "", only unfinished ones if liveOnly.
+func (l *Ledger) Execs(ctx context.Context, jailID string, liveOnly bool) ([]*nodev1.ExecRecord, error) {
+	var out []*nodev1.ExecRecord
+	err := l.view(ctx, func(tx *bbolt.Tx) error {
+		execs := tx.Bucket(bucketExecs)
+		over := execs
+		if liveOnly {
+			over = tx.Bucket(bucketLive)
+		}
+		return over.ForEach(func(id, _ []byte) error {
+			rec := &nodev1.ExecRecord{}
+			ok, err := get(execs, string(id), rec)
+			if err != nil || !ok {
+				return err
+			}
+			if jailID == "" || rec.GetSpec().GetJailId() == jailID {
+				out = append(out, rec)
+			}
+			return nil
+		})
+	})
+	return out, err
+}
+
+// Collect forgets the records that were finished longer than the retention
+// ago and answers those of execs, whose logs may go with them.
+func (l *Ledger) Collect(ctx context.Context) ([]*nodev1.ExecRecord, error) {
+	before := l.now().Add(-l.retention)
+	var gone []*nodev1.ExecRecord
+	err := l.update(ctx, func(tx *bbolt.Tx) error {
+		gone = nil
+		var keys [][]byte
+		execs := tx.Bucket(bucketExecs)
+		if err := execs.ForEach(func(id, raw []byte) error {
+			rec := &nodev1.ExecRecord{}
+			if err := decode(string(id), raw, rec); err != nil {
+				return err
+			}
+			if rec.GetResult() != nil && rec.GetResult().GetEndedAt().AsTime().Before(before) {
+				gone, keys = append(gone, rec), append(keys, id)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if err := deleteAll(execs, keys); err != nil {
+			return err
+		}
+		return collectOperations(tx.Bucket(bucketOperations), before)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("collect the ledger: %w", err)
+	}
+	return gone, nil
+}
+
+func deleteAll(b *bbolt.Bucket, keys [][]byte) error {
+	for _, key := range keys {
+		if err := b.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// Package sdk is the Go client of Deckhand's API.
+//
+//	client, err := sdk.New(sdk.Config{URL: "https://hub.example", Token: token})
+//	res, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+//		AgentId: "log-triage", Goal: "What went wrong last night?",
+//	}))
+//	for event, err := range client.Watch(ctx, &deckhandv1.WatchRequest{TaskIds: []string{res.Msg.Task.Id}, Follow: true}) { … }
+//
+// Every call carries the token, and the context's correlation id where it has
+// one. Every error is the hub's own, with its code from the catalogue, what
+// happened and what to do about it (see Error). A hub that cannot be reached
+// reads as kind Unavailable.
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+)
+
+// Config says which hub to call and as whom.
+type Config struct {
+	// URL of the hub, for example "https://hub.example:7443" or
+	// "https://hub.example/deckhand". Required.
+	URL string
+	// Token is a user's API token or a worker's token. It may be empty only
+	// for calls that need none, such as enrolling a node.
+	Token string
+	// HTTPClient is used for all calls; nil for one with a dial time-out of
+	// 5 s and no limit on the length of a call. Give calls a deadline by their
+	// context.
+	HTTPClient *http.Client
+	// UserAgent is sent along; empty for "deckhand-sdk".
+	UserAgent string
+}
+
+// Client calls one hub. It is safe for use by many goroutines.
+type Client struct {
+	Agents     deckhandv1connect.AgentServiceClient
+	Tasks      deckhandv1connect.TaskServiceClient
+	Events     deckhandv1connect.EventServiceClient
+	Files      deckhandv1connect.FileServiceClient
+	Nodes      deckhandv1connect.NodeServiceClient
+	Enrollment deckhandv1connect.EnrollmentServiceClient
+	// Workers is for workers only.
+	Workers deckhandv1connect.WorkerServiceClient
+
+	url  string
+	http *http.Client
+}
+
+// Error is what calls answer: errors.As(err, &e) with e a *sdk.Error gives
+// kind, code, message and fix.
+type Error = fault.Error
+
+// New makes a client. It does not connect: the first call does.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(strings.TrimRight(cfg.URL, "/"))
+	switch {
+	case cfg.URL == "":
+		return nil, errors.New("hub URL is empty: give one such as https://hub.example:7443")
+	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
+		return nil, fmt.Errorf("hub URL %q: give one that begins with https:// or http:// and names a host", cfg.URL)
+	case base.User != nil || base.RawQuery != "" || base.Fragment != "":
+		return nil, fmt.Errorf("hub URL for %s has a user, query or fragment: leave them out", base.Host)
+	}
+	if strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("token has spaces, line breaks or other characters that no token has: copy it again")
+	}
+	client := cfg.HTTPClient
+	if client == nil {
+		client = &http.Client{Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			ForceAttemptHTTP2:     true,
+			MaxIdleConns:          100,
+			MaxIdleConnsPerHost:   100,
+			IdleConnTimeout:       90 * time.Second,
+			TLSHandshakeTimeout:   5 * time.Second,
+			ExpectContinueTimeout: time.Second,
+		}}
+	}
+	userAgent := cfg.UserAgent
+	if userAgent == "" {
+		userAgent = "deckhand-sdk"
+	}
+	options := connect.WithInterceptors(&headers{token: cfg.Token, userAgent: userAgent})
+	target := base.String()
+	return &Client{
+		Agents:     deckhandv1connect.NewAgentServiceClient(client, target, options),
+		Tasks:      deckhandv1connect.NewTaskServiceClient(client, target, options),
+		Events:     deckhandv1connect.NewEventServiceClient(client, target, options),
+		Files:      deckhandv1connect.NewFileServiceClient(client, target, options),
+		Nodes:      deckhandv1connect.NewNodeServiceClient(client, target, options),
+		Enrollment: deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
+		Workers:    deckhandv1connect.NewWorkerServiceClient(client, target, options),
+		url:        target,
+		http:       client,
+	}, nil
+}
+
+// URL answers the hub's URL, without a trailing slash.
+func (c *Client) URL() string { return c.url }
+
+// HTTPClient answers what all calls go through.
+func (c *Client) HTTPClient() *http.Client { return c.http }

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/nats-io/nats.go"
+
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// Config says which hub a worker works for and how much it takes on.
+type Config struct {
+	// HubURL is the hub's API, for example "https://hub.example:7443".
+	HubURL string `koanf:"hub-url"`
+	// Token is a worker token of that hub.
+	Token config.Secret `koanf:"token"`
+	// Name is shown to people; empty for host name and process id.
+	Name string `koanf:"name"`
+	// Slots is how many tasks run at once: 1 to 10 000, 0 for 8.
+	Slots int `koanf:"slots"`
+	// Pool is the pool of workers that this one belongs to; empty for
+	// "default".
+	Pool string `koanf:"pool"`
+
+	// Log is where the worker logs; nil for nowhere.
+	Log hclog.Logger `koanf:"-"`
+	// Redactor learns the secrets that the worker is given; nil for none.
+	Redactor *redact.Redactor `koanf:"-"`
+	// NATSOptions are added when the worker connects to the bus. With
+	// nats.InProcessServer, for a worker in the hub's own process, nothing is
+	// dialled and the hub need not name a URL.
+	NATSOptions []nats.Option `koanf:"-"`
+	// HTTPClient reaches the hub; nil for the SDK's own.
+	HTTPClient *http.Client `koanf:"-"`
+}
+
+var poolName = regexp.MustCompile(`^[a-z0-9-]{0,32}$`)
+
+// Complete checks the configuration and makes the worker. Nothing is connected
+// before it is started.
+func (c Config) Complete(_ context.Context) (*Worker, error) {
+	if c.Slots == 0 {
+		c.Slots = 8
+	}
+	switch {
+	case c.Slots < 1 || c.Slots > 10_000:
+		return nil, fmt.Errorf("slots is %d: give a number from 1 to 10000", c.Slots)
+	case !poolName.MatchString(c.Pool):
+		return nil, fmt.Errorf("pool %q: use at most 32 lower-case letters, digits and dashes", c.Pool)
+	case len(c.Name) > 200:
+		return nil, errors.New("name is longer than 200 bytes: shorten it")
+	case c.Token == "":
+		return nil, errors.New("token is empty: give the worker token that the hub made")
+	}
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "worker"
+		}
+		c.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	if c.Redactor == nil {
+		c.Redactor = &redact.Redactor{}
+	}
+	c.Redactor.Add(c.Token.Reveal())
+	client, err := sdk.New(sdk.Config{
+		URL: c.HubURL, Token: c.Token.Reveal(), HTTPClient: c.HTTPClient, UserAgent: "deckhand-worker/" + version.Version,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("hub-url: %w", err)
+	}
+	return newWorker(c, client), nil
+}

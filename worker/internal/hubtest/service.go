@@ -1,0 +1,330 @@
+package hubtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	stateStarting = deckhandv1.TaskState_TASK_STATE_STARTING
+	stateRunning  = deckhandv1.TaskState_TASK_STATE_RUNNING
+	stateQueued   = deckhandv1.TaskState_TASK_STATE_QUEUED
+)
+
+// leased answers the task of a live lease; h.mu is held.
+func (h *Hub) leased(lease *deckhandv1.Lease) (*Task, error) {
+	task := h.tasks[lease.GetTaskId()]
+	if task == nil || task.token == "" || task.token != lease.GetToken() ||
+		task.Task.GetAttempt() != lease.GetAttempt() || time.Now().After(task.expires) {
+		if task != nil {
+			task.Stale++
+			h.poke()
+		}
+		return nil, fault.New(fault.Precondition, "the lease on task %s has ended", lease.GetTaskId()).WithFix("stop working on it")
+	}
+	return task, nil
+}
+
+// RegisterWorker implements the service.
+func (h *Hub) RegisterWorker(_ context.Context, req *connect.Request[deckhandv1.RegisterWorkerRequest]) (*connect.Response[deckhandv1.RegisterWorkerResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := req.Msg.GetWorkerId()
+	if id == "" {
+		id = ident.New("worker")
+	} else if !h.workers[id] {
+		return nil, fault.New(fault.NotFound, "worker %s is not registered", id)
+	}
+	h.workers[id] = true
+	h.poke()
+	res := &deckhandv1.RegisterWorkerResponse{
+		WorkerId: id, LeaseTtl: durationpb.New(h.cfg.LeaseTTL), RenewInterval: durationpb.New(h.cfg.LeaseTTL / 3),
+	}
+	if h.nats != nil {
+		res.Bus = &deckhandv1.RegisterWorkerResponse_Bus{Stream: "WAKEUPS", Consumer: "pool-default"}
+		if !h.cfg.NoBusURL {
+			res.Bus.Url = h.nats.ClientURL()
+		}
+	}
+	return connect.NewResponse(res), nil
+}
+
+// ClaimTask implements the service.
+func (h *Hub) ClaimTask(_ context.Context, req *connect.Request[deckhandv1.ClaimTaskRequest]) (*connect.Response[deckhandv1.ClaimTaskResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.workers[req.Msg.GetWorkerId()] {
+		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.Msg.GetWorkerId())
+	}
+	return connect.NewResponse(h.claim(req.Msg.GetTaskId(), req.Msg.GetAttempt())), nil
+}
+
+// Claim takes a task directly.
+func (h *Hub) Claim(taskID string) *deckhandv1.ClaimTaskResponse {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claim(taskID, h.tasks[taskID].Task.GetAttempt()+1)
+}
+
+func (h *Hub) claim(taskID string, attempt int32) *deckhandv1.ClaimTaskResponse {
+	task := h.tasks[taskID]
+	if task == nil || task.Task.GetState() != stateQueued || task.Task.GetAttempt()+1 != attempt {
+		return &deckhandv1.ClaimTaskResponse{}
+	}
+	task.Task.Attempt = attempt
+	task.Task.State = stateStarting
+	task.token = ident.Secret("dhl")
+	task.expires = time.Now().Add(h.cfg.LeaseTTL)
+	task.batch = 0
+	h.poke()
+	out := &deckhandv1.ClaimTaskResponse{
+		Claimed: true, Lease: &deckhandv1.Lease{TaskId: taskID, Attempt: attempt, Token: task.token},
+		Task: proto.CloneOf(task.Task), Markdown: task.Markdown, Script: task.Script, Tools: task.Tools,
+		Turns: clones(task.Turns), Steps: clones(task.Steps), LeaseTtl: durationpb.New(h.cfg.LeaseTTL),
+	}
+	if task.Checkpoint != nil {
+		out.Checkpoint = proto.CloneOf(task.Checkpoint)
+	}
+	return out
+}
+
+// RenewLeases implements the service.
+func (h *Hub) RenewLeases(_ context.Context, req *connect.Request[deckhandv1.RenewLeasesRequest]) (*connect.Response[deckhandv1.RenewLeasesResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.workers[req.Msg.GetWorkerId()] {
+		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.Msg.GetWorkerId())
+	}
+	res := &deckhandv1.RenewLeasesResponse{}
+	for _, lease := range req.Msg.GetLeases() {
+		renewal := &deckhandv1.RenewLeasesResponse_Renewal{TaskId: lease.GetTaskId(), Reason: "lost"}
+		task := h.tasks[lease.GetTaskId()]
+		if task != nil && task.token == lease.GetToken() && time.Now().Before(task.expires) {
+			task.expires = time.Now().Add(h.cfg.LeaseTTL)
+			renewal.Held, renewal.Reason = true, ""
+			h.renewed++
+			h.poke()
+		}
+		res.Renewals = append(res.Renewals, renewal)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// StartTask implements the service.
+func (h *Hub) StartTask(_ context.Context, req *connect.Request[deckhandv1.StartTaskRequest]) (*connect.Response[deckhandv1.StartTaskResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	task.Task.State = stateRunning
+	h.poke()
+	return connect.NewResponse(&deckhandv1.StartTaskResponse{NodeId: "node_1", JailId: "jail_1", Scratchpad: task.Scratchpad}), nil
+}
+
+// RecordEvents implements the service.
+func (h *Hub) RecordEvents(_ context.Context, req *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	if req.Msg.GetBatch() > task.batch {
+		task.batch = req.Msg.GetBatch()
+		h.append(task, req.Msg.GetEvents())
+	}
+	return connect.NewResponse(&deckhandv1.RecordEventsResponse{Seq: int64(len(task.Events))}), nil
+}
+
+func (h *Hub) append(task *Task, events []*deckhandv1.EventDraft) {
+	task.Events = append(task.Events, clones(events)...)
+	h.poke()
+}
+
+// PublishThinking implements the service.
+func (h *Hub) PublishThinking(_ context.Context, req *connect.Request[deckhandv1.PublishThinkingRequest]) (*connect.Response[deckhandv1.PublishThinkingResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	task.Thinking = append(task.Thinking, proto.CloneOf(req.Msg))
+	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{}), nil
+}
+
+// RecordTurn implements the service. A thousand tokens cost one cent.
+func (h *Hub) RecordTurn(_ context.Context, req *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	turn := proto.CloneOf(req.Msg.GetTurn())
+	switch n := int(turn.GetTurn()); {
+	case n <= len(task.Turns):
+		return connect.NewResponse(&deckhandv1.RecordTurnResponse{Turn: task.Turns[n-1]}), nil
+	case n != len(task.Turns)+1:
+		return nil, fault.New(fault.Invalid, "turn %d comes after %d", n, len(task.Turns))
+	}
+	if turn.Usage == nil {
+		turn.Usage = &deckhandv1.Usage{}
+	}
+	turn.Usage.CostMicros = 10 * (turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens())
+	task.Turns = append(task.Turns, turn)
+	h.append(task, req.Msg.GetEvents())
+	return connect.NewResponse(&deckhandv1.RecordTurnResponse{Turn: proto.CloneOf(turn)}), nil
+}
+
+// ProposeStep implements the service.
+func (h *Hub) ProposeStep(_ context.Context, req *connect.Request[deckhandv1.ProposeStepRequest]) (*connect.Response[deckhandv1.ProposeStepResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	m := req.Msg
+	if int(m.GetTurn()) > len(task.Turns) {
+		return nil, fault.New(fault.Invalid, "turn %d is not stored", m.GetTurn())
+	}
+	for _, step := range task.Steps {
+		if step.GetTurn() == m.GetTurn() && step.GetCallIndex() == m.GetCallIndex() {
+			return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: proto.CloneOf(step)}), nil
+		}
+	}
+	n := len(task.Steps) + 1
+	step := &deckhandv1.Step{
+		Id: fmt.Sprintf("step_%s_%d", m.GetLease().GetTaskId(), n), TaskId: m.GetLease().GetTaskId(), Number: int32(n),
+		Turn: m.GetTurn(), CallIndex: m.GetCallIndex(), CallId: m.GetCallId(), Tool: m.GetTool(), Reasoning: m.GetReasoning(),
+		Attempt: m.GetLease().GetAttempt(), State: deckhandv1.StepState_STEP_STATE_GRANTED,
+	}
+	task.Steps = append(task.Steps, step)
+	task.ended[step.GetId()] = make(chan struct{})
+	h.append(task, []*deckhandv1.EventDraft{{Type: "tool_selected"}})
+	return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: proto.CloneOf(step)}), nil
+}
+
+// ExecuteStep implements the service.
+func (h *Hub) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.ExecuteStepRequest]) (*connect.Response[deckhandv1.ExecuteStepResponse], error) {
+	h.mu.Lock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		h.mu.Unlock()
+		return nil, err
+	}
+	var step *deckhandv1.Step
+	for _, s := range task.Steps {
+		if s.GetId() == req.Msg.GetStepId() {
+			step = s
+		}
+	}
+	if step == nil {
+		h.mu.Unlock()
+		return nil, fault.New(fault.NotFound, "no step %s", req.Msg.GetStepId())
+	}
+	if step.GetState() == deckhandv1.StepState_STEP_STATE_GRANTED {
+		step.State = deckhandv1.StepState_STEP_STATE_STARTED
+		task.Runs[step.GetId()]++
+		h.append(task, []*deckhandv1.EventDraft{{Type: "tool_executing"}})
+		h.running.Go(func() { h.exec(task, step) })
+	}
+	ended := task.ended[step.GetId()]
+	h.mu.Unlock()
+	hold := time.NewTimer(h.cfg.Hold)
+	defer hold.Stop()
+	select {
+	case <-ended:
+	case <-hold.C:
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: proto.CloneOf(step)}), nil
+}
+
+// exec runs a step as the node does: once, whoever waits for it.
+func (h *Hub) exec(task *Task, step *deckhandv1.Step) {
+	result := Result{Observation: "ok"}
+	h.mu.Lock()
+	var args string
+	index := int32(0)
+	for _, block := range task.Turns[step.GetTurn()-1].GetBlocks() {
+		if call := block.GetToolCall(); call != nil {
+			if index == step.GetCallIndex() {
+				args = call.GetArgumentsJson()
+			}
+			index++
+		}
+	}
+	call := Call{Tool: step.GetTool(), Arguments: arguments(args), Turn: step.GetTurn(), Index: step.GetCallIndex()}
+	h.mu.Unlock()
+	if h.cfg.Exec != nil {
+		result = h.cfg.Exec(call)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	step.State = deckhandv1.StepState_STEP_STATE_SUCCEEDED
+	if result.Failed {
+		step.State = deckhandv1.StepState_STEP_STATE_FAILED
+	}
+	step.Observation, step.ErrorCode = result.Observation, string(result.Code)
+	close(task.ended[step.GetId()])
+	h.append(task, []*deckhandv1.EventDraft{{Type: "tool_completed"}})
+}
+
+// SaveCheckpoint implements the service.
+func (h *Hub) SaveCheckpoint(_ context.Context, req *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	if req.Msg.GetCheckpoint().GetIteration() > task.Checkpoint.GetIteration() {
+		task.Checkpoint = proto.CloneOf(req.Msg.GetCheckpoint())
+		task.Task.Iteration, task.Task.Progress = task.Checkpoint.GetIteration(), req.Msg.GetProgress()
+		h.append(task, req.Msg.GetEvents())
+	}
+	return connect.NewResponse(&deckhandv1.SaveCheckpointResponse{}), nil
+}
+
+// FinishTask implements the service.
+func (h *Hub) FinishTask(_ context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	m := req.Msg
+	task.Task.Summary, task.Task.ErrorCode, task.Task.ErrorMessage = m.GetSummary(), m.GetErrorCode(), m.GetErrorMessage()
+	h.append(task, m.GetEvents())
+	h.endLease(task, m.GetState(), m.GetReason())
+	return connect.NewResponse(&deckhandv1.FinishTaskResponse{Task: proto.CloneOf(task.Task)}), nil
+}
+
+// ReleaseTask implements the service.
+func (h *Hub) ReleaseTask(_ context.Context, req *connect.Request[deckhandv1.ReleaseTaskRequest]) (*connect.Response[deckhandv1.ReleaseTaskResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	task.Released++
+	h.endLease(task, stateQueued, req.Msg.GetReason())
+	return connect.NewResponse(&deckhandv1.ReleaseTaskResponse{}), nil
+}

@@ -1,0 +1,145 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// errOutdated ends a task whose lease could not be renewed in time.
+var errOutdated = errors.New("the lease could not be renewed in time")
+
+// errGone ends a task whose lease the hub says is gone.
+type errGone struct{ reason string }
+
+// Error implements error.
+func (e errGone) Error() string { return "the lease is gone: " + e.reason }
+
+// margin is how long before a lease can have ended on the hub's clock its task
+// is stopped: a sixth of its length, at most 5 s.
+func margin(ttl time.Duration) time.Duration { return min(ttl/6, 5*time.Second) }
+
+// held is one lease. Its task's context ends when the lease is gone, and by
+// itself before it can have ended: the hub counts a lease from when it answers,
+// the worker from when it asked, which was earlier.
+type held struct {
+	lease  *deckhandv1.Lease
+	cancel context.CancelCauseFunc
+	end    *time.Timer
+}
+
+// leases are those that the worker holds.
+type leases struct {
+	mu   sync.Mutex
+	held map[string]*held // by task id
+}
+
+func newLeases() *leases { return &leases{held: map[string]*held{}} }
+
+// add begins to look after a lease that was asked for at sent. The context that
+// it answers ends with the lease.
+func (l *leases) add(ctx context.Context, lease *deckhandv1.Lease, sent time.Time, ttl time.Duration) (context.Context, *held) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	h := &held{lease: lease, cancel: cancel}
+	h.end = time.AfterFunc(time.Until(sent.Add(ttl-margin(ttl))), func() { cancel(errOutdated) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[lease.GetTaskId()] = h
+	return ctx, h
+}
+
+// drop ends the care for a lease.
+func (l *leases) drop(h *held) {
+	h.end.Stop()
+	h.cancel(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[h.lease.GetTaskId()] == h {
+		delete(l.held, h.lease.GetTaskId())
+	}
+}
+
+// all answers the leases held now.
+func (l *leases) all() []*held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]*held, 0, len(l.held))
+	for _, h := range l.held {
+		out = append(out, h)
+	}
+	return out
+}
+
+// renewed moves a lease's end. A task that was stopped already stays stopped.
+func (h *held) renewed(sent time.Time, ttl time.Duration) {
+	if h.end.Stop() {
+		h.end.Reset(time.Until(sent.Add(ttl - margin(ttl))))
+	}
+}
+
+// renewLoop renews all leases in one call each interval, and sooner after a
+// failure.
+func (w *Worker) renewLoop(ctx context.Context) {
+	retry := backoff.Policy{Base: 200 * time.Millisecond, Max: 2 * time.Second}
+	for failures := 0; ; {
+		interval := w.registered.Load().GetRenewInterval().AsDuration()
+		if interval <= 0 {
+			interval = 10 * time.Second
+		}
+		wait := interval
+		if failures > 0 {
+			wait = min(interval, retry.Delay(failures))
+		}
+		if backoff.Wait(ctx, wait) != nil {
+			return
+		}
+		if err := w.renew(ctx, interval); err != nil {
+			failures++
+			w.cfg.Log.Warn("leases were not renewed; trying again", "error", err, "failures", failures)
+		} else {
+			failures = 0
+		}
+	}
+}
+
+// renew renews all leases that are held.
+func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
+	all := w.leases.all()
+	if len(all) == 0 {
+		return nil
+	}
+	registered := w.registered.Load()
+	req := &deckhandv1.RenewLeasesRequest{WorkerId: registered.GetWorkerId()}
+	for _, h := range all {
+		req.Leases = append(req.Leases, h.lease)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	sent := time.Now()
+	res, err := w.client.Workers.RenewLeases(ctx, connect.NewRequest(req))
+	if err != nil {
+		if fault.Is(err, fault.NotFound) {
+			w.forget()
+		}
+		return fmt.Errorf("renew %d leases: %w", len(all), err)
+	}
+	if len(res.Msg.GetRenewals()) != len(all) {
+		return fmt.Errorf("the hub answered %d renewals for %d leases", len(res.Msg.GetRenewals()), len(all))
+	}
+	for i, renewal := range res.Msg.GetRenewals() {
+		if renewal.GetHeld() {
+			all[i].renewed(sent, registered.GetLeaseTtl().AsDuration())
+		} else {
+			all[i].cancel(errGone{renewal.GetReason()})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package loop
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// limit is one of the persona's limits against where the run stands.
+type limit struct {
+	kind string
+	code fault.Code
+	// most and now in the limit's own unit.
+	most, now float64
+	show      func(float64) string
+}
+
+// limits answers all of them. Turns, tokens and cost follow from the turns, so
+// a resumed run counts what its earlier attempts used.
+func (r *run) limits() []limit {
+	l, u := r.cfg.Persona.Limits, r.usage()
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	return []limit{
+		{"iterations", fault.MaxIterations, float64(l.Iterations), float64(r.state.Iteration), number},
+		{"active_time", fault.ExecutionTimeout, l.ActiveTime.Seconds(), r.state.Active.Seconds(), func(v float64) string {
+			return time.Duration(v * float64(time.Second)).Round(time.Second).String()
+		}},
+		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()), number},
+		{"calls", fault.BudgetLimit, float64(l.Calls), float64(len(r.turns)), number},
+		{"cost_usd", fault.BudgetLimit, l.CostUSD, float64(u.GetCostMicros()) / 1e6, func(v float64) string {
+			return "$" + strconv.FormatFloat(v, 'f', 4, 64)
+		}},
+	}
+}
+
+// limitReached answers how the run ends at a limit, or nil. A turn that is
+// stored already is carried to its end first.
+func (r *run) limitReached() *Outcome {
+	if len(r.turns) > int(r.state.Iteration) {
+		return nil
+	}
+	r.countTime()
+	for _, l := range r.limits() {
+		// Without spending, a cost limit of nothing stands in nobody's way.
+		if l.now < l.most || l.now == 0 {
+			continue
+		}
+		message := fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now))
+		r.out.add("limit_reached", map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
+		return &Outcome{
+			State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message,
+			Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again", message, l.kind),
+		}
+	}
+	return nil
+}
+
+// warn tells people and the model, once, that 80 % of a limit are used.
+func (r *run) warn() {
+	for _, l := range r.limits() {
+		if l.now < 0.8*l.most || l.now == 0 || slices.Contains(r.state.Warned, l.kind) {
+			continue
+		}
+		r.state.Warned = append(r.state.Warned, l.kind)
+		r.out.add("limit_warning", map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
+		note := fmt.Sprintf("Note: %s of %s %s are used. Come to an end: finish what matters most, then call complete_task.",
+			l.show(l.now), l.show(l.most), l.kind)
+		if before := r.state.Notes[r.state.Iteration]; before != "" {
+			note = before + "\n" + note
+		}
+		r.state.Notes[r.state.Iteration] = note
+	}
+}
+
+// countTime adds the time since it was last called to the task's active time.
+func (r *run) countTime() {
+	now := r.cfg.Now()
+	r.state.Active += now.Sub(r.since)
+	r.since = now
+}
+
+// usage adds up all turns.
+func (r *run) usage() *deckhandv1.Usage {
+	sum := &deckhandv1.Usage{}
+	for _, turn := range r.turns {
+		u := turn.GetUsage()
+		sum.InputTokens += u.GetInputTokens()
+		sum.OutputTokens += u.GetOutputTokens()
+		sum.CacheReadTokens += u.GetCacheReadTokens()
+		sum.CacheWriteTokens += u.GetCacheWriteTokens()
+		sum.CostMicros += u.GetCostMicros()
+	}
+	return sum
+}
+
+func usagePayload(u *deckhandv1.Usage) map[string]any {
+	return map[string]any{
+		"input_tokens": u.GetInputTokens(), "output_tokens": u.GetOutputTokens(),
+		"cache_read_tokens": u.GetCacheReadTokens(), "cache_write_tokens": u.GetCacheWriteTokens(),
+		"cost_micros": u.GetCostMicros(),
+	}
+}
+
+func limitsPayload(l persona.Limits) map[string]any {
+	return map[string]any{
+		"iterations": l.Iterations, "active_time_s": l.ActiveTime.Seconds(), "tokens": l.Tokens, "calls": l.Calls, "cost_usd": l.CostUSD,
+	}
+}

@@ -1,0 +1,408 @@
+// Package loop is the agent's mind: it carries one task through iterations of
+// seven phases (analyze_context, update_plan, think, select_tool,
+// execute_action, observe_result, iterate), each shown as an event with the
+// time spent in it.
+//
+// One iteration is one turn of the model, and the two share their number. The
+// loop holds nothing that it cannot lose: a turn is stored before any of its
+// calls is proposed, a call is decided and recorded by the hub before it
+// happens, and an iteration ends with a checkpoint. So a run is a function of
+// what the hub stored. After a crash, Run on any worker finds the last turn,
+// re-attaches to those of its calls that were started, makes exactly the ones
+// that were not, and goes on.
+//
+// When the lease is lost, Run stops without writing anything more and answers
+// ErrLeaseLost. When the hub cannot be reached it holds, and tries again with
+// jittered waits for as long as its context, which ends with the lease, lives.
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+// ErrLeaseLost says that the hub refused a write because the lease has ended:
+// the task is another worker's or nobody's, and nothing more may be written.
+var ErrLeaseLost = errors.New("the lease on the task has ended")
+
+// Hub is what the loop asks of the hub. Errors are *fault.Error.
+type Hub interface {
+	RecordEvents(context.Context, *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error)
+	PublishThinking(context.Context, *connect.Request[deckhandv1.PublishThinkingRequest]) (*connect.Response[deckhandv1.PublishThinkingResponse], error)
+	RecordTurn(context.Context, *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error)
+	ProposeStep(context.Context, *connect.Request[deckhandv1.ProposeStepRequest]) (*connect.Response[deckhandv1.ProposeStepResponse], error)
+	ExecuteStep(context.Context, *connect.Request[deckhandv1.ExecuteStepRequest]) (*connect.Response[deckhandv1.ExecuteStepResponse], error)
+	SaveCheckpoint(context.Context, *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error)
+}
+
+// Config is one attempt at a task.
+type Config struct {
+	Hub     Hub
+	Model   model.Model
+	Persona *persona.Persona
+	// Claim is what the hub answered: the lease, the task, the tools, and what
+	// earlier attempts left.
+	Claim *deckhandv1.ClaimTaskResponse
+	// Scratchpad is the workspace's as it is now; empty when there is none.
+	Scratchpad string
+	// Log may be nil.
+	Log hclog.Logger
+
+	// ThinkingInterval is how often streamed thinking is passed on; 0 for
+	// 100 ms.
+	ThinkingInterval time.Duration
+	// Backoff spreads repeated calls to a hub that cannot be reached; the zero
+	// value is backoff's own.
+	Backoff backoff.Policy
+	// Now answers the time; nil for time.Now.
+	Now func() time.Time
+}
+
+// Outcome is where a run ended, for FinishTask.
+type Outcome struct {
+	// State is succeeded, failed or paused.
+	State deckhandv1.TaskState
+	// Reason is for people and says what they can do.
+	Reason  string
+	Summary string
+	// Code and Message are set when State is not succeeded.
+	Code    fault.Code
+	Message string
+	// Events close the history.
+	Events []*deckhandv1.EventDraft
+}
+
+// Run carries the task on until it ends. The error is the context's cause,
+// ErrLeaseLost, or one that makes going on senseless.
+func Run(ctx context.Context, cfg Config) (*Outcome, error) {
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.ThinkingInterval == 0 {
+		cfg.ThinkingInterval = 100 * time.Millisecond
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	r, err := newRun(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return r.loop(ctx)
+}
+
+// run is one attempt under way. It is used by one goroutine; only outbox and
+// hub are used by several.
+type run struct {
+	cfg   Config
+	task  *deckhandv1.Task
+	hub   *caller
+	out   *outbox
+	phase *phases
+	tools map[string]*deckhandv1.Tool
+	// system is the system prompt.
+	system string
+	// turns are all finished turns: turns[i] is turn i+1.
+	turns []*deckhandv1.Turn
+	// steps are the calls that the hub knows of.
+	steps map[callKey]*deckhandv1.Step
+	state state
+	// since is when time was last counted into state.Active.
+	since time.Time
+}
+
+// callKey names a call for ever: the turn, from 1, and its place in it, from 0.
+type callKey struct {
+	turn, index int32
+}
+
+func newRun(cfg Config) (*run, error) {
+	claim := cfg.Claim
+	r := &run{
+		cfg: cfg, task: claim.GetTask(),
+		hub:   &caller{hub: cfg.Hub, lease: claim.GetLease(), backoff: cfg.Backoff, log: cfg.Log},
+		tools: map[string]*deckhandv1.Tool{}, steps: map[callKey]*deckhandv1.Step{},
+		turns: claim.GetTurns(), since: cfg.Now(),
+	}
+	r.out = &outbox{hub: r.hub}
+	r.phase = &phases{out: r.out, now: cfg.Now}
+	for _, tool := range claim.GetTools() {
+		r.tools[tool.GetName()] = tool
+	}
+	for i, turn := range r.turns {
+		if turn.GetTurn() != int32(i+1) {
+			return nil, fault.New(fault.Internal, "the hub answered turn %d of task %s where %d was due",
+				turn.GetTurn(), r.task.GetId(), i+1).WithCode(fault.ResumeFailed)
+		}
+	}
+	for _, step := range claim.GetSteps() {
+		r.steps[callKey{step.GetTurn(), step.GetCallIndex()}] = step
+	}
+	var err error
+	if r.state, err = decodeState(claim.GetCheckpoint()); err != nil {
+		return nil, fault.New(fault.Internal, "the checkpoint of task %s cannot be read", r.task.GetId()).
+			WithCode(fault.ResumeFailed).WithCause(err)
+	}
+	r.system = systemPrompt(cfg.Persona, r.tools)
+	if r.state.Opening == "" {
+		r.state.Opening = opening(r.task, cfg.Scratchpad)
+	}
+	return r, nil
+}
+
+func (r *run) loop(ctx context.Context) (*Outcome, error) {
+	r.begin()
+	if n := len(r.turns); n > 0 && n == int(r.state.Iteration) {
+		// The attempt before may have closed the last iteration and died before
+		// it could say so.
+		if out := r.decide(r.turns[n-1]); out != nil {
+			return r.finish(out), nil
+		}
+	}
+	for {
+		iteration := r.state.Iteration + 1
+		r.phase.begin(iteration)
+		if out := r.limitReached(); out != nil {
+			return r.finish(out), nil
+		}
+		var turn *deckhandv1.Turn
+		if len(r.turns) >= int(iteration) {
+			// An earlier attempt got this far.
+			turn = r.turns[iteration-1]
+			r.phase.resume()
+		} else {
+			var out *Outcome
+			var err error
+			if turn, out, err = r.nextTurn(ctx, iteration); err != nil {
+				return nil, err
+			}
+			if out != nil {
+				return r.finish(out), nil
+			}
+		}
+		if err := r.act(ctx, turn); err != nil {
+			return nil, err
+		}
+		out, err := r.close(ctx, turn)
+		if err != nil {
+			return nil, err
+		}
+		if out != nil {
+			return r.finish(out), nil
+		}
+	}
+}
+
+// begin notes that an attempt takes the task up.
+func (r *run) begin() {
+	payload := map[string]any{
+		"attempt": r.cfg.Claim.GetLease().GetAttempt(), "provider": r.provider(), "model": r.modelName(),
+		"scripted":  r.provider() == persona.ProviderScript,
+		"iteration": r.state.Iteration, "turns": len(r.turns), "tools": toolNames(r.cfg.Claim.GetTools()),
+		"limits": limitsPayload(r.cfg.Persona.Limits),
+	}
+	kind := "execution_started"
+	if r.cfg.Claim.GetLease().GetAttempt() > 1 {
+		kind = "execution_resumed"
+	}
+	r.out.add(kind, payload)
+}
+
+func (r *run) provider() string {
+	if p := r.task.GetProvider(); p != "" {
+		return p
+	}
+	return r.cfg.Persona.Provider
+}
+
+func (r *run) modelName() string {
+	if m := r.task.GetModel(); m != "" {
+		return m
+	}
+	return r.cfg.Persona.Model
+}
+
+// nextTurn asks the model and stores its answer: phases 1 to 3, and the choice
+// of 4, which goes into the same transaction as the turn.
+func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, *Outcome, error) {
+	r.phase.enter("analyze_context", nil)
+	request := r.request()
+
+	r.phase.enter("update_plan", r.planPhase())
+
+	r.phase.enter("think", map[string]any{"messages": len(request.Messages)})
+	if err := r.out.flush(ctx); err != nil {
+		return nil, nil, err
+	}
+	stream := startThinking(ctx, r.hub, iteration, r.cfg.ThinkingInterval)
+	turn, err := r.cfg.Model.Generate(ctx, request, stream.add)
+	stream.stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if e := model.AsError(err); e != nil {
+			return nil, modelFailed(e), nil
+		}
+		return nil, nil, fmt.Errorf("ask the model: %w", err)
+	}
+	normalise(turn, iteration, r.cfg.Claim.GetLease().GetAttempt())
+	r.out.add("thinking", thinkingPayload(turn))
+	r.phase.enter("select_tool", map[string]any{"calls": len(model.Calls(turn))})
+	for i, call := range model.Calls(turn) {
+		if reject := r.reject(turn, i); reject != nil {
+			r.out.add("tool_rejected", map[string]any{
+				"turn": iteration, "call_index": i, "tool": call.GetName(), "error_code": string(reject.Code), "message": reject.Error(),
+			})
+		}
+	}
+	stored, err := r.recordTurn(ctx, turn)
+	if err != nil {
+		return nil, nil, err
+	}
+	// The hub knows what it cost.
+	turn.Usage = stored.GetUsage()
+	r.turns = append(r.turns, turn)
+	return turn, nil, nil
+}
+
+func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) (*deckhandv1.Turn, error) {
+	var stored *deckhandv1.Turn
+	err := r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
+		return r.hub.do(ctx, "store the turn", func(ctx context.Context) error {
+			res, err := r.hub.hub.RecordTurn(ctx, connect.NewRequest(&deckhandv1.RecordTurnRequest{
+				Lease: r.hub.lease, Turn: turn, Events: events,
+			}))
+			if err == nil {
+				stored = res.Msg.GetTurn()
+			}
+			return err
+		})
+	})
+	if err == nil && stored.GetUsage() == nil {
+		stored = turn
+	}
+	return stored, err
+}
+
+// close is phases 6 and 7: it looks at what came of the turn, stores the
+// checkpoint, and answers an outcome when the run is over.
+func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error) {
+	r.phase.enter("observe_result", r.observed(turn))
+	plan := r.planUpdated(turn)
+	if plan != nil {
+		r.out.add("plan_updated", plan.payload(turn.GetTurn()))
+	}
+	r.phase.enter("iterate", nil)
+	out := r.decide(turn)
+	reflection := r.reflect(turn, out)
+	r.state.Iteration = turn.GetTurn()
+	r.state.Progress = reflection.progress
+	r.countTime()
+	r.warn()
+	state, err := r.state.encode()
+	if err != nil {
+		return nil, err
+	}
+	r.out.add("progress_update", map[string]any{"iteration": turn.GetTurn(), "progress": reflection.progress, "next_action": reflection.next})
+	r.out.add("iteration_complete", map[string]any{
+		"iteration": turn.GetTurn(), "phases_ms": r.phase.end(), "reflection": reflection.payload(),
+		"usage": usagePayload(turn.GetUsage()),
+	})
+	r.out.add("checkpoint_created", map[string]any{"iteration": turn.GetTurn(), "reason": "auto"})
+	err = r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
+		return r.hub.do(ctx, "store the checkpoint", func(ctx context.Context) error {
+			_, err := r.hub.hub.SaveCheckpoint(ctx, connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+				Lease:      r.hub.lease,
+				Checkpoint: &deckhandv1.Checkpoint{Iteration: turn.GetTurn(), State: state},
+				Progress:   reflection.progress, Events: events,
+			}))
+			return err
+		})
+	})
+	return out, err
+}
+
+// decide answers how the run ends with this turn, or nil when it goes on.
+func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
+	if summary, ok := r.completed(turn); ok {
+		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: "completed by the agent", Summary: summary}
+	}
+	if turn.GetStopReason() == model.StopRefusal {
+		return modelFailed(&model.Error{Kind: model.Refused, Provider: r.provider(), Message: "the model refused to go on"})
+	}
+	if len(model.Calls(turn)) > 0 || r.silentTurns(turn) < 2 {
+		return nil
+	}
+	if turn.GetStopReason() == model.StopMaxTokens {
+		return &Outcome{
+			State:   deckhandv1.TaskState_TASK_STATE_FAILED,
+			Code:    fault.ModelUnavailable,
+			Message: fmt.Sprintf("the model's answers were cut off at max_tokens (%d) twice in a row", r.cfg.Persona.MaxTokens),
+			Reason:  "raise max_tokens in the persona, then run the task again",
+		}
+	}
+	summary := turnText(turn)
+	if summary == "" {
+		summary = "(The agent ended without a summary.)"
+	}
+	return &Outcome{
+		State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Summary: summary,
+		Reason: "the agent stopped calling tools, without complete_task",
+	}
+}
+
+// silentTurns counts the turns without a call that end with turn.
+func (r *run) silentTurns(turn *deckhandv1.Turn) int {
+	n := 0
+	for i := turn.GetTurn() - 1; i >= 0 && len(model.Calls(r.turns[i])) == 0; i-- {
+		n++
+	}
+	return n
+}
+
+// finish adds the closing event.
+func (r *run) finish(out *Outcome) *Outcome {
+	payload := map[string]any{
+		"iterations": r.state.Iteration, "usage": usagePayload(r.usage()), "active_ms": r.state.Active.Milliseconds(),
+	}
+	switch out.State {
+	case deckhandv1.TaskState_TASK_STATE_SUCCEEDED:
+		payload["summary"] = out.Summary
+		r.out.add("execution_completed", payload)
+	case deckhandv1.TaskState_TASK_STATE_PAUSED:
+		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, true
+		r.out.add("execution_paused", payload)
+	default:
+		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, false
+		r.out.add("execution_failed", payload)
+	}
+	out.Events = r.out.take()
+	return out
+}
+
+// modelFailed answers what a model's error does to the task: one that a person
+// must mend pauses it, any other fails it.
+func modelFailed(e *model.Error) *Outcome {
+	f := e.Fault()
+	out := &Outcome{
+		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: f.Code, Message: f.Message,
+		Reason: f.Message + ": " + f.Fix,
+	}
+	switch e.Kind {
+	case model.Auth, model.NoCredential, model.Quota, model.Budget:
+		out.State = deckhandv1.TaskState_TASK_STATE_PAUSED
+	}
+	return out
+}

@@ -1,0 +1,175 @@
+package loop
+
+import (
+	"encoding/json"
+	"fmt"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+// plan is the agent's own, as its last update_plan call set it: a tree of items
+// with dependencies.
+type plan struct {
+	Items           []planItem `json:"items"`
+	SuccessCriteria []string   `json:"success_criteria,omitempty"`
+	Risks           []string   `json:"risks,omitempty"`
+}
+
+type planItem struct {
+	ID        string   `json:"id"`
+	Title     string   `json:"title"`
+	Status    string   `json:"status"`
+	Parent    string   `json:"parent,omitempty"`
+	DependsOn []string `json:"depends_on,omitempty"`
+}
+
+// newPlan reads the arguments of a call and checks that they are a tree with
+// dependencies that can be met.
+func newPlan(arguments map[string]any) (*plan, error) {
+	data, err := json.Marshal(arguments)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be encoded: %w", err)
+	}
+	var p plan
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	byID := map[string]planItem{}
+	for _, item := range p.Items {
+		if _, twice := byID[item.ID]; twice {
+			return nil, fmt.Errorf("two items have the id %q", item.ID)
+		}
+		byID[item.ID] = item
+	}
+	for _, item := range p.Items {
+		for _, other := range append(item.DependsOn, item.Parent) {
+			if _, ok := byID[other]; !ok && other != "" {
+				return nil, fmt.Errorf("item %q refers to %q, which no item has as id", item.ID, other)
+			}
+		}
+	}
+	if at := p.cycle(byID, func(i planItem) []string { return []string{i.Parent} }); at != "" {
+		return nil, fmt.Errorf("item %q is part of itself", at)
+	}
+	if at := p.cycle(byID, func(i planItem) []string { return i.DependsOn }); at != "" {
+		return nil, fmt.Errorf("item %q depends on itself", at)
+	}
+	return &p, nil
+}
+
+// cycle answers an item from which edges lead back to it, or "".
+func (p *plan) cycle(byID map[string]planItem, edges func(planItem) []string) string {
+	const visiting, visited = 1, 2
+	mark := map[string]int{}
+	var visit func(id string) bool
+	visit = func(id string) bool {
+		switch mark[id] {
+		case visiting:
+			return true
+		case visited:
+			return false
+		}
+		mark[id] = visiting
+		for _, next := range edges(byID[id]) {
+			if next != "" && visit(next) {
+				return true
+			}
+		}
+		mark[id] = visited
+		return false
+	}
+	for _, item := range p.Items {
+		if visit(item.ID) {
+			return item.ID
+		}
+	}
+	return ""
+}
+
+// progress counts the items that have no parts of their own: done ones whole,
+// ones in progress half, skipped ones not at all.
+func (p *plan) progress() float64 {
+	parents := map[string]bool{}
+	for _, item := range p.Items {
+		parents[item.Parent] = true
+	}
+	var done, all float64
+	for _, item := range p.Items {
+		if parents[item.ID] || item.Status == "skipped" {
+			continue
+		}
+		all++
+		switch item.Status {
+		case "done":
+			done++
+		case "in_progress":
+			done += 0.5
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return done / all
+}
+
+// next is the title of the item that the agent is at, or comes to.
+func (p *plan) next() string {
+	for _, status := range []string{"in_progress", "pending"} {
+		for _, item := range p.Items {
+			if item.Status == status {
+				return item.Title
+			}
+		}
+	}
+	return ""
+}
+
+func (p *plan) payload(turn int32) map[string]any {
+	return map[string]any{
+		"turn": turn, "items": p.Items, "success_criteria": p.SuccessCriteria, "risks": p.Risks, "progress": p.progress(),
+	}
+}
+
+// planUpdated answers the plan that a turn set, or nil.
+func (r *run) planUpdated(turn *deckhandv1.Turn) *plan {
+	calls := model.Calls(turn)
+	for i := len(calls) - 1; i >= 0; i-- {
+		if calls[i].GetName() != toolPlan ||
+			r.steps[callKey{turn.GetTurn(), int32(i)}].GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+			continue
+		}
+		var arguments map[string]any
+		if json.Unmarshal([]byte(calls[i].GetArgumentsJson()), &arguments) != nil {
+			continue
+		}
+		if p, err := newPlan(arguments); err == nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// plan answers the plan in force, and the turn that set it; nil for none.
+func (r *run) plan() (*plan, int32) {
+	for i := len(r.turns) - 1; i >= 0; i-- {
+		if p := r.planUpdated(r.turns[i]); p != nil {
+			return p, r.turns[i].GetTurn()
+		}
+	}
+	return nil, 0
+}
+
+// planPhase says, for the phase's event, what became of the plan since the last
+// iteration: there is none, it was kept, or the last turn revised it.
+func (r *run) planPhase() map[string]any {
+	p, turn := r.plan()
+	switch {
+	case p == nil:
+		return map[string]any{"plan": "none"}
+	case int(turn) == len(r.turns):
+		return map[string]any{"plan": "revised", "items": len(p.Items), "next": p.next()}
+	default:
+		return map[string]any{"plan": "kept", "items": len(p.Items), "next": p.next()}
+	}
+}

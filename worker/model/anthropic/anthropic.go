@@ -1,0 +1,123 @@
+// Package anthropic is the model of the Anthropic Messages API, through the
+// official SDK, always streaming.
+//
+// The SDK's own retries are off (the loop has one retry policy for all
+// providers) and so are its environment defaults: base URL and key are what the
+// caller gives, in a worker the hub's relay and the lease. A stream that ends
+// without message_stop, stalls, or breaks in the middle of a tool call is an
+// error: half a turn is never answered.
+//
+// Wire format: https://docs.anthropic.com/en/docs/build-with-claude/streaming
+package anthropic
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+// Provider is the name of this model family.
+const Provider = "anthropic"
+
+// Config says where the API is and which model to use.
+type Config struct {
+	// BaseURL is what "/v1/messages" is added to; empty for Anthropic's own.
+	BaseURL string
+	// Key is sent as x-api-key. Required.
+	Key string
+	// Model is Anthropic's name of the model. Required.
+	Model string
+	// HTTPClient is used for all calls; nil for http.DefaultClient.
+	HTTPClient *http.Client
+	// StallTimeout ends a call on which no byte came for so long, pings
+	// included; 0 for 90 s. (The API pings about every 15 s.)
+	StallTimeout time.Duration
+}
+
+// Model is one model of Anthropic's.
+type Model struct {
+	cfg      Config
+	messages sdk.MessageService
+}
+
+// New makes a Model. Nothing is sent before the first turn.
+func New(cfg Config) (*Model, error) {
+	switch {
+	case cfg.Key == "":
+		return nil, errors.New("anthropic: the key is empty")
+	case cfg.Model == "":
+		return nil, errors.New("anthropic: the model is empty: name one in the persona")
+	}
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = "https://api.anthropic.com"
+	}
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = http.DefaultClient
+	}
+	if cfg.StallTimeout == 0 {
+		cfg.StallTimeout = 90 * time.Second
+	}
+	return &Model{
+		cfg: cfg,
+		// The service by itself: a client would read the environment.
+		messages: sdk.NewMessageService(
+			option.WithBaseURL(strings.TrimRight(cfg.BaseURL, "/")+"/"),
+			option.WithAPIKey(cfg.Key),
+			option.WithHTTPClient(cfg.HTTPClient),
+			option.WithMaxRetries(0),
+		),
+	}, nil
+}
+
+// Generate implements model.Model.
+func (m *Model) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
+	params, err := m.params(req)
+	if err != nil {
+		return nil, &model.Error{Kind: model.Invalid, Provider: Provider, Message: err.Error(), Err: err}
+	}
+	if sink == nil {
+		sink = func(model.Delta) {}
+	}
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := newStallWatch(m.cfg.StallTimeout, cancel)
+	defer watch.stop()
+
+	stream := m.messages.NewStreaming(watched, params, option.WithMiddleware(watch.middleware))
+	defer func() { _ = stream.Close() }()
+	acc := accumulator{sink: sink}
+	for stream.Next() {
+		if err := acc.add(stream.Current()); err != nil {
+			return nil, &model.Error{Kind: model.Unavailable, Provider: Provider, Message: err.Error(), Err: err}
+		}
+	}
+	switch err := stream.Err(); {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(context.Cause(watched), errStalled):
+		return nil, &model.Error{
+			Kind: model.Unavailable, Provider: Provider, Err: errStalled,
+			Message: "nothing came for " + m.cfg.StallTimeout.String() + " in the middle of an answer",
+		}
+	case err != nil:
+		return nil, classify(err)
+	case !acc.stopped:
+		return nil, &model.Error{
+			Kind: model.Unavailable, Provider: Provider, Message: "the answer broke off before its end",
+		}
+	}
+	turn := acc.turn()
+	turn.Provider = Provider
+	if turn.Model == "" {
+		turn.Model = m.cfg.Model
+	}
+	return turn, nil
+}

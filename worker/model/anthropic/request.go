@@ -1,0 +1,139 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+// params makes the API's request. Two prompt caching markers are set: behind
+// the system prompt, which also covers the tools before it, and behind the last
+// message, so that the next turn finds everything up to here in the cache.
+func (m *Model) params(req *model.Request) (sdk.MessageNewParams, error) {
+	out := sdk.MessageNewParams{
+		Model:     m.cfg.Model,
+		MaxTokens: int64(req.MaxTokens),
+	}
+	if req.System != "" {
+		out.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
+	}
+	switch {
+	case req.Thinking.Adaptive:
+		// Summarised, because people follow what the model thinks.
+		out.Thinking = sdk.ThinkingConfigParamUnion{
+			OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized},
+		}
+	case req.Thinking.Tokens > 0:
+		out.Thinking = sdk.ThinkingConfigParamUnion{
+			OfEnabled: &sdk.ThinkingConfigEnabledParam{BudgetTokens: int64(req.Thinking.Tokens)},
+		}
+	}
+	for _, tool := range req.Tools {
+		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &sdk.ToolParam{
+			Name:        tool.GetName(),
+			Description: param.NewOpt(tool.GetDescription()),
+			InputSchema: inputSchema(tool),
+		}})
+	}
+	for i, message := range req.Messages {
+		converted, err := convert(message)
+		if err != nil {
+			return out, fmt.Errorf("message %d of the transcript: %w", i+1, err)
+		}
+		out.Messages = append(out.Messages, converted)
+	}
+	if len(out.Messages) == 0 {
+		return out, fmt.Errorf("the transcript is empty")
+	}
+	last := out.Messages[len(out.Messages)-1].Content
+	if marker := last[len(last)-1].GetCacheControl(); marker != nil {
+		*marker = sdk.NewCacheControlEphemeralParam()
+	}
+	return out, nil
+}
+
+func inputSchema(tool *deckhandv1.Tool) sdk.ToolInputSchemaParam {
+	out := sdk.ToolInputSchemaParam{ExtraFields: map[string]any{}}
+	for key, value := range tool.GetInputSchema().AsMap() {
+		switch key {
+		case "type":
+		case "properties":
+			out.Properties = value
+		default:
+			out.ExtraFields[key] = value
+		}
+	}
+	if out.Properties == nil {
+		out.Properties = map[string]any{}
+	}
+	return out
+}
+
+func convert(message model.Message) (sdk.MessageParam, error) {
+	var blocks []sdk.ContentBlockParamUnion
+	if message.Turn != nil {
+		for _, block := range message.Turn.GetBlocks() {
+			if converted, ok := convertBlock(message.Turn, block); ok {
+				blocks = append(blocks, converted)
+			}
+		}
+		if len(blocks) == 0 {
+			// The API refuses an empty turn; this one said nothing.
+			blocks = append(blocks, sdk.NewTextBlock("(no answer)"))
+		}
+		return sdk.NewAssistantMessage(blocks...), nil
+	}
+	for _, result := range message.Results {
+		text := result.Text
+		if text == "" {
+			text = "(no output)"
+		}
+		blocks = append(blocks, sdk.NewToolResultBlock(result.CallID, text, result.IsError))
+	}
+	if message.Text != "" {
+		blocks = append(blocks, sdk.NewTextBlock(message.Text))
+	}
+	if len(blocks) == 0 {
+		return sdk.MessageParam{}, fmt.Errorf("it has neither results nor text")
+	}
+	return sdk.NewUserMessage(blocks...), nil
+}
+
+// convertBlock answers a block as the API wants it back, or false for one that
+// it must not see again.
+func convertBlock(turn *deckhandv1.Turn, block *deckhandv1.Block) (sdk.ContentBlockParamUnion, bool) {
+	switch kind := block.GetKind().(type) {
+	case *deckhandv1.Block_Text_:
+		// The API refuses empty text.
+		return sdk.NewTextBlock(kind.Text.GetText()), kind.Text.GetText() != ""
+	case *deckhandv1.Block_Reasoning_:
+		// Signatures are this provider's own: what another one thought stays out.
+		switch r := kind.Reasoning; {
+		case turn.GetProvider() != Provider:
+			return sdk.ContentBlockParamUnion{}, false
+		case r.GetRedacted() != "":
+			return sdk.NewRedactedThinkingBlock(r.GetRedacted()), true
+		default:
+			return sdk.NewThinkingBlock(r.GetSignature(), r.GetText()), r.GetSignature() != ""
+		}
+	case *deckhandv1.Block_ToolCall_:
+		return sdk.NewToolUseBlock(kind.ToolCall.GetId(), callInput(kind.ToolCall.GetArgumentsJson()), kind.ToolCall.GetName()), true
+	default:
+		return sdk.ContentBlockParamUnion{}, false
+	}
+}
+
+// callInput answers the arguments as a JSON object. The API takes no other
+// input back, so arguments that were no JSON object are quoted in one.
+func callInput(arguments string) any {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {
+		return json.RawMessage(arguments)
+	}
+	return map[string]string{"_not_a_json_object": arguments}
+}

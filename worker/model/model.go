@@ -1,0 +1,104 @@
+// Package model is the one small interface between the loop and a language
+// model, whoever serves it: a neutral transcript goes in, pieces of the answer
+// stream out, and a finished turn with its usage, or a typed error, comes back.
+//
+// A model holds no conversation: everything it needs is in the Request, so that
+// any worker can go on where another stopped. A turn that did not finish is an
+// error and leaves nothing behind: whoever retries starts it anew.
+package model
+
+import (
+	"context"
+
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Model answers one turn at a time. Implementations are safe for use by many
+// goroutines.
+type Model interface {
+	// Generate asks for the next turn. Pieces go to sink as they arrive, from
+	// one goroutine; sink may be nil. The turn that is answered has its blocks,
+	// stop reason, provider, model and usage set; the caller numbers it. An
+	// error that the model answered with is an *Error.
+	Generate(ctx context.Context, req *Request, sink Sink) (*deckhandv1.Turn, error)
+}
+
+// Request is all that a model needs for its next turn.
+type Request struct {
+	// System is the system prompt. It stays the same over a task's turns.
+	System string
+	// Messages alternate: to the model, its turn, to the model, …; the first
+	// and the last are to the model.
+	Messages []Message
+	// Tools that the model may call. They stay the same over a task's turns.
+	Tools []*deckhandv1.Tool
+	// MaxTokens caps the output of this turn, thinking included.
+	MaxTokens int
+	Thinking  persona.Thinking
+}
+
+// Message is one entry of the transcript: a turn of the model, or what is said
+// to it.
+type Message struct {
+	// Turn is what the model said; nil for what is said to it.
+	Turn *deckhandv1.Turn
+	// Results answer every call of the turn before, in the order of the calls.
+	Results []Result
+	// Text follows the results.
+	Text string
+}
+
+// Result is what came of one tool call.
+type Result struct {
+	CallID  string
+	Tool    string
+	Text    string
+	IsError bool
+}
+
+// Delta is a piece of an answer that is being streamed.
+type Delta struct {
+	// Restart says that what was streamed of this turn so far is void: the
+	// answer broke off and begins anew. Text is empty then.
+	Restart bool
+	// Text is visible text, of reasoning or answer alike.
+	Text string
+}
+
+// Sink takes the pieces of an answer. It must not block for long.
+type Sink func(Delta)
+
+// Stop reasons of a turn, in any provider's case.
+const (
+	StopEndTurn   = "end_turn"
+	StopToolUse   = "tool_use"
+	StopMaxTokens = "max_tokens"
+	StopRefusal   = "refusal"
+)
+
+// Calls answers the tool calls of a turn, in order.
+func Calls(turn *deckhandv1.Turn) []*deckhandv1.Block_ToolCall {
+	var out []*deckhandv1.Block_ToolCall
+	for _, block := range turn.GetBlocks() {
+		if call := block.GetToolCall(); call != nil {
+			out = append(out, call)
+		}
+	}
+	return out
+}
+
+// TextBlock makes a block of text.
+func TextBlock(text string) *deckhandv1.Block {
+	return &deckhandv1.Block{Kind: &deckhandv1.Block_Text_{Text: &deckhandv1.Block_Text{Text: text}}}
+}
+
+// ReasoningBlock makes a block of reasoning.
+func ReasoningBlock(r *deckhandv1.Block_Reasoning) *deckhandv1.Block {
+	return &deckhandv1.Block{Kind: &deckhandv1.Block_Reasoning_{Reasoning: r}}
+}
+
+// CallBlock makes a block that calls a tool.
+func CallBlock(call *deckhandv1.Block_ToolCall) *deckhandv1.Block {
+	return &deckhandv1.Block{Kind: &deckhandv1.Block_ToolCall_{ToolCall: call}}
+}

@@ -1,0 +1,194 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/loop"
+)
+
+const (
+	// startPatience is how long a worker waits for a node before it hands the
+	// task back.
+	startPatience = 2 * time.Minute
+	// releaseTimeout bounds the handing back of a task at a stop.
+	releaseTimeout = 5 * time.Second
+)
+
+// errStopping ends tasks when the worker stops.
+var errStopping = errors.New("the worker is stopping")
+
+// work carries a claimed task until it ends, its lease does, or the worker
+// stops. ctx is the worker's: when it ends, the task is handed back.
+func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, sent time.Time) {
+	task := claim.GetTask()
+	base := logging.WithCorrelation(context.WithoutCancel(ctx), task.GetCorrelationId())
+	log := logging.From(base, w.cfg.Log).With("task_id", task.GetId(), "attempt", claim.GetLease().GetAttempt())
+
+	leased, h := w.leases.add(base, claim.GetLease(), sent, claim.GetLeaseTtl().AsDuration())
+	defer w.leases.drop(h)
+	running, stop := context.WithCancelCause(leased)
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
+
+	log.Info("claimed", "agent", task.GetAgentName(), "goal_bytes", len(task.GetGoal()))
+	outcome, err := w.carry(running, claim, log)
+	var gone errGone
+	switch {
+	case errors.As(err, &gone), errors.Is(err, loop.ErrLeaseLost), errors.Is(err, errOutdated), leased.Err() != nil:
+		log.Info("stopped without a further write", "cause", err)
+		return
+	case errors.Is(err, errStopping):
+		w.release(leased, h.lease, err.Error(), log)
+		return
+	case errors.As(err, new(notNow)):
+		w.release(leased, h.lease, err.Error(), log)
+		return
+	case err != nil:
+		log.Error("the task failed", "error", err)
+		outcome = failed(err)
+	}
+	if err := w.finish(running, h.lease, outcome, log); err != nil {
+		// What finish did not get to say, the lease's end will.
+		log.Warn("the end of a task was not stored", "error", err)
+		if errors.Is(err, errStopping) {
+			w.release(leased, h.lease, errStopping.Error(), log)
+		}
+	}
+}
+
+// notNow is an error for which the task is handed back: another time or another
+// worker may do better.
+type notNow struct{ error }
+
+// Unwrap answers the cause.
+func (n notNow) Unwrap() error { return n.error }
+
+// carry makes what a run needs and runs it.
+func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, log hclog.Logger) (*loop.Outcome, error) {
+	p, err := persona.Parse(claim.GetTask().GetAgentName()+".md", []byte(claim.GetMarkdown()), persona.Known{})
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the persona of version %d cannot be read", claim.GetTask().GetAgentVersion()).
+			WithCode(fault.TaskParsing).WithFix("apply the persona again: %s", err).WithCause(err)
+	}
+	m, err := w.model(p, claim)
+	if err != nil {
+		return nil, err
+	}
+	started, err := w.startTask(ctx, claim.GetLease(), log)
+	if err != nil {
+		return nil, err
+	}
+	return loop.Run(ctx, loop.Config{
+		Hub: w.client.Workers, Model: m, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Log: log,
+	})
+}
+
+// startTask has the jail made.
+func (w *Worker) startTask(ctx context.Context, lease *deckhandv1.Lease, log hclog.Logger) (*deckhandv1.StartTaskResponse, error) {
+	patience := time.Now().Add(startPatience)
+	for failures := 1; ; failures++ {
+		res, err := w.client.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+		if err == nil {
+			return res.Msg, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		e := fault.As(err)
+		switch {
+		case e.Kind == fault.Precondition && e.Code == "":
+			return nil, fmt.Errorf("start the task: %w", loop.ErrLeaseLost)
+		case e.Kind == fault.Unavailable || e.Kind == fault.Deadline || e.Kind == fault.Aborted || e.Kind == fault.Exhausted:
+			if time.Now().After(patience) {
+				return nil, notNow{fmt.Errorf("start the task: %w", err)}
+			}
+		case e.Kind == fault.Internal && failures <= 3:
+		default:
+			return nil, fmt.Errorf("start the task: %w", err)
+		}
+		wait := w.retry.Delay(failures)
+		log.Warn("the task cannot start yet; trying again", "error", e.Message, "wait", wait)
+		if err := backoff.Wait(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// failed makes an outcome of an error that no retry mends.
+func failed(err error) *loop.Outcome {
+	out := &loop.Outcome{
+		State: deckhandv1.TaskState_TASK_STATE_FAILED, Message: err.Error(),
+		Reason: err.Error() + ": see the worker's log",
+	}
+	if e := fault.As(err); e != nil {
+		out.Code, out.Message = e.Code, e.Message
+		if e.Fix != "" {
+			out.Reason = e.Message + ": " + e.Fix
+		}
+	}
+	return out
+}
+
+// finish stores where the task ended, trying again for as long as the lease
+// lasts.
+func (w *Worker) finish(ctx context.Context, lease *deckhandv1.Lease, out *loop.Outcome, log hclog.Logger) error {
+	for failures := 1; ; failures++ {
+		_, err := w.client.Workers.FinishTask(ctx, connect.NewRequest(&deckhandv1.FinishTaskRequest{
+			Lease: lease, State: out.State, Reason: cut(out.Reason, 4096), Summary: cut(out.Summary, 65536),
+			ErrorCode: string(out.Code), ErrorMessage: cut(out.Message, 8192), Events: out.Events,
+		}))
+		if err == nil {
+			log.Info("ended", "state", out.State.String(), "error_code", out.Code)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch e := fault.As(err); e.Kind {
+		case fault.Precondition, fault.Invalid, fault.NotFound, fault.Denied:
+			return fmt.Errorf("finish the task: %w", err)
+		}
+		if err := backoff.Wait(ctx, w.retry.Delay(failures)); err != nil {
+			return err
+		}
+	}
+}
+
+// release hands a task back.
+func (w *Worker) release(ctx context.Context, lease *deckhandv1.Lease, reason string, log hclog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	for failures := 1; ; failures++ {
+		_, err := w.client.Workers.ReleaseTask(ctx, connect.NewRequest(&deckhandv1.ReleaseTaskRequest{
+			Lease: lease, Reason: cut(reason, 4096),
+		}))
+		if err == nil {
+			log.Info("handed back", "reason", reason)
+			return
+		}
+		if ctx.Err() != nil || fault.Is(err, fault.Precondition) || backoff.Wait(ctx, w.retry.Delay(failures)) != nil {
+			log.Warn("a task was not handed back: its lease will end by itself", "error", err)
+			return
+		}
+	}
+}
+
+// cut bounds a text to n bytes, at a character.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "")
+}

@@ -1,0 +1,156 @@
+// Package worker runs agents' loops. A worker registers with a hub, hears over
+// NATS that tasks can be claimed, claims as many as it has free slots, and
+// carries each through worker/loop in a goroutine of its own. It reaches
+// everything else (turns, steps, events, models) through the hub.
+//
+// It holds nothing that it cannot lose. Killed, its leases end by themselves
+// and other workers go on where it stopped. Stopped, it hands its tasks back at
+// no cost. When the hub cannot be reached it holds: it waits with jitter, and
+// each of its tasks stops before its lease can have ended on the hub's clock.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/version"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// Worker is a lifecycle.Service. It ends by itself only when the hub refuses
+// its token.
+type Worker struct {
+	lifecycle.Runner
+
+	cfg    Config
+	client *sdk.Client
+	leases *leases
+	// slots holds one element for each task that runs.
+	slots chan struct{}
+	tasks sync.WaitGroup
+	// registered is what the hub answered last; never nil once running.
+	registered atomic.Pointer[deckhandv1.RegisterWorkerResponse]
+	// forgotten is poked when the hub no longer knows this worker.
+	forgotten chan struct{}
+	retry     backoff.Policy
+}
+
+func newWorker(cfg Config, client *sdk.Client) *Worker {
+	return &Worker{
+		cfg: cfg, client: client, leases: newLeases(), slots: make(chan struct{}, cfg.Slots),
+		forgotten: make(chan struct{}, 1), retry: backoff.Policy{Base: 200 * time.Millisecond, Max: 15 * time.Second},
+	}
+}
+
+// Start begins to take on tasks. A hub that cannot be reached yet is waited
+// for.
+func (w *Worker) Start(ctx context.Context) error { return w.Run(ctx, w.run) }
+
+func (w *Worker) run(ctx context.Context) error {
+	// Renewals go on until the last task has been handed back.
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	var renewer sync.WaitGroup
+	defer renewer.Wait()
+	defer stopRenewing()
+	defer w.tasks.Wait()
+
+	if err := w.register(ctx); err != nil {
+		return ended(ctx, err)
+	}
+	renewer.Go(func() { w.renewLoop(renewing) })
+	for failures := 0; ; {
+		started := time.Now()
+		err := w.listen(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(started) > time.Minute {
+			failures = 0
+		}
+		failures++
+		wait := w.retry.Delay(failures)
+		if errors.Is(err, errForgotten) {
+			w.cfg.Log.Info("the hub no longer knows this worker; registering again")
+		} else {
+			w.cfg.Log.Warn("wake-ups cannot be heard; trying again", "error", err, "wait", wait)
+		}
+		if backoff.Wait(ctx, wait) != nil {
+			return nil
+		}
+		if err := w.register(ctx); err != nil {
+			return ended(ctx, err)
+		}
+	}
+}
+
+// ended answers nil for what ended with the context.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// register makes the worker known, as who it was before where the hub still
+// remembers. It answers an error only when trying again would not help.
+func (w *Worker) register(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		req := &deckhandv1.RegisterWorkerRequest{
+			Name: w.cfg.Name, Slots: int32(w.cfg.Slots), Version: version.Version, Pool: w.cfg.Pool,
+			WorkerId: w.registered.Load().GetWorkerId(),
+		}
+		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
+		res, err := w.client.Workers.RegisterWorker(callCtx, connect.NewRequest(req))
+		cancel()
+		if err == nil {
+			w.cfg.Redactor.Add(res.Msg.GetBus().GetPassword())
+			w.registered.Store(res.Msg)
+			// What was said about the registration before is settled.
+			select {
+			case <-w.forgotten:
+			default:
+			}
+			w.cfg.Log.Info("registered", "worker_id", res.Msg.GetWorkerId(), "hub", w.client.URL(), "slots", w.cfg.Slots)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e := fault.As(err)
+		switch e.Kind {
+		case fault.NotFound:
+			if req.GetWorkerId() != "" {
+				w.registered.Store(&deckhandv1.RegisterWorkerResponse{})
+				continue
+			}
+		case fault.Unauthenticated, fault.Denied, fault.Invalid:
+			return fmt.Errorf("register with the hub at %s: %w", w.client.URL(), err)
+		}
+		wait := w.retry.Delay(failures)
+		w.cfg.Log.Warn("the hub does not take the registration; trying again", "hub", w.client.URL(), "error", e.Message, "wait", wait)
+		if err := backoff.Wait(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// callTimeout bounds calls that the hub answers at once.
+const callTimeout = 10 * time.Second
+
+// forget notes that the hub no longer knows this worker.
+func (w *Worker) forget() {
+	select {
+	case w.forgotten <- struct{}{}:
+	default:
+	}
+}
