@@ -23,7 +23,9 @@ import (
 
 const (
 	// maxMessage bounds a request: a task's inputs are the largest.
-	maxMessage        = 48 << 20
+	maxMessage = 48 << 20
+	// compressFrom is the size from which an answer is worth compressing.
+	compressFrom      = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	// drainTime is how long calls may take to end when the hub stops.
@@ -54,6 +56,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 			validate.NewInterceptor(),
 		),
 		connect.WithReadMaxBytes(maxMessage),
+		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
 	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents), options...))

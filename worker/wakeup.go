@@ -166,7 +166,9 @@ func (w *Worker) settle(err error) {
 }
 
 func (w *Worker) claim(ctx context.Context, wake wakeup) (*deckhandv1.ClaimTaskResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	// A claim under way is not broken off by a stop: its answer is needed to
+	// hand the task back.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	res, err := w.client.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
 		WorkerId: w.registered.Load().GetWorkerId(), TaskId: wake.TaskID, Attempt: wake.Attempt,

@@ -205,6 +205,34 @@ func TestAStoppedWorkerHandsItsTasksBack(t *testing.T) {
 	require.Equal(t, 1, task.Runs["step_task_1_1"])
 }
 
+func TestATaskThatIsClaimedDuringAStopIsHandedBackToo(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	hub := hubtest.New(t, hubtest.Config{Fail: func(name string, _ int) error {
+		if name == "ClaimTask" {
+			close(asked)
+			<-answer
+		}
+		return nil
+	}})
+	w := start(t, hub, nil)
+	submit(t, hub, "task_1", twoTurns)
+	hub.Wake(t, "task_1")
+	<-asked
+	stopped := make(chan struct{})
+	go func() {
+		w.Stop()
+		close(stopped)
+	}()
+	close(answer)
+	<-stopped
+	task := hub.Task("task_1")
+	if task.Task.GetAttempt() == 1 && task.Task.GetState() != succeeded {
+		require.Equal(t, queued, task.Task.GetState())
+		require.Equal(t, 1, task.Released)
+	}
+}
+
 // DESIGN §4: a worker stops itself before its lease can have ended on the hub's
 // clock.
 func TestATaskStopsBeforeALeaseThatCannotBeRenewedHasEnded(t *testing.T) {

@@ -24,7 +24,7 @@ const parsedPersonas = 1024
 type Service struct {
 	store  *store.Store
 	known  persona.Known
-	parsed *lru.Cache[string, *persona.Persona] // by version digest
+	parsed *lru.Cache[string, *persona.Persona] // by digest, and by agent and version
 }
 
 // NewService makes a Service; known says which tools and providers a persona
@@ -148,6 +148,27 @@ func (s *Service) Version(ctx context.Context, orgID, id string, version int32) 
 		return v, fault.New(fault.NotFound, "agent %s has no version %d", id, version).WithObject(id)
 	}
 	return v, err
+}
+
+// PersonaOf answers the parsed form of an agent's version, read with q where it
+// is not in memory: inside a transaction, give that transaction's. It must not
+// be changed.
+func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string, version int32) (*persona.Persona, error) {
+	// Versions never change, and ids are unique over all organisations.
+	key := fmt.Sprintf("%s/%d", id, version)
+	if p, ok := s.parsed.Get(key); ok {
+		return p, nil
+	}
+	v, err := q.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: id, Version: version})
+	if err != nil {
+		return nil, fmt.Errorf("load version %d of agent %s: %w", version, id, err)
+	}
+	p, err := s.Persona(v.Digest, v.Markdown)
+	if err != nil {
+		return nil, err
+	}
+	s.parsed.Add(key, p)
+	return p, nil
 }
 
 // List answers agents by name, after a name.

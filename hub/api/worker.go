@@ -173,7 +173,7 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 
 // RecordEvents appends to the task's history.
 func (h *Workers) RecordEvents(ctx context.Context, req *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error) {
-	seq, err := h.Reports.Events(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), drafts(req.Msg.GetEvents()))
+	seq, err := h.Reports.Events(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetBatch(), drafts(req.Msg.GetEvents()))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/expirable"
+
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -55,11 +57,24 @@ func From(ctx context.Context) Identity {
 	return id
 }
 
+// rememberFor is how long a token that was found is taken for good without
+// another look: a revoked one works for that long at most.
+const (
+	rememberFor = 2 * time.Second
+	remembered  = 4096
+)
+
 // Tokens makes and checks API tokens.
-type Tokens struct{ store *store.Store }
+type Tokens struct {
+	store *store.Store
+	// found are tokens of the last moment, by hash.
+	found *expirable.LRU[string, Identity]
+}
 
 // NewTokens makes Tokens.
-func NewTokens(s *store.Store) *Tokens { return &Tokens{s} }
+func NewTokens(s *store.Store) *Tokens {
+	return &Tokens{store: s, found: expirable.NewLRU[string, Identity](remembered, nil, rememberFor)}
+}
 
 // Create stores a token and answers it; it is not shown again. A zero ttl
 // never expires. For kind User, userID says whose it is.
@@ -87,6 +102,7 @@ func (t *Tokens) Create(ctx context.Context, orgID string, kind Kind, userID, na
 
 // Revoke ends every token of that kind and name.
 func (t *Tokens) Revoke(ctx context.Context, orgID string, kind Kind, name string) error {
+	t.found.Purge()
 	return t.store.RevokeTokens(ctx, db.RevokeTokensParams{OrgID: orgID, Kind: string(kind), Name: name})
 }
 
@@ -97,7 +113,11 @@ func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) 
 		return Identity{}, fault.New(fault.Unauthenticated, "the request carries no token").
 			WithFix("set DECKHAND_TOKEN or --token, or choose a context with: deckhand context use")
 	}
-	row, err := t.store.TokenByHash(ctx, ident.Hash(strings.TrimSpace(secret)))
+	hash := ident.Hash(strings.TrimSpace(secret))
+	if id, ok := t.found.Get(string(hash)); ok {
+		return id, nil
+	}
+	row, err := t.store.TokenByHash(ctx, hash)
 	if store.IsNotFound(err) {
 		return Identity{}, fault.New(fault.Unauthenticated, "the token is not known to this hub, has expired or was revoked").
 			WithFix("check DECKHAND_TOKEN or --token, and that it belongs to this hub")
@@ -105,8 +125,10 @@ func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) 
 	if err != nil {
 		return Identity{}, fmt.Errorf("look up token: %w", err)
 	}
-	return Identity{
+	id := Identity{
 		Kind: Kind(row.Kind), OrgID: row.OrgID, TokenID: row.ID,
 		UserID: row.UserID, UserName: row.UserName, Role: row.Role,
-	}, nil
+	}
+	t.found.Add(string(hash), id)
+	return id, nil
 }

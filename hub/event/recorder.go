@@ -78,25 +78,66 @@ func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 // is not.
 func (tx *Tx) AfterCommit(fn func()) { tx.after = append(tx.after, fn) }
 
-// Append numbers and stores events of one task; it answers the last number.
-func (tx *Tx) Append(ctx context.Context, orgID, taskID string, actor Actor, drafts ...Draft) (int64, error) {
-	if len(drafts) == 0 {
-		return 0, nil
+// Holder is who may append to a task: the worker that holds its lease.
+type Holder struct {
+	OrgID, TaskID string
+	Attempt       int32
+	LeaseHash     []byte
+	// Batch counts the attempt's batches from 1, so that a repeated one is
+	// stored once; 0 does not count.
+	Batch int64
+}
+
+// AppendHeld numbers and stores events of a leased task in one round trip. It
+// answers the last number, 0 for a batch that was stored before, and held false
+// when the lease has ended.
+func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (seq int64, held bool, err error) {
+	types, payloads, err := r.encode(h.TaskID, drafts)
+	if err != nil {
+		return 0, false, err
 	}
-	params := db.AppendEventsParams{OrgID: orgID, TaskID: taskID, ActorKind: actor.Kind, ActorID: actor.ID}
+	seq, err = r.store.AppendLeasedEvents(ctx, db.AppendLeasedEventsParams{
+		OrgID: h.OrgID, TaskID: h.TaskID, Attempt: h.Attempt, LeaseHash: h.LeaseHash, Batch: h.Batch, Types: types, Payloads: payloads,
+	})
+	if store.IsNotFound(err) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("append events of %s: %w", h.TaskID, err)
+	}
+	r.notify(h.OrgID, h.TaskID)
+	return seq, true, nil
+}
+
+// encode answers the drafts' types and their payloads as masked JSON.
+func (r *Recorder) encode(taskID string, drafts []Draft) (types, payloads []string, err error) {
 	for _, d := range drafts {
 		payload := d.Payload
 		if payload == nil {
 			payload = map[string]any{}
 		}
-		data, err := json.Marshal(tx.recorder.redact.Map(payload))
+		data, err := json.Marshal(r.redact.Map(payload))
 		if err != nil {
-			return 0, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
+			return nil, nil, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
 		}
-		params.Types = append(params.Types, d.Type)
-		params.Payloads = append(params.Payloads, string(data))
+		types = append(types, d.Type)
+		payloads = append(payloads, string(data))
 	}
-	seq, err := tx.AppendEvents(ctx, params)
+	return types, payloads, nil
+}
+
+// Append numbers and stores events of one task; it answers the last number.
+func (tx *Tx) Append(ctx context.Context, orgID, taskID string, actor Actor, drafts ...Draft) (int64, error) {
+	if len(drafts) == 0 {
+		return 0, nil
+	}
+	types, payloads, err := tx.recorder.encode(taskID, drafts)
+	if err != nil {
+		return 0, err
+	}
+	seq, err := tx.AppendEvents(ctx, db.AppendEventsParams{
+		OrgID: orgID, TaskID: taskID, ActorKind: actor.Kind, ActorID: actor.ID, Types: types, Payloads: payloads,
+	})
 	if err != nil {
 		return 0, fmt.Errorf("append events of %s: %w", taskID, err)
 	}

@@ -48,9 +48,6 @@ func (l *Leases) TTL() time.Duration { return l.cfg.TTL }
 // Claim takes an admitted task for a worker. It answers nil when there is
 // nothing to claim: the wake-up was stale, or another worker was first.
 func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, attempt int32) (*Lease, *db.Task, error) {
-	if err := l.touch(ctx, orgID, workerID); err != nil {
-		return nil, nil, err
-	}
 	token := ident.Secret("dhl")
 	var claimed *db.Task
 	err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -60,7 +57,11 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 			LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
 		})
 		if store.IsNotFound(err) {
-			return nil
+			_, err := tx.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: workerID})
+			if store.IsNotFound(err) {
+				return unregistered(workerID)
+			}
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("claim task %s: %w", taskID, err)
@@ -90,10 +91,13 @@ func (l *Leases) touch(ctx context.Context, orgID, workerID string) error {
 		return fmt.Errorf("note that worker %s lives: %w", workerID, err)
 	}
 	if n == 0 {
-		return fault.New(fault.NotFound, "worker %s is not registered", workerID).
-			WithFix("register again").WithObject(workerID)
+		return unregistered(workerID)
 	}
 	return nil
+}
+
+func unregistered(workerID string) error {
+	return fault.New(fault.NotFound, "worker %s is not registered", workerID).WithFix("register again").WithObject(workerID)
 }
 
 // Renewal is what became of one lease.

@@ -97,12 +97,12 @@ func (a *Anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := a.checkModel(w, r, t); err != nil {
-		refuse(w, http.StatusForbidden, "permission_error", err.Error())
+		refuseFault(w, err)
 		return
 	}
 	if a.cfg.Key == "" {
-		refuse(w, http.StatusForbidden, "permission_error", fault.New(fault.Precondition, "no Anthropic key is connected").
-			WithCode(fault.NoCredentials).WithFix("start the hub with ANTHROPIC_API_KEY in its environment").Error())
+		refuseFault(w, fault.New(fault.Precondition, "no Anthropic key is connected").
+			WithCode(fault.NoCredentials).WithFix("start the hub with ANTHROPIC_API_KEY in its environment"))
 		return
 	}
 	a.proxy.ServeHTTP(w, r)
@@ -145,6 +145,23 @@ func parseKey(key string) (lease.Lease, error) {
 		return lease.Lease{}, bad
 	}
 	return lease.Lease{TaskID: parts[0], Attempt: int32(attempt), Token: parts[2]}, nil
+}
+
+// Headers of a refusal that is the relay's own: code and fix of the catalogue.
+const (
+	codeHeader = "Deckhand-Error-Code"
+	fixHeader  = "Deckhand-Error-Fix"
+)
+
+// refuseFault answers an error of the hub's own.
+func refuseFault(w http.ResponseWriter, err error) {
+	message := err.Error()
+	if e := fault.As(err); e != nil {
+		message = e.Message
+		w.Header().Set(codeHeader, string(e.Code))
+		w.Header().Set(fixHeader, e.Fix)
+	}
+	refuse(w, http.StatusForbidden, "permission_error", message)
 }
 
 // refuse answers in the shape of the provider's errors, so that every client

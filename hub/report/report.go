@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -46,13 +47,15 @@ func (r *Reports) held(ctx context.Context, orgID string, le lease.Lease, fn fun
 	})
 }
 
-// Events appends events and answers the last one's number.
-func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, drafts []event.Draft) (int64, error) {
-	var seq int64
-	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) (err error) {
-		seq, err = tx.Append(ctx, orgID, t.ID, by, drafts...)
-		return err
-	})
+// Events appends events and answers the last one's number. A batch that is
+// numbered is stored once, however often it comes; 0 numbers none.
+func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batch int64, drafts []event.Draft) (int64, error) {
+	seq, held, err := r.cfg.Recorder.AppendHeld(ctx, event.Holder{
+		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Batch: batch,
+	}, drafts...)
+	if err == nil && !held {
+		err = lease.Stale(le)
+	}
 	return seq, err
 }
 
@@ -149,24 +152,29 @@ func Turn(row db.Turn) (*deckhandv1.Turn, error) {
 	return turn, nil
 }
 
-// Checkpoint stores the loop's state at an iteration boundary.
+// Checkpoint stores the loop's state at an iteration boundary, with the events
+// that close it. Repeating it is harmless.
 func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, iteration int32, state map[string]any, progress float64, drafts []event.Draft) error {
 	data, err := json.Marshal(r.cfg.Redact.Map(state))
 	if err != nil {
 		return fmt.Errorf("encode checkpoint of %s: %w", le.TaskID, err)
 	}
 	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
-		if err := tx.CreateCheckpoint(ctx, db.CreateCheckpointParams{
+		n, err := tx.CreateCheckpoint(ctx, db.CreateCheckpointParams{
 			TaskID: t.ID, Iteration: iteration, OrgID: orgID, Attempt: t.Attempt, State: data,
-		}); err != nil {
+		})
+		if err != nil {
 			return fmt.Errorf("store checkpoint %d of %s: %w", iteration, t.ID, err)
+		}
+		if n == 0 {
+			return nil
 		}
 		if err := tx.SetTaskProgress(ctx, db.SetTaskProgressParams{
 			OrgID: orgID, ID: t.ID, Iteration: iteration, Progress: progress,
 		}); err != nil {
 			return fmt.Errorf("store progress of %s: %w", t.ID, err)
 		}
-		_, err := tx.Append(ctx, orgID, t.ID, by, drafts...)
+		_, err = tx.Append(ctx, orgID, t.ID, by, drafts...)
 		return err
 	})
 }

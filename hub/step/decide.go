@@ -38,7 +38,7 @@ var categoryNames = map[deckhandv1.ToolCategory]string{
 
 // judge answers the call's arguments, its category and the decision on it. The
 // worker has checked much of this before; the hub trusts none of it.
-func (s *Steps) judge(ctx context.Context, t db.Task, p Proposal) (map[string]any, string, verdict) {
+func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (map[string]any, string, verdict) {
 	arguments := map[string]any{}
 	record := s.cfg.Tools.Get(p.Tool)
 	if record == nil {
@@ -62,7 +62,7 @@ func (s *Steps) judge(ctx context.Context, t db.Task, p Proposal) (map[string]an
 			"ask somebody with more rights to run the task",
 			"%s is a %s tool, and the role %s of the one who submitted the task does not allow it", p.Tool, category, t.CreatedByRole)
 	}
-	agent, err := s.persona(ctx, t)
+	agent, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return arguments, category, verdict{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
 	}
@@ -77,14 +77,6 @@ func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) ver
 	return verdict{denied: fault.New(kind, format, args...).WithCode(code).WithFix("%s", fix)}
 }
 
-func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error) {
-	v, err := s.cfg.Agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
-	if err != nil {
-		return nil, err
-	}
-	return s.cfg.Agents.Persona(v.Digest, v.Markdown)
-}
-
 // runtimes is the jail runtime that each trust level asks for.
 var runtimes = map[persona.Trust]string{
 	persona.Trusted:   "runc",
@@ -94,7 +86,7 @@ var runtimes = map[persona.Trust]string{
 
 // Jail answers what a task's jail is made of, from its persona.
 func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
-	p, err := s.persona(ctx, t)
+	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return nil, err
 	}

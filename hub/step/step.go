@@ -141,7 +141,7 @@ func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal,
 	if params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), params.ID); err != nil {
 		return db.Step{}, err
 	}
-	arguments, category, decision := s.judge(ctx, t, p)
+	arguments, category, decision := s.judge(ctx, tx.Queries, t, p)
 	params.Category = category
 	if params.Arguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
 		return db.Step{}, fmt.Errorf("encode arguments: %w", err)

@@ -35,6 +35,10 @@ type Store struct {
 	pool *pgxpool.Pool
 }
 
+// maxConns is how many connections a hub opens at most, unless the URL says so
+// with pool_max_conns. Its transactions wait for the disk, not for a processor.
+const maxConns = 32
+
 // Open connects to the database at url and brings its schema up to date. Many
 // hubs may do so at once: the migration holds a lock.
 func Open(ctx context.Context, url string) (*Store, error) {
@@ -43,6 +47,16 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		// The error may quote the URL, and with it the password.
 		return nil, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
 			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		cfg.MaxConns = maxConns
+	}
+	// The hub's statements are short and always the same: planning them anew
+	// costs more than running them.
+	for name, value := range map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off"} {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

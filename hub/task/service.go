@@ -182,14 +182,22 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTaskRow, err
 	return row, err
 }
 
+// maxPosition is how far a place in the queue is counted.
+const maxPosition = 1000
+
 // QueuePosition answers a queued task's place in its organisation's queue,
-// from 1; 0 for one that is not queued.
+// from 1, counted up to 1 001; 0 for one that is not waiting there.
 func (s *Service) QueuePosition(ctx context.Context, t db.Task) (int32, error) {
 	if State(t.State) != Queued {
 		return 0, nil
 	}
-	n, err := s.cfg.Store.QueuePosition(ctx, db.QueuePositionParams{OrgID: t.OrgID, ID: t.ID})
-	return int32(min(n, 1<<30)), err //nolint:gosec // bounded just before
+	if t.QueuedAt == nil || t.AdmittedAt != nil {
+		return 0, nil
+	}
+	n, err := s.cfg.Store.QueuePosition(ctx, db.QueuePositionParams{
+		OrgID: t.OrgID, ID: t.ID, Priority: t.Priority, QueuedAt: *t.QueuedAt, MaxRows: maxPosition,
+	})
+	return int32(n) + 1, err //nolint:gosec // bounded by the query
 }
 
 // Filter picks tasks for List.

@@ -61,7 +61,7 @@ func loadContexts() (contexts, error) {
 	path, err := contextsPath()
 	if err != nil {
 		// Without a home folder there are no contexts.
-		return out, nil //nolint:nilerr
+		return out, nil //nolint:nilerr // see above
 	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -68,9 +68,10 @@ const (
 type Up struct {
 	lifecycle.Group
 
-	cfg    Config
-	hub    *hub.Hub // set when it was made
-	unlock func() error
+	cfg     Config
+	cluster *postgres.Cluster // nil when an existing database is used
+	hub     *hub.Hub          // set when it was made
+	unlock  func() error
 }
 
 // Complete checks that the machine has what is needed and locks the data
@@ -130,27 +131,26 @@ func (u *Up) assemble(ctx context.Context) error {
 		u.Add("containerd", d)
 		address = d.Address()
 	}
-	databaseURL := func(context.Context) (config.Secret, error) { return u.cfg.DatabaseURL, nil }
 	if u.cfg.DatabaseURL == "" {
-		cluster, err := postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}.Complete(ctx)
-		if err != nil {
+		var err error
+		if u.cluster, err = (postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}).Complete(ctx); err != nil {
 			return err
 		}
-		u.Add("PostgreSQL", cluster)
-		databaseURL = func(ctx context.Context) (config.Secret, error) {
-			return config.Secret(cluster.URL(database)), cluster.EnsureDatabase(ctx, database)
-		}
+		u.Add("PostgreSQL", u.cluster)
 	}
-	u.Add("hub", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeHub(ctx, databaseURL) }})
+	u.Add("hub", &lifecycle.Lazy{Make: u.makeHub})
 	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
 	u.Add("worker", &lifecycle.Lazy{Make: u.makeWorker})
 	return nil
 }
 
-func (u *Up) makeHub(ctx context.Context, databaseURL func(context.Context) (config.Secret, error)) (lifecycle.Service, error) {
-	url, err := databaseURL(ctx)
-	if err != nil {
-		return nil, err
+func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
+	url := u.cfg.DatabaseURL
+	if u.cluster != nil {
+		if err := u.cluster.EnsureDatabase(ctx, database); err != nil {
+			return nil, err
+		}
+		url = config.Secret(u.cluster.URL(database))
 	}
 	h, err := hub.Config{
 		Listen: u.cfg.Listen, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,

@@ -67,7 +67,9 @@ func (q *Queries) BusyJails(ctx context.Context, orgID string) ([]BusyJailsRow, 
 const claimTask = `-- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2,
     lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
-WHERE org_id = $5 AND id = $6 AND state = 'queued' AND admitted_at IS NOT NULL AND attempt + 1 = $7::int
+WHERE tasks.org_id = $5 AND tasks.id = $6 AND state = 'queued' AND admitted_at IS NOT NULL
+  AND attempt + 1 = $7::int
+  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $5)
 RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
 `
 

@@ -52,6 +52,59 @@ func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) (int
 	return column_1, err
 }
 
+const appendLeasedEvents = `-- name: AppendLeasedEvents :one
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.worker_id FROM tasks t
+    WHERE t.org_id = $1 AND t.id = $2 AND t.attempt = $3 AND t.lease_hash = $4
+      AND t.lease_expires_at > clock_timestamp()
+    FOR UPDATE
+), fresh AS (
+    UPDATE attempts a SET batch = greatest(a.batch, $5::bigint) FROM held
+    WHERE a.task_id = held.id AND a.attempt = held.attempt AND ($5::bigint = 0 OR a.batch < $5::bigint)
+    RETURNING a.task_id
+), task AS (
+    UPDATE tasks SET event_seq = event_seq + cardinality($6::text[]) FROM fresh
+    WHERE tasks.org_id = $1 AND tasks.id = fresh.task_id
+    RETURNING tasks.id, event_seq - cardinality($6::text[]) AS before
+), stored AS (
+    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
+           held.correlation_id, e.payload::jsonb
+    FROM held, task, (SELECT generate_subscripts($6::text[], 1) AS n, unnest($6::text[]) AS type,
+                             unnest($7::text[]) AS payload) AS e
+    RETURNING seq
+)
+SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held
+`
+
+type AppendLeasedEventsParams struct {
+	OrgID     string
+	TaskID    string
+	Attempt   int32
+	LeaseHash []byte
+	Batch     int64
+	Types     []string
+	Payloads  []string
+}
+
+// As AppendEvents, for whoever holds the lease, in a transaction of its own: no
+// row when the lease has ended. A numbered batch is stored once; a
+// repeat answers 0.
+func (q *Queries) AppendLeasedEvents(ctx context.Context, arg AppendLeasedEventsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, appendLeasedEvents,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Attempt,
+		arg.LeaseHash,
+		arg.Batch,
+		arg.Types,
+		arg.Payloads,
+	)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
 const eventsAfter = `-- name: EventsAfter :many
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
 FROM events

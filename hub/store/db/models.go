@@ -54,6 +54,7 @@ type Attempt struct {
 	WorkerID  string
 	ClaimedAt time.Time
 	EndedAt   *time.Time
+	Batch     int64
 	Outcome   string
 }
 

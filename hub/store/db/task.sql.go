@@ -75,10 +75,10 @@ func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams
 	return err
 }
 
-const createCheckpoint = `-- name: CreateCheckpoint :exec
+const createCheckpoint = `-- name: CreateCheckpoint :execrows
 INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
 VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (task_id, iteration) DO UPDATE SET attempt = excluded.attempt, state = excluded.state, created_at = now()
+ON CONFLICT (task_id, iteration) DO NOTHING
 `
 
 type CreateCheckpointParams struct {
@@ -89,15 +89,18 @@ type CreateCheckpointParams struct {
 	State     json.RawMessage
 }
 
-func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointParams) error {
-	_, err := q.db.Exec(ctx, createCheckpoint,
+func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointParams) (int64, error) {
+	result, err := q.db.Exec(ctx, createCheckpoint,
 		arg.TaskID,
 		arg.Iteration,
 		arg.OrgID,
 		arg.Attempt,
 		arg.State,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const createTask = `-- name: CreateTask :one
@@ -800,18 +803,31 @@ func (q *Queries) NewestCheckpoint(ctx context.Context, arg NewestCheckpointPara
 }
 
 const queuePosition = `-- name: QueuePosition :one
-SELECT count(*) FROM tasks q, tasks t
-WHERE t.org_id = $1 AND t.id = $2 AND q.org_id = t.org_id AND q.state = 'queued'
-  AND (q.priority > t.priority OR (q.priority = t.priority AND (q.queued_at, q.id) <= (t.queued_at, t.id)))
+SELECT count(*) FROM (
+    SELECT 1 FROM tasks
+    WHERE org_id = $1 AND state = 'queued' AND admitted_at IS NULL
+      AND (priority > $2 OR (priority = $2 AND (queued_at, id) < ($3::timestamptz, $4::text)))
+    LIMIT $5) AS ahead
 `
 
 type QueuePositionParams struct {
-	OrgID string
-	ID    string
+	OrgID    string
+	Priority int32
+	QueuedAt time.Time
+	ID       string
+	MaxRows  int32
 }
 
+// How many tasks that are not admitted stand before that place in the queue;
+// it counts no further than max_rows.
 func (q *Queries) QueuePosition(ctx context.Context, arg QueuePositionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, queuePosition, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, queuePosition,
+		arg.OrgID,
+		arg.Priority,
+		arg.QueuedAt,
+		arg.ID,
+		arg.MaxRows,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -39,7 +39,9 @@ ORDER BY admitted_at LIMIT @max_rows;
 -- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id,
     lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
-WHERE org_id = @org_id AND id = @id AND state = 'queued' AND admitted_at IS NOT NULL AND attempt + 1 = @attempt::int
+WHERE tasks.org_id = @org_id AND tasks.id = @id AND state = 'queued' AND admitted_at IS NOT NULL
+  AND attempt + 1 = @attempt::int
+  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND w.org_id = @org_id)
 RETURNING *;
 
 -- name: CreateAttempt :exec

@@ -15,6 +15,33 @@ WITH task AS (
 )
 SELECT coalesce(max(seq), 0)::bigint FROM stored;
 
+-- name: AppendLeasedEvents :one
+-- As AppendEvents, for whoever holds the lease, in a transaction of its own: no
+-- row when the lease has ended. A numbered batch is stored once; a
+-- repeat answers 0.
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.worker_id FROM tasks t
+    WHERE t.org_id = @org_id AND t.id = @task_id AND t.attempt = @attempt AND t.lease_hash = @lease_hash
+      AND t.lease_expires_at > clock_timestamp()
+    FOR UPDATE
+), fresh AS (
+    UPDATE attempts a SET batch = greatest(a.batch, @batch::bigint) FROM held
+    WHERE a.task_id = held.id AND a.attempt = held.attempt AND (@batch::bigint = 0 OR a.batch < @batch::bigint)
+    RETURNING a.task_id
+), task AS (
+    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[]) FROM fresh
+    WHERE tasks.org_id = @org_id AND tasks.id = fresh.task_id
+    RETURNING tasks.id, event_seq - cardinality(@types::text[]) AS before
+), stored AS (
+    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
+           held.correlation_id, e.payload::jsonb
+    FROM held, task, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
+                             unnest(@payloads::text[]) AS payload) AS e
+    RETURNING seq
+)
+SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held;
+
 -- name: EventsAfter :many
 -- Commit order: only transactions that no running one can still precede.
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload

@@ -38,9 +38,13 @@ WHERE t.org_id = @org_id
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
 
 -- name: QueuePosition :one
-SELECT count(*) FROM tasks q, tasks t
-WHERE t.org_id = @org_id AND t.id = @id AND q.org_id = t.org_id AND q.state = 'queued'
-  AND (q.priority > t.priority OR (q.priority = t.priority AND (q.queued_at, q.id) <= (t.queued_at, t.id)));
+-- How many tasks that are not admitted stand before that place in the queue;
+-- it counts no further than max_rows.
+SELECT count(*) FROM (
+    SELECT 1 FROM tasks
+    WHERE org_id = @org_id AND state = 'queued' AND admitted_at IS NULL
+      AND (priority > @priority OR (priority = @priority AND (queued_at, id) < (@queued_at::timestamptz, @id::text)))
+    LIMIT @max_rows) AS ahead;
 
 -- name: LockTask :one
 SELECT * FROM tasks WHERE org_id = @org_id AND id = @id FOR UPDATE;
@@ -103,10 +107,10 @@ SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id AND turn = @tu
 -- name: ListTurns :many
 SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id ORDER BY turn;
 
--- name: CreateCheckpoint :exec
+-- name: CreateCheckpoint :execrows
 INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
 VALUES (@task_id, @iteration, @org_id, @attempt, @state)
-ON CONFLICT (task_id, iteration) DO UPDATE SET attempt = excluded.attempt, state = excluded.state, created_at = now();
+ON CONFLICT (task_id, iteration) DO NOTHING;
 
 -- name: NewestCheckpoint :one
 SELECT * FROM checkpoints WHERE org_id = @org_id AND task_id = @task_id ORDER BY iteration DESC LIMIT 1;
