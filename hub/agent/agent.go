@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -17,24 +18,31 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// parsedPersonas is how many parsed files are kept in memory.
-const parsedPersonas = 1024
+// How many parsed files and stored versions are kept in memory.
+const (
+	parsedPersonas = 1024
+	knownVersions  = 256
+)
 
 // Service stores and finds agents.
 type Service struct {
 	store  *store.Store
 	known  persona.Known
-	parsed *lru.Cache[string, *persona.Persona] // by digest, and by agent and version
+	parsed *lru.Cache[string, *persona.Persona] // by digest
+	// versions never change once stored; by agent id, which is unique over all
+	// organisations, and number.
+	versions *lru.Cache[string, db.AgentVersion]
 }
 
 // NewService makes a Service; known says which tools and providers a persona
 // may name.
 func NewService(s *store.Store, known persona.Known) *Service {
-	cache, err := lru.New[string, *persona.Persona](parsedPersonas)
-	if err != nil {
+	parsed, err1 := lru.New[string, *persona.Persona](parsedPersonas)
+	versions, err2 := lru.New[string, db.AgentVersion](knownVersions)
+	if err := errors.Join(err1, err2); err != nil {
 		panic(err) // only for a size below one
 	}
-	return &Service{store: s, known: known, parsed: cache}
+	return &Service{store: s, known: known, parsed: parsed, versions: versions}
 }
 
 // File is a persona file as it is applied.
@@ -143,32 +151,34 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, er
 
 // Version answers one stored version of an agent.
 func (s *Service) Version(ctx context.Context, orgID, id string, version int32) (db.AgentVersion, error) {
-	v, err := s.store.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: id, Version: version})
+	return s.version(ctx, s.store.Queries, orgID, id, version)
+}
+
+func (s *Service) version(ctx context.Context, q *db.Queries, orgID, id string, version int32) (db.AgentVersion, error) {
+	key := fmt.Sprintf("%s/%d", id, version)
+	if v, ok := s.versions.Get(key); ok && v.OrgID == orgID {
+		return v, nil
+	}
+	v, err := q.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: id, Version: version})
 	if store.IsNotFound(err) {
 		return v, fault.New(fault.NotFound, "agent %s has no version %d", id, version).WithObject(id)
 	}
-	return v, err
+	if err != nil {
+		return v, fmt.Errorf("load version %d of agent %s: %w", version, id, err)
+	}
+	s.versions.Add(key, v)
+	return v, nil
 }
 
 // PersonaOf answers the parsed form of an agent's version, read with q where it
 // is not in memory: inside a transaction, give that transaction's. It must not
 // be changed.
 func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string, version int32) (*persona.Persona, error) {
-	// Versions never change, and ids are unique over all organisations.
-	key := fmt.Sprintf("%s/%d", id, version)
-	if p, ok := s.parsed.Get(key); ok {
-		return p, nil
-	}
-	v, err := q.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: id, Version: version})
-	if err != nil {
-		return nil, fmt.Errorf("load version %d of agent %s: %w", version, id, err)
-	}
-	p, err := s.Persona(v.Digest, v.Markdown)
+	v, err := s.version(ctx, q, orgID, id, version)
 	if err != nil {
 		return nil, err
 	}
-	s.parsed.Add(key, p)
-	return p, nil
+	return s.Persona(v.Digest, v.Markdown)
 }
 
 // List answers agents by name, after a name.

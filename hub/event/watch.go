@@ -38,6 +38,8 @@ func (c Cursor) String() string {
 	return strconv.FormatUint(c.xid, 10) + "." + strconv.FormatInt(c.id, 10)
 }
 
+func (c Cursor) before(d Cursor) bool { return c.xid < d.xid || (c.xid == d.xid && c.id < d.id) }
+
 // Hints tells that there may be something to read.
 type Hints interface {
 	SubscribeEvents(orgID string, fn func(taskID string)) (stop func(), err error)
@@ -103,6 +105,13 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 		defer stop()
 	}
 	at := q.After
+	var until Cursor // where a watch that does not follow ends
+	if !q.Follow {
+		var err error
+		if until, err = w.newest(ctx, q); err != nil {
+			return err
+		}
+	}
 	wait := w.cfg.Poll
 	lastSent := time.Now()
 	timer := time.NewTimer(w.cfg.Poll)
@@ -125,9 +134,12 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			continue
 		}
 		if !q.Follow {
-			return nil
-		}
-		if ended, err := w.ended(ctx, q, at); err != nil || ended {
+			if !at.before(until) {
+				return nil
+			}
+			// Committed, but an older transaction still runs.
+			wait = firstRetry
+		} else if ended, err := w.ended(ctx, q, at); err != nil || ended {
 			return err
 		}
 		if time.Since(lastSent) >= w.cfg.Heartbeat {
@@ -217,6 +229,22 @@ func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]db.EventsAfte
 		out[i] = db.EventsAfterRow(row)
 	}
 	return out, nil
+}
+
+// newest answers the place of the last event that is committed now.
+func (w *Watcher) newest(ctx context.Context, q Watch) (Cursor, error) {
+	ids := q.TaskIDs
+	if ids == nil {
+		ids = []string{}
+	}
+	row, err := w.cfg.Store.NewestEvent(ctx, db.NewestEventParams{OrgID: q.OrgID, TaskIds: ids})
+	if store.IsNotFound(err) {
+		return Cursor{}, nil
+	}
+	if err != nil {
+		return Cursor{}, fmt.Errorf("find the newest event: %w", err)
+	}
+	return cursorOf(db.EventsAfterRow{ID: row.ID, Xid: row.Xid})
 }
 
 func (w *Watcher) ended(ctx context.Context, q Watch, at Cursor) (bool, error) {

@@ -230,12 +230,34 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 			return fmt.Errorf("start step %s: %w", stepID, err)
 		}
 		step = started
-		_, err = tx.Append(ctx, orgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
+		if _, err = tx.Append(ctx, orgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
 			"step_id": step.ID, "number": step.Number, "tool": step.Tool,
-		}})
+		}}); err != nil {
+			return err
+		}
+		if s.place(step) != deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
+			return nil
+		}
+		// It touches the conversation only: there is nothing to wait for.
+		step, err = s.conclude(ctx, tx, t, step)
 		return err
 	})
 	return step, t, err
+}
+
+// conclude runs a step that has no effect outside the conversation and stores
+// its outcome in the transaction that started it.
+func (s *Steps) conclude(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (db.Step, error) {
+	record := s.cfg.Tools.Get(step.Tool)
+	call, err := s.call(ctx, t, step, record)
+	if err != nil {
+		return step, err
+	}
+	result, err := record.Run(ctx, call)
+	if err != nil {
+		return step, fmt.Errorf("run step %s: %w", step.ID, err)
+	}
+	return s.endIn(ctx, tx, t, step, record, result)
 }
 
 func (s *Steps) place(step db.Step) deckhandv1.ToolPlace {
@@ -294,9 +316,23 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	return call, err
 }
 
-// end stores an outcome once: when somebody else has stored one meanwhile,
-// theirs is answered.
+// end stores an outcome in a transaction of its own; see endIn.
 func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
+	ended := step
+	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		locked, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID})
+		if err != nil {
+			return fmt.Errorf("lock task %s: %w", t.ID, err)
+		}
+		ended, err = s.endIn(ctx, tx, locked, step, record, r)
+		return err
+	})
+	return ended, err
+}
+
+// endIn stores an outcome once: when somebody else has stored one meanwhile,
+// theirs is answered. The task's row is locked.
+func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
 	to := Succeeded
 	switch {
 	case r.Unknown:
@@ -311,37 +347,28 @@ func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, 
 	if err != nil {
 		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
 	}
-	ended := step
-	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		locked, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID})
-		if err != nil {
-			return fmt.Errorf("lock task %s: %w", t.ID, err)
-		}
-		ended, err = tx.EndStep(ctx, db.EndStepParams{
-			OrgID: orgID, ID: step.ID, State: string(to), Observation: s.cfg.Redact.String(r.Observation), Outcome: outcome,
-			ErrorCode: string(r.Code), LogBytes: r.LogBytes,
-		})
-		if store.IsNotFound(err) {
-			ended, err = tx.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: step.ID})
-			return err
-		}
-		if err != nil {
-			return fmt.Errorf("end step %s: %w", step.ID, err)
-		}
-		payload := map[string]any{
-			"step_id": ended.ID, "number": ended.Number, "tool": ended.Tool, "state": ended.State,
-			"error_code": ended.ErrorCode, "outcome": r.Outcome, "log_bytes": ended.LogBytes,
-			"duration_ms": ended.FinishedAt.Sub(*ended.StartedAt).Milliseconds(),
-		}
-		if _, err := tx.Append(ctx, orgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
-			return err
-		}
-		if to == Unknown && !record.Idempotent {
-			return s.pause(ctx, tx, locked, ended)
-		}
-		return nil
+	ended, err := tx.EndStep(ctx, db.EndStepParams{
+		OrgID: t.OrgID, ID: step.ID, State: string(to), Observation: s.cfg.Redact.String(r.Observation), Outcome: outcome,
+		ErrorCode: string(r.Code), LogBytes: r.LogBytes,
 	})
-	return ended, err
+	if store.IsNotFound(err) {
+		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: step.ID})
+	}
+	if err != nil {
+		return step, fmt.Errorf("end step %s: %w", step.ID, err)
+	}
+	payload := map[string]any{
+		"step_id": ended.ID, "number": ended.Number, "tool": ended.Tool, "state": ended.State,
+		"error_code": ended.ErrorCode, "outcome": r.Outcome, "log_bytes": ended.LogBytes,
+		"duration_ms": ended.FinishedAt.Sub(*ended.StartedAt).Milliseconds(),
+	}
+	if _, err := tx.Append(ctx, t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
+		return ended, err
+	}
+	if to == Unknown && !record.Idempotent {
+		return ended, s.pause(ctx, tx, t, ended)
+	}
+	return ended, nil
 }
 
 // Get answers a step by its id.

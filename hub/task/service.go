@@ -97,7 +97,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 	if sub.IdempotencyKey != "" {
 		params.IdempotencyKey = &sub.IdempotencyKey
 	}
-	id := params.ID
+	row := db.GetTaskRow{AgentName: agent.Agent.Name, Provider: version.Provider, Model: version.Model}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := tx.CreateTask(ctx, params)
 		if store.IsNotFound(err) && params.IdempotencyKey != nil {
@@ -107,12 +107,13 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 			if err != nil {
 				return fmt.Errorf("find task by idempotency key: %w", err)
 			}
-			id = first.ID
-			return nil
+			row, err = tx.GetTask(ctx, db.GetTaskParams{OrgID: sub.OrgID, ID: first.ID})
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("store task: %w", err)
 		}
+		row.Task = t
 		for _, in := range sub.Inputs {
 			if err := tx.CreateTaskInput(ctx, db.CreateTaskInputParams{
 				TaskID: t.ID, Path: in.Path, OrgID: sub.OrgID, Content: in.Content,
@@ -121,16 +122,13 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 			}
 		}
 		tx.AfterCommit(func() { s.cfg.Admit(sub.OrgID) })
-		_, err = tx.Append(ctx, sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: map[string]any{
+		row.Task.EventSeq, err = tx.Append(ctx, sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: map[string]any{
 			"agent": agent.Agent.Name, "agent_version": version.Version, "goal": params.Goal,
 			"priority": params.Priority, "inputs": len(sub.Inputs), "provider": version.Provider, "model": version.Model,
 		}})
 		return err
 	})
-	if err != nil {
-		return db.GetTaskRow{}, err
-	}
-	return s.Get(ctx, sub.OrgID, id)
+	return row, err
 }
 
 // AgentJail names the jail of an agent whose workspace is its own.

@@ -173,6 +173,31 @@ func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]Eve
 	return items, nil
 }
 
+const newestEvent = `-- name: NewestEvent :one
+SELECT id, CAST(xid AS text) AS xid FROM events
+WHERE org_id = $1 AND (cardinality($2::text[]) = 0 OR task_id = ANY ($2::text[]))
+ORDER BY events.xid DESC, id DESC LIMIT 1
+`
+
+type NewestEventParams struct {
+	OrgID   string
+	TaskIds []string
+}
+
+type NewestEventRow struct {
+	ID  int64
+	Xid string
+}
+
+// The last event that is committed now; of those tasks, or of all when none is
+// named.
+func (q *Queries) NewestEvent(ctx context.Context, arg NewestEventParams) (NewestEventRow, error) {
+	row := q.db.QueryRow(ctx, newestEvent, arg.OrgID, arg.TaskIds)
+	var i NewestEventRow
+	err := row.Scan(&i.ID, &i.Xid)
+	return i, err
+}
+
 const taskEventsAfter = `-- name: TaskEventsAfter :many
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
 FROM events

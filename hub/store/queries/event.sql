@@ -59,6 +59,13 @@ WHERE org_id = @org_id AND task_id = ANY (@task_ids::text[])
   AND xid < pg_snapshot_xmin(pg_current_snapshot())
 ORDER BY events.xid, id LIMIT @max_rows;
 
+-- name: NewestEvent :one
+-- The last event that is committed now; of those tasks, or of all when none is
+-- named.
+SELECT id, CAST(xid AS text) AS xid FROM events
+WHERE org_id = @org_id AND (cardinality(@task_ids::text[]) = 0 OR task_id = ANY (@task_ids::text[]))
+ORDER BY events.xid DESC, id DESC LIMIT 1;
+
 -- name: WatchEnded :one
 -- All watched tasks have ended and nothing of them comes after the cursor,
 -- visible yet or not.
