@@ -27,13 +27,15 @@ const (
 
 const (
 	defaultOrganisation = "default"
+	// Known beforehand, since a NATS server's configuration names it.
+	defaultOrganisationID = "org_default"
 	adminUser           = "admin"
 )
 
 // bootstrap makes the first organisation, its administrator and the tokens of
 // this data folder. What is there already stays.
 func (h *Hub) bootstrap(ctx context.Context) error {
-	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: defaultOrganisation})
+	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: defaultOrganisationID, Name: defaultOrganisation})
 	if err != nil {
 		return fmt.Errorf("make the default organisation: %w", err)
 	}
@@ -101,7 +103,7 @@ const joinTokenTTL = 10 * time.Minute
 
 // LocalJoinToken answers a join token for a node of the same machine.
 func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
-	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: defaultOrganisation})
+	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: defaultOrganisationID, Name: defaultOrganisation})
 	if err != nil {
 		return "", fmt.Errorf("find the default organisation: %w", err)
 	}

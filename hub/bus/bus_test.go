@@ -320,7 +320,7 @@ func TestServerOfOnesOwnIsUsedByItsURLs(t *testing.T) {
 
 func TestServerWithTheConfigurationThatWeGiveOutServesHubAndWorkers(t *testing.T) {
 	t.Parallel()
-	opts, err := server.ProcessConfigFile("testdata/nats.conf")
+	opts, err := server.ProcessConfigFile("../../docs/nats.conf")
 	require.NoError(t, err)
 	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, t.TempDir(), true, true
 	nats, err := server.NewServer(opts)
@@ -334,11 +334,12 @@ func TestServerWithTheConfigurationThatWeGiveOutServesHubAndWorkers(t *testing.T
 		EventsURL: config.Secret("nats://hub-events:change-me-2@" + host),
 		WorkerURL: config.Secret("nats://worker:change-me-3@" + host),
 	})
-	a := access(t, b, "", "worker_1")
+	const pool = "org_default-default"
+	a := access(t, b, pool, "worker_1")
 	conn, refused := worker(t, nil, a)
-	require.NoError(t, b.Publish(t.Context(), "", bus.Wakeup{TaskID: "task_a", Attempt: 1}))
+	require.NoError(t, b.Publish(t.Context(), pool, bus.Wakeup{TaskID: "task_a", Attempt: 1}))
 	require.Equal(t, "task_a", pull(t, conn, a).TaskID)
-	require.NoError(t, conn.Publish("wake.default", nil))
+	require.NoError(t, conn.Publish("wake."+pool, nil))
 	require.ErrorContains(t, receive(t, refused), "Permissions Violation")
 }
 

@@ -1,0 +1,223 @@
+package integration
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+// commandOf finds what a line of a code block runs.
+var commandOf = regexp.MustCompile(`^(?:\$ )?(?:sudo )?((?:[A-Z_]+=\S+ )*(?:bin/)?(?:deckhand|deckhand-node|make|apt-get) .*)$`)
+
+// documented answers every command in the code blocks of a document, lines that
+// end in a backslash joined.
+func documented(t *testing.T, path string) []string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var out []string
+	inside := false
+	for line := range strings.Lines(strings.ReplaceAll(string(data), "\\\n", " ")) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			inside = !inside
+			continue
+		}
+		if m := commandOf.FindStringSubmatch(line); inside && m != nil {
+			out = append(out, strings.Join(strings.Fields(m[1]), " "))
+		}
+	}
+	return out
+}
+
+// Every command in the README and the docs works as it is written there, hosts
+// and secrets put in.
+func TestEveryDocumentedCommandWorks(t *testing.T) {
+	t.Parallel()
+	dir := jailtest.Dir(t)
+	up := start(t, nil, bin(t, "deckhand"), "up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
+	eventually(t, time.Minute, "everything to be up", func() bool { return strings.Contains(up.output.String(), "Deckhand is up") })
+	f := &fleet{t: t, dir: dir}
+	log := filepath.Join(t.TempDir(), "dpkg.log")
+	require.NoError(t, os.WriteFile(log, []byte(strings.Repeat("2026-11-20 10:00:00 install bash:amd64 <none> 5.2\n", 20)), 0o600))
+	home := t.TempDir()
+
+	inPlace := strings.NewReplacer(
+		"/var/log/dpkg.log", log,
+		"https://hub.example.com", f.url(),
+		"dhu_…", strings.TrimSpace(readFile(t, filepath.Join(dir, "admin-token"))),
+	)
+	roles := &roles{t: t}
+	docs, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	ran := 0
+	for _, path := range append([]string{"../README.md"}, docs...) {
+		for _, command := range documented(t, path) {
+			ran++
+			words := strings.Fields(command)
+			switch {
+			case command == "make test", strings.HasPrefix(command, "apt-get install"):
+				// This is make test, and its set-up has installed the packages.
+			case command == "make demo":
+				demo(t)
+			case strings.HasSuffix(words[0], "deckhand") && words[1] == "up":
+				// Runs since the beginning.
+			case roles.is(words):
+				roles.run(command)
+			default:
+				cmd := exec.Command("bash", "-c", inPlace.Replace(command))
+				cmd.Dir = ".."
+				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin(t, "deckhand"))+":"+os.Getenv("PATH"),
+					"DECKHAND_DATA_DIR="+dir, "HOME="+home, "XDG_CONFIG_HOME=")
+				out, err := cmd.CombinedOutput()
+				require.NoError(t, err, "%s: %s\n%s", path, command, out)
+			}
+		}
+	}
+	require.Greater(t, ran, 12, "the commands were not found")
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// demo runs make demo, which cleans up after itself.
+func demo(t *testing.T) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "app.log")
+	require.NoError(t, os.WriteFile(log, []byte(strings.Repeat("2026-11-20T10:00:00Z ERROR cannot reach db-1: timeout\n", 30)), 0o600))
+	cmd := exec.Command("make", "-s", "-C", "..", "demo")
+	cmd.Env = append(os.Environ(), "LOG="+log, "ANTHROPIC_API_KEY=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, text := range []string{"Model: scripted", "phase execute_action", "db-1", "cost", "task_"} {
+		require.Contains(t, string(out), text)
+	}
+}
+
+// roles runs the documented hub, worker and node, one after the other, on a
+// database and a NATS server of their own.
+type roles struct {
+	t       *testing.T
+	replace *strings.Replacer
+	dir     string
+	hub     *process
+}
+
+func (r *roles) is(words []string) bool {
+	for i, word := range words {
+		if word == "deckhand-node" {
+			return true
+		}
+		if word == "deckhand" {
+			// The token of the role's own hub, which its node then uses.
+			return words[i+1] == "hub" || words[i+1] == "worker" || (words[i+1] == "node" && words[i+2] == "token")
+		}
+	}
+	return false
+}
+
+func (r *roles) run(command string) {
+	t := r.t
+	t.Helper()
+	if r.hub == nil {
+		r.prepare()
+	}
+	token := func(name string) string { return strings.TrimSpace(readFile(t, filepath.Join(r.dir, name))) }
+	env := []string{"DECKHAND_DATA_DIR=" + r.dir, "SSL_CERT_FILE=" + filepath.Join(r.dir, "hub.pem")}
+	var words []string
+	if r.hub != nil {
+		command = strings.NewReplacer("https://hub.example.com:7800", strings.TrimSpace(readFile(t, filepath.Join(r.dir, "hub-url"))),
+			"dhw_...", token("worker-token")).Replace(command)
+		if strings.Contains(command, "dhj_...") {
+			command = strings.Replace(command, "dhj_...", r.joinToken(env), 1)
+		}
+	}
+	for _, word := range strings.Fields(r.replace.Replace(command)) {
+		if len(words) == 0 && strings.Contains(word, "=") {
+			env = append(env, word)
+		} else {
+			words = append(words, word)
+		}
+	}
+	switch words[0] + " " + words[1] {
+	case "deckhand hub":
+		r.hub = start(t, env, bin(t, "deckhand"), words[1:]...)
+		eventually(t, time.Minute, "the hub to be ready", func() bool { return strings.Contains(r.hub.output.String(), "hub is ready") })
+	case "deckhand worker":
+		p := start(t, env, bin(t, "deckhand"), words[1:]...)
+		eventually(t, time.Minute, "the worker to be registered", func() bool { return strings.Contains(p.output.String(), "registered") })
+	case "deckhand node":
+		require.NotEmpty(t, r.joinToken(env))
+	default:
+		nodeDir, namespace := jailtest.Dir(t), "docs-"+filepath.Base(r.dir)
+		t.Cleanup(func() {
+			jailtest.RemoveAll(t, jail.Config{DataDir: nodeDir, Containerd: jailtest.Containerd(t), Namespace: namespace})
+		})
+		env = append(env, "DECKHAND_DATA_DIR="+nodeDir, "DECKHAND_CONTAINERD="+jailtest.Containerd(t), "DECKHAND_CONTAINERD_NAMESPACE="+namespace)
+		p := start(t, env, bin(t, "deckhand-node"), words[1:]...)
+		eventually(t, time.Minute, "the node to be linked", func() bool { return strings.Contains(p.output.String(), "linked to the hub") })
+	}
+}
+
+func (r *roles) joinToken(env []string) string {
+	res := run(r.t, env, "node", "token")
+	require.Zero(r.t, res.code, res.err)
+	return strings.TrimSpace(res.out)
+}
+
+// prepare makes what the documentation's hub is told of: certificate, database
+// and NATS server.
+func (r *roles) prepare() {
+	t := r.t
+	r.dir = t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{"hub.pem": {Type: "CERTIFICATE", Bytes: der}, "hub.key": {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		require.NoError(t, os.WriteFile(filepath.Join(r.dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+	opts, err := server.ProcessConfigFile("../docs/nats.conf")
+	require.NoError(t, err)
+	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, t.TempDir(), true, true
+	nats, err := server.NewServer(opts)
+	require.NoError(t, err)
+	nats.Start()
+	t.Cleanup(func() { nats.Shutdown(); nats.WaitForShutdown() })
+	require.True(t, nats.ReadyForConnections(30*time.Second))
+	r.replace = strings.NewReplacer(
+		"postgres://deckhand:secret@db.example.com/deckhand", postgrestest.Database(t),
+		"nats.example.com:4222", strings.TrimPrefix(nats.ClientURL(), "nats://"),
+		"0.0.0.0:7800", "127.0.0.1:0", "0.0.0.0:7801", "127.0.0.1:0", "--edge-address hub.example.com:7801", "",
+		"hub.pem", filepath.Join(r.dir, "hub.pem"), "hub.key", filepath.Join(r.dir, "hub.key"),
+	)
+}
+
