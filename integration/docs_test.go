@@ -36,13 +36,13 @@ func documented(t *testing.T, path string) []string {
 	var out []string
 	inside := false
 	for line := range strings.Lines(strings.ReplaceAll(string(data), "\\\n", " ")) {
-		line = strings.TrimSpace(line)
+		line = strings.Join(strings.Fields(line), " ")
 		if strings.HasPrefix(line, "```") {
 			inside = !inside
 			continue
 		}
 		if m := commandOf.FindStringSubmatch(line); inside && m != nil {
-			out = append(out, strings.Join(strings.Fields(m[1]), " "))
+			out = append(out, m[1])
 		}
 	}
 	return out
