@@ -132,10 +132,11 @@ func turnText(turn *deckhandv1.Turn) string {
 
 // thinkingPayload is the whole visible text of a turn, as it was streamed.
 func thinkingPayload(turn *deckhandv1.Turn) map[string]any {
-	var text strings.Builder
+	var said []string
 	for _, block := range turn.GetBlocks() {
-		text.WriteString(block.GetReasoning().GetText())
-		text.WriteString(block.GetText().GetText())
+		if text := block.GetReasoning().GetText() + block.GetText().GetText(); text != "" {
+			said = append(said, text)
+		}
 	}
 	const most = 256 << 10
 	calls := []any{}
@@ -143,7 +144,7 @@ func thinkingPayload(turn *deckhandv1.Turn) map[string]any {
 		calls = append(calls, call.GetName())
 	}
 	return map[string]any{
-		"turn": turn.GetTurn(), "text": bounded(text.String(), most), "calls": calls, "stop_reason": turn.GetStopReason(),
+		"turn": turn.GetTurn(), "text": bounded(strings.Join(said, "\n"), most), "calls": calls, "stop_reason": turn.GetStopReason(),
 		"provider": turn.GetProvider(), "model": turn.GetModel(), "usage": usagePayload(turn.GetUsage()),
 	}
 }
