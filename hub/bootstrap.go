@@ -29,7 +29,7 @@ const (
 	defaultOrganisation = "default"
 	// Known beforehand, since a NATS server's configuration names it.
 	defaultOrganisationID = "org_default"
-	adminUser           = "admin"
+	adminUser             = "admin"
 )
 
 // bootstrap makes the first organisation, its administrator and the tokens of

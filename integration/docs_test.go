@@ -150,8 +150,8 @@ func (r *roles) run(command string) {
 	if r.hub != nil {
 		command = strings.NewReplacer("https://hub.example.com:7800", strings.TrimSpace(readFile(t, filepath.Join(r.dir, "hub-url"))),
 			"dhw_...", token("worker-token")).Replace(command)
-		if strings.Contains(command, "dhj_...") {
-			command = strings.Replace(command, "dhj_...", r.joinToken(env), 1)
+		if before, after, found := strings.Cut(command, "dhj_..."); found {
+			command = before + r.joinToken(env) + after
 		}
 	}
 	for _, word := range strings.Fields(r.replace.Replace(command)) {
@@ -220,4 +220,3 @@ func (r *roles) prepare() {
 		"hub.pem", filepath.Join(r.dir, "hub.pem"), "hub.key", filepath.Join(r.dir, "hub.key"),
 	)
 }
-

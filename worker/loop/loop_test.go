@@ -165,7 +165,7 @@ func TestAWholeRunWalksTheSevenPhases(t *testing.T) {
 	require.Equal(t, true, last["goal_achieved"])
 	require.Equal(t, 1.0, last["progress"])
 	require.Len(t, events(task, "plan_updated"), 2)
-	require.Equal(t, "First a plan.I will look around.", events(task, "thinking")[0]["text"])
+	require.Equal(t, "First a plan.\nI will look around.", events(task, "thinking")[0]["text"])
 	require.Equal(t, true, events(task, "execution_started")[0]["scripted"])
 	require.Equal(t, int32(3), task.Checkpoint.GetIteration())
 
@@ -176,7 +176,7 @@ func TestAWholeRunWalksTheSevenPhases(t *testing.T) {
 			streamed += piece.GetText()
 		}
 	}
-	require.Equal(t, "First a plan.I will look around.", streamed)
+	require.Equal(t, "First a plan.\nI will look around.", streamed)
 }
 
 // The same through the Anthropic adapter: one client, one transcript.
