@@ -52,6 +52,7 @@ type Tx struct {
 
 	recorder *Recorder
 	touched  map[[2]string]bool
+	appends  []db.AppendEventsParams
 	after    []func()
 }
 
@@ -59,9 +60,18 @@ type Tx struct {
 // the functions given to AfterCommit run, in order.
 func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 	tx := &Tx{recorder: r, touched: map[[2]string]bool{}}
-	if err := r.store.Tx(ctx, func(q *db.Queries) error {
+	if err := r.store.TxThen(ctx, func(q, last *db.Queries) error {
 		tx.Queries = q
-		return fn(tx)
+		if err := fn(tx); err != nil {
+			return err
+		}
+		for _, p := range tx.appends {
+			// The number that it would answer is not seen.
+			if _, err := last.AppendEvents(ctx, p); err != nil {
+				return fmt.Errorf("append events of %s: %w", p.TaskID, err)
+			}
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -126,21 +136,25 @@ func (r *Recorder) encode(taskID string, drafts []Draft) (types, payloads []stri
 	return types, payloads, nil
 }
 
-// Append numbers and stores events of one task; it answers the last number.
-func (tx *Tx) Append(ctx context.Context, orgID, taskID string, actor Actor, drafts ...Draft) (int64, error) {
+// Append has events of one task numbered and stored, in the order of the calls,
+// when the transaction commits.
+func (tx *Tx) Append(orgID, taskID string, actor Actor, drafts ...Draft) error {
 	if len(drafts) == 0 {
-		return 0, nil
+		return nil
 	}
 	types, payloads, err := tx.recorder.encode(taskID, drafts)
 	if err != nil {
-		return 0, err
-	}
-	seq, err := tx.AppendEvents(ctx, db.AppendEventsParams{
-		OrgID: orgID, TaskID: taskID, ActorKind: actor.Kind, ActorID: actor.ID, Types: types, Payloads: payloads,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("append events of %s: %w", taskID, err)
+		return err
 	}
 	tx.touched[[2]string{orgID, taskID}] = true
-	return seq, nil
+	if n := len(tx.appends) - 1; n >= 0 {
+		if p := &tx.appends[n]; p.TaskID == taskID && p.OrgID == orgID && p.ActorKind == actor.Kind && p.ActorID == actor.ID {
+			p.Types, p.Payloads = append(p.Types, types...), append(p.Payloads, payloads...)
+			return nil
+		}
+	}
+	tx.appends = append(tx.appends, db.AppendEventsParams{
+		OrgID: orgID, TaskID: taskID, ActorKind: actor.Kind, ActorID: actor.ID, Types: types, Payloads: payloads,
+	})
+	return nil
 }

@@ -72,7 +72,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 			return fmt.Errorf("store attempt %d of task %s: %w", t.Attempt, t.ID, err)
 		}
 		claimed = &t
-		_, err = tx.Append(ctx, orgID, t.ID, event.Actor{Kind: "worker", ID: workerID},
+		err = tx.Append(orgID, t.ID, event.Actor{Kind: "worker", ID: workerID},
 			event.Draft{Type: "state_changed", Payload: map[string]any{
 				"from": string(task.Queued), "to": string(task.Starting), "reason": t.Reason,
 			}},

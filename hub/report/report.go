@@ -106,7 +106,7 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		}); err != nil {
 			return fmt.Errorf("count usage of %s: %w", t.ID, err)
 		}
-		_, err = tx.Append(ctx, orgID, t.ID, by, drafts...)
+		err = tx.Append(orgID, t.ID, by, drafts...)
 		return err
 	})
 	return stored, err
@@ -174,7 +174,7 @@ func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, 
 		}); err != nil {
 			return fmt.Errorf("store progress of %s: %w", t.ID, err)
 		}
-		_, err = tx.Append(ctx, orgID, t.ID, by, drafts...)
+		err = tx.Append(orgID, t.ID, by, drafts...)
 		return err
 	})
 }
@@ -204,7 +204,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: t.ID, Reason: "the run ended"}); err != nil {
 			return fmt.Errorf("end open steps of %s: %w", t.ID, err)
 		}
-		if _, err := tx.Append(ctx, orgID, t.ID, by, end.Events...); err != nil {
+		if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
 			return err
 		}
 		tx.AfterCommit(func() { r.cfg.Admit(orgID) })

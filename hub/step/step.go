@@ -159,7 +159,7 @@ func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal,
 	if err != nil {
 		return step, fmt.Errorf("store step: %w", err)
 	}
-	_, err = tx.Append(ctx, t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: map[string]any{
+	err = tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": arguments,
 		"reason": step.DecisionReason, "turn": step.Turn,
 	}})
@@ -230,7 +230,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 			return fmt.Errorf("start step %s: %w", stepID, err)
 		}
 		step = started
-		if _, err = tx.Append(ctx, orgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
+		if err = tx.Append(orgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
 			"step_id": step.ID, "number": step.Number, "tool": step.Tool,
 		}}); err != nil {
 			return err
@@ -362,7 +362,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		"error_code": ended.ErrorCode, "outcome": r.Outcome, "log_bytes": ended.LogBytes,
 		"duration_ms": ended.FinishedAt.Sub(*ended.StartedAt).Milliseconds(),
 	}
-	if _, err := tx.Append(ctx, t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
 		return ended, err
 	}
 	if to == Unknown && !record.Idempotent {

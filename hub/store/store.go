@@ -112,23 +112,6 @@ func (s *Store) Close() { s.pool.Close() }
 // Ping says whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
-// Tx runs fn in one transaction at read committed; an error rolls it back.
-func (s *Store) Tx(ctx context.Context, fn func(q *db.Queries) error) error {
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return fn(s.WithTx(tx)) })
-}
-
-// Conn gives fn a connection of its own, for locks that live with it.
-func (s *Store) Conn(ctx context.Context, fn func(ctx context.Context, q *db.Queries) error) error {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("take a database connection: %w", err)
-	}
-	// A connection that held session locks is closed, never reused.
-	raw := conn.Hijack()
-	defer raw.Close(context.WithoutCancel(ctx))
-	return fn(ctx, db.New(raw))
-}
-
 // IsNotFound says that a query for one row answered none.
 func IsNotFound(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -59,4 +61,93 @@ func TestReferencesNameOneThing(t *testing.T) {
 	require.Equal(t, `task\_\%\_%`, store.Prefix("task", "%_"), "a reference is no pattern")
 	require.Empty(t, store.Prefix("task", "task_"), "a kind alone names nothing")
 	require.Empty(t, store.Prefix("task", ""))
+}
+
+// A transaction is whole or nothing, also in the statements that go with BEGIN
+// and with COMMIT, and leaves a connection that can be used again.
+func TestTransactionsAreWholeOrNothing(t *testing.T) {
+	t.Parallel()
+	s, err := store.Open(t.Context(), postgrestest.Database(t)+"&pool_max_conns=1")
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	ctx := t.Context()
+	organisation := func(q *db.Queries, id, name string) error {
+		_, err := q.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: id, Name: name})
+		return err
+	}
+	user := func(q *db.Queries, id, org string) error {
+		_, err := q.CreateUser(ctx, db.CreateUserParams{ID: id, OrgID: org, Name: id, Role: "admin"})
+		return err
+	}
+	names := func() int {
+		var n int
+		require.NoError(t, s.Tx(ctx, func(q *db.Queries) error {
+			for _, name := range []string{"first", "last", "query"} {
+				if _, err := q.TokenByHash(ctx, []byte(name)); err == nil {
+					n++
+				}
+			}
+			return nil
+		}))
+		return n
+	}
+	require.NoError(t, s.Tx(ctx, func(*db.Queries) error { return nil }), "an empty one")
+	require.NoError(t, s.TxThen(ctx, func(_, last *db.Queries) error { return organisation(last, "org_a", "a") }), "last ones only")
+	require.NoError(t, s.TxThen(ctx, func(q, last *db.Queries) error {
+		if err := organisation(q, "org_b", "b"); err != nil {
+			return err
+		}
+		return user(last, "user_b", "org_b")
+	}))
+
+	for what, fn := range map[string]func(q, last *db.Queries) error{
+		"the first statement fails": func(q, _ *db.Queries) error { return user(q, "user_x", "org_none") },
+		"a middle one fails": func(q, _ *db.Queries) error {
+			if err := organisation(q, "org_x", "x"); err != nil {
+				return err
+			}
+			return user(q, "user_x", "org_none")
+		},
+		"a last one fails": func(q, last *db.Queries) error {
+			if err := organisation(q, "org_x", "x"); err != nil {
+				return err
+			}
+			return user(last, "user_x", "org_none")
+		},
+		"fn fails": func(q, last *db.Queries) error {
+			return errors.Join(organisation(q, "org_x", "x"), user(last, "user_x", "org_x"), errors.New("no"))
+		},
+		"an error that fn does not answer": func(q, _ *db.Queries) error {
+			if err := organisation(q, "org_x", "x"); err != nil {
+				return err
+			}
+			_ = user(q, "user_x", "org_none")
+			return nil
+		},
+	} {
+		require.Error(t, s.TxThen(ctx, fn), what)
+		require.Zero(t, names(), "the only connection can be used again after: "+what)
+		err := s.Tx(ctx, func(q *db.Queries) error { return user(q, "user_y", "org_x") })
+		require.True(t, store.Violates(err, "users_org_id_fkey"), "org_x is not there after: %s: %v", what, err)
+	}
+
+	cancelled, cancel := context.WithCancel(ctx)
+	require.Error(t, s.Tx(cancelled, func(q *db.Queries) error {
+		if err := organisation(q, "org_x", "x"); err != nil {
+			return err
+		}
+		cancel()
+		return nil
+	}), "its context ends before the commit")
+	err = s.Tx(ctx, func(q *db.Queries) error { return user(q, "user_y", "org_x") })
+	require.True(t, store.Violates(err, "users_org_id_fkey"), "%v", err)
+
+	rows := 0
+	require.NoError(t, s.Tx(ctx, func(q *db.Queries) error {
+		orgs, err := q.OrganisationsWithQueue(ctx) // many rows first
+		rows = len(orgs)
+		return errors.Join(err, organisation(q, "org_c", "c"))
+	}))
+	require.Zero(t, rows)
+	require.NoError(t, s.Tx(ctx, func(q *db.Queries) error { return user(q, "user_c", "org_c") }))
 }

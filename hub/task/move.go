@@ -45,7 +45,7 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 			return t, fmt.Errorf("end attempt %d of task %s: %w", t.Attempt, t.ID, err)
 		}
 	}
-	_, err = tx.Append(ctx, t.OrgID, t.ID, actor, event.Draft{Type: "state_changed", Payload: map[string]any{
+	err = tx.Append(t.OrgID, t.ID, actor, event.Draft{Type: "state_changed", Payload: map[string]any{
 		"from": string(from), "to": string(to), "reason": reason,
 	}})
 	return moved, err

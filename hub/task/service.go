@@ -122,7 +122,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 			}
 		}
 		tx.AfterCommit(func() { s.cfg.Admit(sub.OrgID) })
-		row.Task.EventSeq, err = tx.Append(ctx, sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: map[string]any{
+		err = tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: map[string]any{
 			"agent": agent.Agent.Name, "agent_version": version.Version, "goal": params.Goal,
 			"priority": params.Priority, "inputs": len(sub.Inputs), "provider": version.Provider, "model": version.Model,
 		}})
@@ -276,7 +276,7 @@ func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event
 		if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
 			return err
 		}
-		_, err = tx.Append(ctx, orgID, id, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
+		err = tx.Append(orgID, id, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
 		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
 		return err
 	})

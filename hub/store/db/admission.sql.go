@@ -141,19 +141,6 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 	return i, err
 }
 
-const countActive = `-- name: CountActive :one
-SELECT count(*) FROM tasks
-WHERE org_id = $1 AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL))
-`
-
-// Tasks that hold or are about to hold a slot.
-func (q *Queries) CountActive(ctx context.Context, orgID string) (int64, error) {
-	row := q.db.QueryRow(ctx, countActive, orgID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const createAttempt = `-- name: CreateAttempt :exec
 INSERT INTO attempts (task_id, attempt, org_id, worker_id) VALUES ($1, $2, $3, $4)
 `
@@ -552,18 +539,6 @@ func (q *Queries) TouchWorker(ctx context.Context, arg TouchWorkerParams) (int64
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const tryLeaderLock = `-- name: TryLeaderLock :one
-SELECT pg_try_advisory_lock(hashtextextended('leader', 0))
-`
-
-// Session-scoped: held until the connection ends.
-func (q *Queries) TryLeaderLock(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, tryLeaderLock)
-	var pg_try_advisory_lock bool
-	err := row.Scan(&pg_try_advisory_lock)
-	return pg_try_advisory_lock, err
 }
 
 const unclaimedTasks = `-- name: UnclaimedTasks :many

@@ -113,6 +113,49 @@ type Node struct {
 	CreatedAt      time.Time
 	LastSeenAt     *time.Time
 	RevokedAt      *time.Time
+	DrainedAt      *time.Time
+	DrainedBy      string
+	DrainReason    string
+}
+
+type NodeExec struct {
+	ID          string
+	OrgID       string
+	NodeID      string
+	Target      string
+	AgentID     *string
+	JailID      string
+	Terminal    bool
+	Argv        []string
+	Dir         string
+	SpecSealed  []byte
+	Reason      string
+	State       string
+	EndReason   string
+	ExitCode    int32
+	Signal      int32
+	KilledBy    string
+	Error       string
+	LogBytes    int64
+	MembersLeft int32
+	UserID      string
+	UserName    string
+	CreatedAt   time.Time
+	StartedAt   *time.Time
+	FinishedAt  *time.Time
+}
+
+type NodeLock struct {
+	ID         string
+	OrgID      string
+	NodeID     string
+	UserID     string
+	UserName   string
+	Reason     string
+	ExecID     *string
+	TakenAt    time.Time
+	ReleasedAt *time.Time
+	ReleasedBy string
 }
 
 type NodeSession struct {

@@ -57,7 +57,7 @@ func (q *Queries) CreateJoinToken(ctx context.Context, arg CreateJoinTokenParams
 const createNode = `-- name: CreateNode :one
 INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, version)
 VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at
+RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason
 `
 
 type CreateNodeParams struct {
@@ -91,6 +91,9 @@ func (q *Queries) CreateNode(ctx context.Context, arg CreateNodeParams) (Node, e
 		&i.CreatedAt,
 		&i.LastSeenAt,
 		&i.RevokedAt,
+		&i.DrainedAt,
+		&i.DrainedBy,
+		&i.DrainReason,
 	)
 	return i, err
 }
@@ -133,7 +136,7 @@ func (q *Queries) FindNodes(ctx context.Context, arg FindNodesParams) ([]FindNod
 }
 
 const getNode = `-- name: GetNode :one
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2 AND n.id = $3
 `
@@ -164,13 +167,16 @@ func (q *Queries) GetNode(ctx context.Context, arg GetNodeParams) (GetNodeRow, e
 		&i.Node.CreatedAt,
 		&i.Node.LastSeenAt,
 		&i.Node.RevokedAt,
+		&i.Node.DrainedAt,
+		&i.Node.DrainedBy,
+		&i.Node.DrainReason,
 		&i.Connected,
 	)
 	return i, err
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2
 ORDER BY n.name, n.id
@@ -207,6 +213,9 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Node.CreatedAt,
 			&i.Node.LastSeenAt,
 			&i.Node.RevokedAt,
+			&i.Node.DrainedAt,
+			&i.Node.DrainedBy,
+			&i.Node.DrainReason,
 			&i.Connected,
 		); err != nil {
 			return nil, err
@@ -257,7 +266,7 @@ func (q *Queries) LockJoinToken(ctx context.Context, hash []byte) (LockJoinToken
 }
 
 const nodeByFingerprint = `-- name: NodeByFingerprint :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at FROM nodes WHERE key_fingerprint = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason FROM nodes WHERE key_fingerprint = $1
 `
 
 func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) (Node, error) {
@@ -275,12 +284,15 @@ func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) 
 		&i.CreatedAt,
 		&i.LastSeenAt,
 		&i.RevokedAt,
+		&i.DrainedAt,
+		&i.DrainedBy,
+		&i.DrainReason,
 	)
 	return i, err
 }
 
 const nodeByID = `-- name: NodeByID :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at FROM nodes WHERE id = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason FROM nodes WHERE id = $1
 `
 
 // For the edge, which knows a node by its certificate before any organisation.
@@ -299,6 +311,9 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 		&i.CreatedAt,
 		&i.LastSeenAt,
 		&i.RevokedAt,
+		&i.DrainedAt,
+		&i.DrainedBy,
+		&i.DrainReason,
 	)
 	return i, err
 }
@@ -368,7 +383,7 @@ func (q *Queries) TouchNodeSession(ctx context.Context, arg TouchNodeSessionPara
 }
 
 const updateNodeEnrolment = `-- name: UpdateNodeEnrolment :one
-UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at
+UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason
 `
 
 type UpdateNodeEnrolmentParams struct {
@@ -398,6 +413,9 @@ func (q *Queries) UpdateNodeEnrolment(ctx context.Context, arg UpdateNodeEnrolme
 		&i.CreatedAt,
 		&i.LastSeenAt,
 		&i.RevokedAt,
+		&i.DrainedAt,
+		&i.DrainedBy,
+		&i.DrainReason,
 	)
 	return i, err
 }

@@ -5,11 +5,6 @@ SELECT pg_advisory_xact_lock(hashtextextended('admission:' || @org_id::text, 0))
 -- name: OrganisationsWithQueue :many
 SELECT DISTINCT org_id FROM tasks WHERE state = 'queued' AND admitted_at IS NULL;
 
--- name: CountActive :one
--- Tasks that hold or are about to hold a slot.
-SELECT count(*) FROM tasks
-WHERE org_id = @org_id AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL));
-
 -- name: BusyJails :many
 -- Jails in use by a task that holds or is about to hold a slot, with that task.
 SELECT jail_id, id FROM tasks
@@ -82,7 +77,3 @@ SELECT * FROM workers WHERE org_id = @org_id AND id = @id;
 
 -- name: TouchWorker :execrows
 UPDATE workers SET last_seen_at = now() WHERE org_id = @org_id AND id = @id;
-
--- name: TryLeaderLock :one
--- Session-scoped: held until the connection ends.
-SELECT pg_try_advisory_lock(hashtextextended('leader', 0));

@@ -1,0 +1,30 @@
+-- name: CreateNodeExec :one
+INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name)
+VALUES (@id, @org_id, @node_id, @target, sqlc.narg(agent_id), @jail_id, @terminal, @argv, @dir, @spec_sealed, @reason, @user_id, @user_name)
+RETURNING *;
+
+-- name: StartNodeExec :exec
+UPDATE node_execs SET state = 'running', started_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND state = 'pending';
+
+-- name: EndNodeExec :execrows
+UPDATE node_execs SET state = 'ended', end_reason = @end_reason, exit_code = @exit_code, signal = @signal, killed_by = @killed_by,
+    error = @error, log_bytes = @log_bytes, members_left = @members_left, finished_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state <> 'ended';
+
+-- name: GetNodeExec :one
+SELECT sqlc.embed(e), n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
+WHERE e.org_id = @org_id AND e.id = @id;
+
+-- name: FindNodeExecs :many
+SELECT id, (id = @ref)::boolean AS exact FROM node_execs
+WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: ListNodeExecs :many
+SELECT sqlc.embed(e), n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
+WHERE e.org_id = @org_id AND (@node_id::text = '' OR e.node_id = @node_id) AND (NOT @live_only::boolean OR e.state <> 'ended')
+ORDER BY e.created_at DESC, e.id DESC LIMIT @max_rows;
+
+-- name: LiveNodeExecs :many
+-- For the replica that holds the node's link, of whatever organisation.
+SELECT * FROM node_execs WHERE node_id = @node_id AND state <> 'ended';
