@@ -2,26 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/nats-io/nats.go"
 
-	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/hub/postgres"
-	"github.com/deckhand-sh/deckhand/internal/config"
-	"github.com/deckhand-sh/deckhand/internal/lifecycle"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
-	"github.com/deckhand-sh/deckhand/worker"
 )
 
 const (
@@ -61,6 +49,12 @@ func dispatch(ctx context.Context) (result, error) {
 		return nil, err
 	}
 	defer s.stop()
+	if err := s.simulatedNode(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.worker(ctx, dispatchSlots); err != nil {
+		return nil, err
+	}
 	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
 		Filename: "noop.md", Markdown: noopPersona, Script: noopScript,
 	})); err != nil {
@@ -155,96 +149,4 @@ func (s *stack) newest(ctx context.Context) (string, error) {
 		cursor = res.GetCursor()
 	}
 	return cursor, nil
-}
-
-// stack is a hub with its database, a simulated node and a worker.
-type stack struct {
-	dir      string
-	services []lifecycle.Service
-	client   *sdk.Client
-}
-
-func newStack(ctx context.Context) (_ *stack, err error) {
-	s := &stack{}
-	defer func() {
-		if err != nil {
-			s.stop()
-		}
-	}()
-	if s.dir, err = os.MkdirTemp("", "deckhand-bench-"); err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(s.dir, 0o711); err != nil { //nolint:gosec // PostgreSQL runs as a user of its own
-		return nil, err
-	}
-	cluster, err := postgres.Config{DataDir: filepath.Join(s.dir, "postgres")}.Complete(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, cluster); err != nil {
-		return nil, err
-	}
-	if err := cluster.EnsureDatabase(ctx, "deckhand"); err != nil {
-		return nil, err
-	}
-	h, err := hub.Config{
-		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: filepath.Join(s.dir, "hub"),
-		DatabaseURL: config.Secret(cluster.URL("deckhand")), InProcessNATS: true,
-	}.Complete(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, h); err != nil {
-		return nil, err
-	}
-	join, err := h.LocalJoinToken(ctx)
-	if err != nil {
-		return nil, err
-	}
-	node, err := simnode.New(ctx, simnode.Config{Dir: filepath.Join(s.dir, "node"), HubURL: h.URL(), JoinToken: join, Name: "simulated"})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, node); err != nil {
-		return nil, err
-	}
-	token, err := h.WorkerToken()
-	if err != nil {
-		return nil, err
-	}
-	w, err := worker.Config{
-		HubURL: h.URL(), Token: config.Secret(token), Slots: dispatchSlots,
-		NATSOptions: []nats.Option{nats.InProcessServer(h.NATS())},
-	}.Complete(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, w); err != nil {
-		return nil, err
-	}
-	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
-	if err != nil {
-		return nil, err
-	}
-	s.client, err = sdk.New(sdk.Config{URL: h.URL(), Token: strings.TrimSpace(string(admin))})
-	return s, err
-}
-
-func (s *stack) start(ctx context.Context, service lifecycle.Service) error {
-	if err := service.Start(ctx); err != nil {
-		service.Stop()
-		return err
-	}
-	s.services = append(s.services, service)
-	return nil
-}
-
-// stop ends everything in reverse order and removes it.
-func (s *stack) stop() {
-	for _, service := range slices.Backward(s.services) {
-		service.Stop()
-	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(errors.New("clean up"), err))
-	}
 }

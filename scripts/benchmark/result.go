@@ -11,7 +11,15 @@ import (
 type result map[string]any
 
 var benchmarks = map[string]func(context.Context) (result, error){
-	"dispatch": dispatch,
+	"dispatch":       dispatch,
+	"exec":           execTrue,
+	"exec-e2e":       execEndToEnd,
+	"exec-parallel":  execParallel,
+	"jail-cold":      jailCold,
+	"kill-tree":      killTree,
+	"log-seek":       logSeek,
+	"log-throughput": logThroughput,
+	"node-idle":      nodeIdle,
 }
 
 func names() []string { return slices.Sorted(maps.Keys(benchmarks)) }

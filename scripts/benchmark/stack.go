@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/sdk"
+	"github.com/deckhand-sh/deckhand/worker"
+)
+
+// stack is a hub with its database, and what a benchmark adds to it.
+type stack struct {
+	dir      string
+	services []lifecycle.Service
+	hub      *hub.Hub
+	client   *sdk.Client // as the administrator
+}
+
+func newStack(ctx context.Context) (_ *stack, err error) {
+	s := &stack{}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	if s.dir, err = os.MkdirTemp("", "deckhand-bench-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(s.dir, 0o711); err != nil { //nolint:gosec // PostgreSQL runs as a user of its own
+		return nil, err
+	}
+	cluster, err := postgres.Config{DataDir: filepath.Join(s.dir, "postgres")}.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, cluster); err != nil {
+		return nil, err
+	}
+	if err := cluster.EnsureDatabase(ctx, "deckhand"); err != nil {
+		return nil, err
+	}
+	h, err := hub.Config{
+		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: filepath.Join(s.dir, "hub"),
+		DatabaseURL: config.Secret(cluster.URL("deckhand")), InProcessNATS: true,
+	}.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, h); err != nil {
+		return nil, err
+	}
+	s.hub = h
+	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
+	if err != nil {
+		return nil, err
+	}
+	s.client, err = sdk.New(sdk.Config{URL: h.URL(), Token: strings.TrimSpace(string(admin))})
+	return s, err
+}
+
+// simulatedNode adds a node without jails.
+func (s *stack) simulatedNode(ctx context.Context) error {
+	join, err := s.hub.LocalJoinToken(ctx)
+	if err != nil {
+		return err
+	}
+	node, err := simnode.New(ctx, simnode.Config{
+		Dir: filepath.Join(s.dir, "node"), HubURL: s.hub.URL(), JoinToken: join, Name: "simulated",
+	})
+	if err != nil {
+		return err
+	}
+	return s.start(ctx, node)
+}
+
+// worker adds a worker.
+func (s *stack) worker(ctx context.Context, slots int) error {
+	token, err := s.hub.WorkerToken()
+	if err != nil {
+		return err
+	}
+	w, err := worker.Config{
+		HubURL: s.hub.URL(), Token: config.Secret(token), Slots: slots,
+		NATSOptions: []nats.Option{nats.InProcessServer(s.hub.NATS())},
+	}.Complete(ctx)
+	if err != nil {
+		return err
+	}
+	return s.start(ctx, w)
+}
+
+func (s *stack) start(ctx context.Context, service lifecycle.Service) error {
+	if err := service.Start(ctx); err != nil {
+		service.Stop()
+		return err
+	}
+	s.services = append(s.services, service)
+	return nil
+}
+
+// stop ends everything in reverse order and removes it.
+func (s *stack) stop() {
+	for _, service := range slices.Backward(s.services) {
+		service.Stop()
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		fmt.Fprintln(os.Stderr, errors.Join(errors.New("clean up"), err))
+	}
+}
