@@ -209,6 +209,7 @@ func (c Config) natsServer() (*bus.Server, error) {
 	}
 	return bus.NewServer(bus.ServerConfig{
 		Listen:         c.NATSListen,
+		StoreDir:       filepath.Join(c.DataDir, "nats"),
 		HubPassword:    config.Secret(ident.Secret("dhn")),
 		EventsPassword: config.Secret(ident.Secret("dhn")),
 		WorkerSecret:   config.Secret(ident.Secret("dhn")),

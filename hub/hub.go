@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/admission"
@@ -15,11 +16,11 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
@@ -54,12 +55,14 @@ type Hub struct {
 	ca           *ca.CA
 	listener     net.Listener
 	edgeListener net.Listener
+	background   sync.WaitGroup // short work that nobody waits for
 
 	nats      *bus.Server // nil when another server is used
 	bus       *bus.Bus
 	edge      *edge.Edge
 	tokens    *auth.Tokens
 	nodes     *node.Nodes
+	execs     *nodeexec.Execs
 	tools     *tool.Registry
 	agents    *agent.Service
 	tasks     *task.Service
@@ -87,7 +90,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.tokens = auth.NewTokens(h.store)
 	h.nodes = node.New(h.store, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, persona.Known{Tools: h.tools.Names(), Providers: providers, Modes: modes})
-	recorder := event.NewRecorder(h.store, c.Redact, h.notify)
+	recorder := event.NewRecorder(event.RecorderConfig{Store: h.store, Redact: c.Redact, Notify: h.notify, Ended: h.taskEnded})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
@@ -95,10 +98,16 @@ func (h *Hub) assemble(context.Context) (err error) {
 	})
 	admit := h.admission.Kick
 	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit})
-	h.reports = report.New(report.Config{Recorder: recorder, Redact: c.Redact, Prices: price.Shipped(), Admit: admit})
+	h.reports = report.New(report.Config{
+		Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Prices: price.Shipped(), Stop: h.stopStep, Admit: admit,
+	})
 	h.steps = step.New(step.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
+	})
+	h.execs = nodeexec.New(nodeexec.Config{
+		Store: h.store, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Admit: admit,
+		Log: c.Log.Named("nodeexec"),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
 	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat})
@@ -118,6 +127,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.Add("bus", h.bus)
 	h.Add("admission", h.admission)
 	h.Add("sweeper", &sweeper{leases: h.leases, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
+	h.Add("commands", h.execs)
 	h.Add("edge", h.edge)
 	h.Add("api", server)
 	return nil
@@ -143,6 +153,7 @@ func (h *Hub) Start(ctx context.Context) error {
 // Stop ends everything in order and closes the database.
 func (h *Hub) Stop() {
 	h.Group.Stop()
+	h.background.Wait()
 	h.close()
 }
 
@@ -207,29 +218,26 @@ func (h *Hub) node(nodeID string) (tool.Node, error) {
 	return link, nil
 }
 
+func (h *Hub) telemetry(nodeID string) (nodev1.TelemetryServiceClient, error) {
+	link, err := h.edge.Node(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	return link.Telemetry(), nil
+}
+
 // nodeChanged lets tasks start that waited for the node.
 func (h *Hub) nodeChanged(nodeID string, connected bool) {
 	if !connected {
 		return
 	}
-	if link, err := h.edge.Node(nodeID); err == nil {
+	h.execs.Connected(nodeID)
+	h.background.Go(func() {
+		link, err := h.edge.Node(nodeID)
+		if err != nil {
+			return
+		}
+		h.reconcile(link)
 		h.admission.Kick(link.OrgID())
-	}
-}
-
-// stopStep ends the command of a cancelled step. A node that cannot be reached
-// stops it by its offline grace.
-func (h *Hub) stopStep(s db.Step, by string) {
-	if s.NodeID == nil {
-		return
-	}
-	link, err := h.edge.Node(*s.NodeID)
-	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-		defer cancel()
-		_, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ID, By: by})
-	}
-	if err != nil {
-		h.cfg.Log.Info("no command was killed for a cancelled step", "step_id", s.ID, "reason", err)
-	}
+	})
 }

@@ -54,6 +54,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(h.tokens),
 			validate.NewInterceptor(),
+			api.Text(),
 		),
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompressMinBytes(compressFrom),
@@ -63,12 +64,20 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Node: h.node,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewFileServiceHandler(&api.Files{Agents: h.agents, Tasks: h.tasks, Node: h.node}, options...))
+	mux.Handle(deckhandv1connect.NewFileServiceHandler(&api.Files{
+		Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact,
+	}, options...))
 	mux.Handle(deckhandv1connect.NewEventServiceHandler(&api.Events{
 		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
-		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
+		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop, Admit: h.admission.Kick,
+	}, options...))
+	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Execs: h.execs, Node: h.node}
+	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
+	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(&api.Terminals{NodeExecs: execs, Draining: s.draining}, options...))
+	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{
+		Nodes: h.nodes, Agents: h.agents, Node: h.telemetry, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{

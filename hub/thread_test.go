@@ -40,16 +40,27 @@ type rig struct {
 
 func newRig(t *testing.T, cfg hub.Config, run func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec)) *rig {
 	t.Helper()
+	return newRigOn(t, cfg, simnode.Config{Run: run})
+}
+
+// newRigOn is newRig with a node of the test's own making.
+func newRigOn(t *testing.T, cfg hub.Config, node simnode.Config) *rig {
+	t.Helper()
 	r := &rig{t: t, Hub: hubtest.Start(t, cfg)}
 	r.user, r.workers = r.Client(t, r.AdminToken), r.Client(t, r.WorkerToken)
 	join, err := r.LocalJoinToken(t.Context())
 	require.NoError(t, err)
-	r.node, err = simnode.New(t.Context(), simnode.Config{
-		Dir: t.TempDir(), HubURL: r.URL(), JoinToken: join, Name: "sim", Run: run, Log: hubtest.Log(t),
-	})
+	node.Dir, node.HubURL, node.JoinToken, node.Name, node.Log = t.TempDir(), r.URL(), join, "sim", hubtest.Log(t)
+	r.node, err = simnode.New(t.Context(), node)
 	require.NoError(t, err)
 	require.NoError(t, r.node.Start(t.Context()))
 	t.Cleanup(r.node.Stop)
+	require.Eventually(t, func() bool {
+		_, err := r.user.Files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+			Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: "sim", JailId: "none"}},
+		}))
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond, "the node to be connected")
 	r.apply("walker", scripted("walker"))
 	res, err := r.workers.Workers.RegisterWorker(t.Context(), connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "by hand", Slots: 4}))
 	require.NoError(t, err)
@@ -498,8 +509,7 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	cfg := hubtest.Config(t)
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
 	r := newRig(t, cfg, nil)
-	r.apply("claude", strings.NewReplacer("provider: script", "provider: anthropic\nmodel: claude-sonnet-4-5",
-		"script: claude.script.yaml\n", "").Replace(scripted("claude")))
+	r.apply("claude", anthropicPersona("claude"))
 	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)
 	good := fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken())

@@ -29,7 +29,8 @@ func procedures() []protoreflect.MethodDescriptor {
 	var out []protoreflect.MethodDescriptor
 	for _, file := range []protoreflect.FileDescriptor{
 		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_file_proto,
-		deckhandv1.File_deckhand_v1_node_proto,
+		deckhandv1.File_deckhand_v1_node_proto, deckhandv1.File_deckhand_v1_node_exec_proto, deckhandv1.File_deckhand_v1_terminal_proto,
+		deckhandv1.File_deckhand_v1_node_telemetry_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
 	} {
 		for i := range file.Services().Len() {
@@ -53,6 +54,10 @@ func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body
 	data, err := json.Marshal(body)
 	require.NoError(t, err)
 	kind := "application/json"
+	// Streams both ways need HTTP/2.
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(m.IsStreamingClient())
+	protocols.SetHTTP1(!m.IsStreamingClient())
 	if m.IsStreamingServer() {
 		kind = "application/connect+json"
 		data = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...) //nolint:gosec // small
@@ -63,7 +68,9 @@ func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := http.Client{Timeout: 20 * time.Second}
+	transport := &http.Transport{Protocols: protocols}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Timeout: 20 * time.Second, Transport: transport}
 	res, err := client.Do(req)
 	require.NoError(t, err)
 	defer res.Body.Close()
@@ -100,9 +107,9 @@ func TestEveryProcedureHasARule(t *testing.T) {
 
 // others are the objects of an organisation that the caller is not of.
 type others struct {
-	org, agent, task, step, node, worker string
-	token                                string // its administrator's
-	lease                                string
+	org, agent, task, step, node, worker, exec string
+	token                                      string // its administrator's
+	lease                                      string
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -126,6 +133,14 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.node
 		case "worker_id":
 			out[name] = o.worker
+		case "exec_id":
+			out[name] = o.exec
+		case "open":
+			out[name] = o.request(f.Message())
+		case "size":
+			out[name] = map[string]any{"rows": 24, "cols": 80}
+		case "argv":
+			out[name] = []string{"true"}
 		case "lease":
 			out[name] = map[string]any{"task_id": o.task, "attempt": 1, "token": o.lease}
 		case "attempt", "iteration", "turn", "slots":
@@ -138,7 +153,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = map[string]any{"iteration": 1, "state": map[string]any{}}
 		case "events":
 			out[name] = []any{map[string]any{"type": "thinking"}}
-		case "name", "tool", "text", "path", "join_token":
+		case "name", "tool", "text", "path", "join_token", "reason", "pattern":
 			out[name] = "file_list"
 		case "arguments_json":
 			out[name] = "{}"
@@ -158,7 +173,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // unfiltered can be called without naming an object: they make one of the
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
-var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch"}
+var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch",
+	"ListNodeLocks", "ListNodeExecs"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -203,11 +219,12 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 			if slices.Contains(unfiltered, string(m.Name())) {
 				delete(body, "agent_id")
 				delete(body, "task_ids")
+				delete(body, "node_id")
 				_, text := call(t, h.URL(), own, m, body)
-				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node} {
+				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec} {
 					require.NotContains(t, text, id)
 				}
-				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil {
+				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil && body["node_id"] == nil {
 					return
 				}
 			}
@@ -217,12 +234,31 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 		})
 	}
 
+	// The same through the other arms of the requests' oneof.
+	for _, m := range procedures() {
+		if m.Parent().Name() != "FileService" {
+			continue
+		}
+		body := victim.request(m.Input())
+		delete(body, "agent_id")
+		delete(body, "jail")
+		body["task_id"] = victim.task
+		code, text := call(t, h.URL(), intruder.token, m, body)
+		require.Equal(t, "not_found", code, "%s: %s", m.Name(), text)
+	}
+
 	// Nothing of the victim's has changed.
 	row, err := s.GetTask(t.Context(), db.GetTaskParams{OrgID: victim.org, ID: victim.task})
 	require.NoError(t, err)
 	require.Equal(t, "running", row.Task.State)
 	require.Zero(t, row.Task.TurnCount)
 	require.EqualValues(t, 1, row.Task.StepCount+1, "no step was added")
+	exec, err := s.GetNodeExec(t.Context(), db.GetNodeExecParams{OrgID: victim.org, ID: victim.exec})
+	require.NoError(t, err)
+	require.Equal(t, "pending", exec.NodeExec.State)
+	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: victim.org, NodeID: victim.node})
+	require.NoError(t, err)
+	require.Equal(t, "x", lock.UserName)
 }
 
 func userToken(t *testing.T, s *store.Store, orgID, name, role string) string {
@@ -240,7 +276,8 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	ctx := t.Context()
 	org, err := s.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: name})
 	require.NoError(t, err)
-	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step")}
+	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
+		exec: ident.New("nexec")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
@@ -266,6 +303,14 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	_, err = s.CreateStep(ctx, db.CreateStepParams{
 		ID: o.step, OrgID: org.ID, TaskID: o.task, Number: 1, Turn: 1, CallIndex: 0, Tool: "file_list", Category: "safe",
 		Arguments: json.RawMessage("{}"), ArgumentsSealed: []byte{0}, ArgumentsDigest: []byte{0}, State: "granted", NodeID: &o.node,
+	})
+	require.NoError(t, err)
+	_, err = s.CreateNodeExec(ctx, db.CreateNodeExecParams{
+		ID: o.exec, OrgID: org.ID, NodeID: o.node, Target: "jail", AgentID: &o.agent, JailID: "jail_x", Argv: []string{"true"}, SpecSealed: []byte{0},
+	})
+	require.NoError(t, err)
+	_, err = s.TakeNodeLock(ctx, db.TakeNodeLockParams{
+		ID: ident.New("lock"), OrgID: org.ID, NodeID: o.node, UserID: "user_x", UserName: "x", Reason: "walk",
 	})
 	require.NoError(t, err)
 	return o

@@ -50,6 +50,9 @@ type Client struct {
 	Events     deckhandv1connect.EventServiceClient
 	Files      deckhandv1connect.FileServiceClient
 	Nodes      deckhandv1connect.NodeServiceClient
+	NodeExecs  deckhandv1connect.NodeExecServiceClient
+	Terminals  deckhandv1connect.TerminalServiceClient
+	Telemetry  deckhandv1connect.NodeTelemetryServiceClient
 	Enrollment deckhandv1connect.EnrollmentServiceClient
 	// Workers is for workers only.
 	Workers deckhandv1connect.WorkerServiceClient
@@ -89,6 +92,12 @@ func New(cfg Config) (*Client, error) {
 			ExpectContinueTimeout: time.Second,
 		}}
 	}
+	// Streams both ways need HTTP/2, which a plain http:// hub speaks only to who
+	// knows so beforehand.
+	duplex := client
+	if cfg.HTTPClient == nil && base.Scheme == "http" {
+		duplex = &http.Client{Transport: h2c(client.Transport)}
+	}
 	userAgent := cfg.UserAgent
 	if userAgent == "" {
 		userAgent = "deckhand-sdk"
@@ -101,11 +110,26 @@ func New(cfg Config) (*Client, error) {
 		Events:     deckhandv1connect.NewEventServiceClient(client, target, options),
 		Files:      deckhandv1connect.NewFileServiceClient(client, target, options),
 		Nodes:      deckhandv1connect.NewNodeServiceClient(client, target, options),
+		NodeExecs:  deckhandv1connect.NewNodeExecServiceClient(client, target, options),
+		Terminals:  deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
+		Telemetry:  deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
 		Enrollment: deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
 		Workers:    deckhandv1connect.NewWorkerServiceClient(client, target, options),
 		url:        target,
 		http:       client,
 	}, nil
+}
+
+// h2c is a transport that speaks HTTP/2 without TLS, and otherwise like t.
+func h2c(t http.RoundTripper) http.RoundTripper {
+	transport, ok := t.(*http.Transport)
+	if !ok {
+		return t
+	}
+	transport = transport.Clone()
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	return transport
 }
 
 // URL answers the hub's URL, without a trailing slash.

@@ -108,7 +108,7 @@ func (w *Worker) startTask(ctx context.Context, lease *deckhandv1.Lease, log hcl
 		}
 		e := fault.As(err)
 		switch {
-		case e.Kind == fault.Precondition && e.Code == "":
+		case e.Code == fault.LeaseEnded:
 			return nil, fmt.Errorf("start the task: %w", loop.ErrLeaseLost)
 		case e.Kind == fault.Unavailable || e.Kind == fault.Deadline || e.Kind == fault.Aborted || e.Kind == fault.Exhausted:
 			if time.Now().After(patience) {

@@ -128,9 +128,13 @@ func (a *Admission) Admit(ctx context.Context, orgID string) error {
 		if err != nil {
 			return fmt.Errorf("read nodes: %w", err)
 		}
+		locks, err := node.HeldLocks(ctx, tx.Queries, orgID)
+		if err != nil {
+			return err
+		}
 		slots := a.cfg.MaxActive - len(active)
 		for _, q := range queue {
-			chosen, wait, err := a.decide(q, slots, busy, nodes)
+			chosen, wait, err := a.decide(q, slots, busy, nodes, locks)
 			if err != nil {
 				return err
 			}
@@ -169,7 +173,9 @@ func (a *Admission) Admit(ctx context.Context, orgID string) error {
 func WakePool(orgID, pool string) string { return orgID + "-" + pool }
 
 // decide answers the node for a task, or why it must wait.
-func (a *Admission) decide(q db.QueuedTasksRow, slots int, busy map[string]string, nodes []db.ListNodesRow) (chosen, wait string, err error) {
+func (a *Admission) decide(q db.QueuedTasksRow, slots int, busy map[string]string, nodes []db.ListNodesRow,
+	locks map[string]*db.NodeLock,
+) (chosen, wait string, err error) {
 	switch q.AgentStatus {
 	case "paused", "error_suspended", "disabled":
 		return "", fmt.Sprintf("agent %s is %s; resume it to go on", q.AgentName, q.AgentStatus), nil
@@ -194,22 +200,28 @@ func (a *Admission) decide(q db.QueuedTasksRow, slots int, busy map[string]strin
 		for _, n := range nodes {
 			if n.Node.ID == *home && n.Node.RevokedAt == nil {
 				if n.Connected {
-					return n.Node.ID, "", nil
+					return n.Node.ID, node.Blocked(n.Node, locks[n.Node.ID]), nil
 				}
 				return "", fmt.Sprintf("node %s, which holds the workspace, is not connected; start deckhand-node there", n.Node.Name), nil
 			}
 		}
 		return "", fmt.Sprintf("node %s, which holds the workspace, was revoked", *home), nil
 	}
-	match := false
+	match, blocked := false, ""
 	for _, n := range nodes {
 		if n.Node.RevokedAt != nil || !matches(p.Nodes, n.Node) {
 			continue
 		}
 		match = true
-		if n.Connected {
+		if !n.Connected {
+			continue
+		}
+		if blocked = node.Blocked(n.Node, locks[n.Node.ID]); blocked == "" {
 			return n.Node.ID, "", nil
 		}
+	}
+	if blocked != "" {
+		return "", blocked, nil
 	}
 	if match {
 		return "", "no node that the persona may use is connected; start deckhand-node on one", nil

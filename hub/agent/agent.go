@@ -151,10 +151,12 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, er
 
 // Version answers one stored version of an agent.
 func (s *Service) Version(ctx context.Context, orgID, id string, version int32) (db.AgentVersion, error) {
-	return s.version(ctx, s.store.Queries, orgID, id, version)
+	return s.VersionIn(ctx, s.store.Queries, orgID, id, version)
 }
 
-func (s *Service) version(ctx context.Context, q *db.Queries, orgID, id string, version int32) (db.AgentVersion, error) {
+// VersionIn is Version, read with q where it is not in memory: inside a
+// transaction, give that transaction's.
+func (s *Service) VersionIn(ctx context.Context, q *db.Queries, orgID, id string, version int32) (db.AgentVersion, error) {
 	key := fmt.Sprintf("%s/%d", id, version)
 	if v, ok := s.versions.Get(key); ok && v.OrgID == orgID {
 		return v, nil
@@ -174,7 +176,7 @@ func (s *Service) version(ctx context.Context, q *db.Queries, orgID, id string, 
 // is not in memory: inside a transaction, give that transaction's. It must not
 // be changed.
 func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string, version int32) (*persona.Persona, error) {
-	v, err := s.version(ctx, q, orgID, id, version)
+	v, err := s.VersionIn(ctx, q, orgID, id, version)
 	if err != nil {
 		return nil, err
 	}

@@ -127,10 +127,24 @@ func nodeMessage(n node.Record) *deckhandv1.Node {
 	case n.Connected:
 		status = "connected"
 	}
-	return &deckhandv1.Node{
+	m := &deckhandv1.Node{
 		Id: n.Node.ID, Name: n.Node.Name, Labels: node.Labels(n.Node), Status: status, Version: n.Node.Version,
 		Capability: n.Node.Capability, Runtimes: n.Node.Runtimes, CreatedAt: timestamppb.New(n.Node.CreatedAt),
 		LastSeenAt: timestamp(n.Node.LastSeenAt),
+	}
+	if n.Node.DrainedAt != nil {
+		m.Drain = &deckhandv1.NodeDrain{By: n.Node.DrainedBy, Reason: n.Node.DrainReason, Since: timestamp(n.Node.DrainedAt)}
+	}
+	if n.Lock != nil {
+		m.Lock = lockMessage(*n.Lock, n.Node.Name)
+	}
+	return m
+}
+
+func lockMessage(l db.NodeLock, nodeName string) *deckhandv1.NodeLock {
+	return &deckhandv1.NodeLock{
+		Id: l.ID, NodeId: l.NodeID, NodeName: nodeName, By: l.UserName, Reason: l.Reason, ExecId: deref(l.ExecID),
+		TakenAt: timestamppb.New(l.TakenAt), ReleasedAt: timestamp(l.ReleasedAt), ReleasedBy: l.ReleasedBy,
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -19,14 +22,19 @@ import (
 type Files struct {
 	Agents *agent.Service
 	Tasks  *task.Service
+	Nodes  *node.Nodes
+	Redact *redact.Redactor
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
-// workspace answers where an agent's or a task's workspace is; one of the two
-// is named.
-func (h *Files) workspace(ctx context.Context, agentRef, taskRef string) (node tool.Node, jailID string, err error) {
+// workspace answers where the workspace of an agent, a task or a jail is; one
+// of the three is named.
+func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *deckhandv1.JailRef) (node tool.Node, jailID string, err error) {
 	org := auth.From(ctx).OrgID
+	if jail != nil {
+		return h.jail(ctx, org, jail)
+	}
 	var nodeID *string
 	var id string
 	if taskRef != "" {
@@ -56,26 +64,59 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string) (node t
 	return node, jailID, err
 }
 
-// ReadFile answers a range of a file.
+// jail answers a jail's node. A node and all its jails are of one organisation.
+func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (tool.Node, string, error) {
+	nodeID, err := h.Nodes.Find(ctx, org, ref.GetNodeId())
+	if err != nil {
+		return nil, "", err
+	}
+	if ref.GetJailId() == nodeexec.HostJail {
+		return nil, "", fault.New(fault.Denied, "the machine's own files are not shown here").WithCode(fault.PermissionDenied).
+			WithFix("look at them with a command: deckhand node exec %s --host -- cat FILE", ref.GetNodeId())
+	}
+	link, err := h.Node(nodeID)
+	return link, ref.GetJailId(), err
+}
+
+const (
+	// readBytes is how much of a file is answered unless more is asked for.
+	readBytes = 1 << 20
+	// mostRead is the most that a node answers at once.
+	mostRead = 4 << 20
+)
+
+// ReadFile answers a range of a file. Secrets in it are masked with as many
+// bytes as they have, also those that begin before the range or end behind it:
+// so much more is read.
 func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.ReadFileRequest]) (*connect.Response[deckhandv1.ReadFileResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId())
+	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return nil, err
 	}
+	limit := req.Msg.GetLimit()
+	if limit == 0 {
+		limit = readBytes
+	}
+	lead := min(req.Msg.GetOffset(), redact.MaskReach)
+	limit = min(limit, mostRead-2*redact.MaskReach)
 	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{
-		JailId: jailID, Path: req.Msg.GetPath(), Offset: req.Msg.GetOffset(), Limit: req.Msg.GetLimit(),
+		JailId: jailID, Path: req.Msg.GetPath(), Offset: req.Msg.GetOffset() - lead, Limit: lead + limit + redact.MaskReach,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", req.Msg.GetPath(), fault.FromGRPC(err))
 	}
-	return connect.NewResponse(&deckhandv1.ReadFileResponse{Content: res.GetContent(), Size: res.GetSize(), Digest: res.GetDigest()}), nil
+	content := res.GetContent()
+	h.Redact.Mask(content)
+	content = content[min(lead, int64(len(content))):]
+	content = content[:min(limit, int64(len(content)))]
+	return connect.NewResponse(&deckhandv1.ReadFileResponse{Content: content, Size: res.GetSize(), Digest: res.GetDigest()}), nil
 }
 
 const maxListed = 10_000
 
 // ListFiles answers a folder's entries.
 func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.ListFilesRequest]) (*connect.Response[deckhandv1.ListFilesResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId())
+	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return nil, err
 	}

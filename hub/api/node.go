@@ -19,6 +19,8 @@ type Nodes struct {
 	CAFingerprint string
 	// Drop ends a node's link.
 	Drop func(nodeID, reason string)
+	// Admit is called when tasks may start that waited for a node.
+	Admit func(orgID string)
 }
 
 // ListNodes answers the organisation's nodes by name.

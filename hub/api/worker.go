@@ -119,7 +119,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		return nil, fmt.Errorf("load turns of %s: %w", t.ID, err)
 	}
 	for _, row := range turns {
-		turn, err := report.Turn(row)
+		turn, err := h.Reports.Original(row)
 		if err != nil {
 			return nil, err
 		}

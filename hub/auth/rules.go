@@ -39,6 +39,23 @@ var rules = map[string]Rule{
 	c.NodeServiceGetNodeProcedure:         {Kind: User, Role: "viewer"},
 	c.NodeServiceCreateJoinTokenProcedure: {Kind: User, Role: "admin"},
 	c.NodeServiceRevokeNodeProcedure:      {Kind: User, Role: "admin"},
+	c.NodeServiceDrainNodeProcedure:       {Kind: User, Role: "admin"},
+	c.NodeServiceUndrainNodeProcedure:     {Kind: User, Role: "admin"},
+	c.NodeServiceLockNodeProcedure:        {Kind: User, Role: "admin"},
+	c.NodeServiceUnlockNodeProcedure:      {Kind: User, Role: "admin"},
+	c.NodeServiceListNodeLocksProcedure:   {Kind: User, Role: "viewer"},
+
+	c.NodeTelemetryServiceWatchNodeTelemetryProcedure: {Kind: User, Role: "viewer"},
+
+	// On the machine itself these need an administrator, which the handler
+	// checks: it depends on the request.
+	c.NodeExecServiceStartNodeExecProcedure: {Kind: User, Role: "advanced"},
+	c.NodeExecServiceKillNodeExecProcedure:  {Kind: User, Role: "advanced"},
+	c.TerminalServiceOpenTerminalProcedure:  {Kind: User, Role: "advanced"},
+	c.NodeExecServiceGetNodeExecProcedure:   {Kind: User, Role: "viewer"},
+	c.NodeExecServiceListNodeExecsProcedure: {Kind: User, Role: "viewer"},
+	c.NodeExecServiceReadNodeLogProcedure:   {Kind: User, Role: "viewer"},
+	c.NodeExecServiceSearchNodeLogProcedure: {Kind: User, Role: "viewer"},
 
 	// The join token, or the node's key, is the proof.
 	c.EnrollmentServiceEnrollNodeProcedure:       {Public: true},

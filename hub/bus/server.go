@@ -29,6 +29,9 @@ type ServerConfig struct {
 	HubPassword    config.Secret
 	EventsPassword config.Secret
 	WorkerSecret   config.Secret
+	// StoreDir is where JetStream keeps its folders, although everything is in
+	// memory; empty for a temporary one.
+	StoreDir string
 	// Log receives the server's warnings and errors; may be nil.
 	Log hclog.Logger
 }
@@ -80,7 +83,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 // Start implements lifecycle.Service.
 func (s *Server) Start(ctx context.Context) error {
 	// JetStream wants a folder although everything is kept in memory.
-	dir, err := os.MkdirTemp("", "deckhand-nats-")
+	dir, err := s.storeDir()
 	if err != nil {
 		return fmt.Errorf("embedded NATS: %w", err)
 	}
@@ -105,6 +108,13 @@ func (s *Server) Start(ctx context.Context) error {
 			return errors.New("the server shut down by itself")
 		}
 	})
+}
+
+func (s *Server) storeDir() (string, error) {
+	if s.cfg.StoreDir == "" {
+		return os.MkdirTemp("", "deckhand-nats-")
+	}
+	return s.cfg.StoreDir, os.MkdirAll(s.cfg.StoreDir, 0o700)
 }
 
 func (s *Server) serve(dir string) (*server.Server, error) {

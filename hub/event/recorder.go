@@ -33,18 +33,22 @@ type Draft struct {
 	Payload map[string]any
 }
 
-// Recorder runs the transactions that append events.
-type Recorder struct {
-	store  *store.Store
-	redact *redact.Redactor
-	notify func(orgID, taskID string)
+// RecorderConfig says what a Recorder works with.
+type RecorderConfig struct {
+	Store  *store.Store
+	Redact *redact.Redactor
+	// Notify is called after a commit for every task that got events. Neither
+	// it nor Ended may block.
+	Notify func(orgID, taskID string)
+	// Ended is called after the commit that brought a task to a final state.
+	Ended func(t db.Task)
 }
 
-// NewRecorder makes a Recorder. notify is called after a commit for every task
-// that got events; it must not block.
-func NewRecorder(s *store.Store, r *redact.Redactor, notify func(orgID, taskID string)) *Recorder {
-	return &Recorder{store: s, redact: r, notify: notify}
-}
+// Recorder runs the transactions that append events.
+type Recorder struct{ cfg RecorderConfig }
+
+// NewRecorder makes a Recorder.
+func NewRecorder(cfg RecorderConfig) *Recorder { return &Recorder{cfg} }
 
 // Tx is a transaction that may append events.
 type Tx struct {
@@ -60,7 +64,7 @@ type Tx struct {
 // the functions given to AfterCommit run, in order.
 func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 	tx := &Tx{recorder: r, touched: map[[2]string]bool{}}
-	if err := r.store.TxThen(ctx, func(q, last *db.Queries) error {
+	if err := r.cfg.Store.TxThen(ctx, func(q, last *db.Queries) error {
 		tx.Queries = q
 		if err := fn(tx); err != nil {
 			return err
@@ -76,13 +80,16 @@ func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 		return err
 	}
 	for key := range tx.touched {
-		r.notify(key[0], key[1])
+		r.cfg.Notify(key[0], key[1])
 	}
 	for _, fn := range tx.after {
 		fn()
 	}
 	return nil
 }
+
+// Ended says that the transaction brings a task to a final state.
+func (tx *Tx) Ended(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Ended(t) }) }
 
 // AfterCommit runs fn when the transaction is committed, and not at all when it
 // is not.
@@ -106,7 +113,7 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 	if err != nil {
 		return 0, false, err
 	}
-	seq, err = r.store.AppendLeasedEvents(ctx, db.AppendLeasedEventsParams{
+	seq, err = r.cfg.Store.AppendLeasedEvents(ctx, db.AppendLeasedEventsParams{
 		OrgID: h.OrgID, TaskID: h.TaskID, Attempt: h.Attempt, LeaseHash: h.LeaseHash, Batch: h.Batch, Types: types, Payloads: payloads,
 	})
 	if store.IsNotFound(err) {
@@ -115,7 +122,7 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 	if err != nil {
 		return 0, false, fmt.Errorf("append events of %s: %w", h.TaskID, err)
 	}
-	r.notify(h.OrgID, h.TaskID)
+	r.cfg.Notify(h.OrgID, h.TaskID)
 	return seq, true, nil
 }
 
@@ -126,7 +133,7 @@ func (r *Recorder) encode(taskID string, drafts []Draft) (types, payloads []stri
 		if payload == nil {
 			payload = map[string]any{}
 		}
-		data, err := json.Marshal(r.redact.Map(payload))
+		data, err := json.Marshal(r.cfg.Redact.Map(payload))
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
 		}

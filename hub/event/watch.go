@@ -81,7 +81,8 @@ type Item struct {
 }
 
 const (
-	batch = 500
+	// batch is how many events are read at once; they are held in memory.
+	batch = 200
 	// thinkingBuffer is how many pieces may wait for a slow watcher; more are
 	// dropped, since the finished turn is an event.
 	thinkingBuffer = 256
@@ -211,15 +212,22 @@ func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byt
 
 func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]db.EventsAfterRow, error) {
 	xid := strconv.FormatUint(at.xid, 10)
+	// A statement of its own: the next one's snapshot must be younger.
+	horizon, err := w.cfg.Store.EventHorizon(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find what is committed: %w", err)
+	}
 	if len(q.TaskIDs) == 0 {
-		rows, err := w.cfg.Store.EventsAfter(ctx, db.EventsAfterParams{OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, MaxRows: batch})
+		rows, err := w.cfg.Store.EventsAfter(ctx, db.EventsAfterParams{
+			OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read events: %w", err)
 		}
 		return rows, nil
 	}
 	rows, err := w.cfg.Store.TaskEventsAfter(ctx, db.TaskEventsAfterParams{
-		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, MaxRows: batch,
+		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)

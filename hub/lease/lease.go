@@ -7,6 +7,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -153,7 +154,7 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lea
 // Stale is the error of a write whose lease has ended.
 func Stale(le Lease) error {
 	return fault.New(fault.Precondition, "the lease of attempt %d on task %s has ended", le.Attempt, le.TaskID).
-		WithFix("stop working on it").WithObject(le.TaskID)
+		WithCode(fault.LeaseEnded).WithFix("stop working on it").WithObject(le.TaskID)
 }
 
 // Hold locks the leased task's row for the rest of the transaction; a stale
@@ -201,6 +202,10 @@ func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason str
 	})
 }
 
+// maxWorkerLosses is how many workers may be lost with one task before a person
+// must look: it may be the task that kills them.
+const maxWorkerLosses = 5
+
 // sweepBatch bounds what one sweep takes on.
 const sweepBatch = 500
 
@@ -212,7 +217,9 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("find ended leases: %w", err)
 	}
 	swept := 0
+	var errs []error
 	for _, row := range expired {
+		// One task that cannot be swept holds up no other.
 		err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 			t, err := tx.LockExpiredLease(ctx, db.LockExpiredLeaseParams{OrgID: row.OrgID, ID: row.ID})
 			if store.IsNotFound(err) {
@@ -224,14 +231,17 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
 			}
-			swept++
-			tx.AfterCommit(func() { l.cfg.Admit(t.OrgID) })
+			tx.AfterCommit(func() { swept++; l.cfg.Admit(t.OrgID) })
+			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
+				_, err = task.Move(ctx, tx, t, task.Escalated, fmt.Sprintf(
+					"%d workers in a row were lost while they ran this task, the last one %s: see their logs, then submit it again or cancel it",
+					maxWorkerLosses, *t.WorkerID), event.Hub)
+				return err
+			}
 			_, err = task.Requeue(ctx, tx, t, "worker "+*t.WorkerID+" was lost; waits for another", "lost", event.Hub)
 			return err
 		})
-		if err != nil {
-			return swept, err
-		}
+		errs = append(errs, err)
 	}
-	return swept, nil
+	return swept, errors.Join(errs...)
 }

@@ -201,20 +201,29 @@ func (n *Nodes) CloseSession(ctx context.Context, nodeID string, epoch int64) er
 	return err
 }
 
-// Record is a node and whether its link is up.
+// Record is a node, whether its link is up, and who holds it.
 type Record struct {
 	Node      db.Node
 	Connected bool
+	// Lock is the lock that is held; nil for none.
+	Lock *db.NodeLock
 }
 
 // List answers an organisation's nodes by name.
 func (n *Nodes) List(ctx context.Context, orgID string) ([]Record, error) {
 	rows, err := n.store.ListNodes(ctx, db.ListNodesParams{OrgID: orgID, StaleAfter: n.staleAfter})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	locks, err := HeldLocks(ctx, n.store.Queries, orgID)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]Record, len(rows))
 	for i, row := range rows {
-		out[i] = Record(row)
+		out[i] = Record{Node: row.Node, Connected: row.Connected, Lock: locks[row.Node.ID]}
 	}
-	return out, err
+	return out, nil
 }
 
 // Find answers the id of the node that ref names: a name, an id or a unique
@@ -230,7 +239,11 @@ func (n *Nodes) Get(ctx context.Context, orgID, id string) (Record, error) {
 	if store.IsNotFound(err) {
 		return Record{}, fault.New(fault.NotFound, "there is no node %q", id).WithObject(id)
 	}
-	return Record(row), err
+	if err != nil {
+		return Record{}, fmt.Errorf("load node %s: %w", id, err)
+	}
+	lock, err := heldLock(ctx, n.store.Queries, orgID, id)
+	return Record{Node: row.Node, Connected: row.Connected, Lock: lock}, err
 }
 
 // Revoke ends a node's right to connect. The caller drops its link.

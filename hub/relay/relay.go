@@ -114,19 +114,26 @@ func (a *Anthropic) checkModel(w http.ResponseWriter, r *http.Request, t db.Task
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	var asked struct {
-		Model string `json:"model"`
+	// A map, since keys of a struct match whatever their case.
+	var request map[string]json.RawMessage
+	if err := json.Unmarshal(body, &request); err != nil {
+		return fmt.Errorf("the request is not a JSON object: %w", err)
 	}
-	if err := json.Unmarshal(body, &asked); err != nil {
-		return fmt.Errorf("the request is not JSON: %w", err)
+	var asked string
+	if err := json.Unmarshal(request["model"], &asked); err != nil {
+		return fmt.Errorf("the request's model is not a string: %w", err)
 	}
 	provider, model, err := a.cfg.Model(r.Context(), t)
 	if err != nil {
 		return fmt.Errorf("find the model of task %s: %w", t.ID, err)
 	}
-	if provider != "anthropic" || asked.Model != model {
-		return fault.New(fault.Denied, "task %s may use model %s of %s, not %s of anthropic", t.ID, model, provider, asked.Model).
+	if provider != "anthropic" || asked != model {
+		return fault.New(fault.Denied, "task %s may use model %s of %s, not %s of anthropic", t.ID, model, provider, asked).
 			WithCode(fault.PermissionDenied)
+	}
+	// Written anew, so that the provider reads what was checked.
+	if body, err = json.Marshal(request); err != nil {
+		return fmt.Errorf("write the request: %w", err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))

@@ -10,11 +10,13 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -24,8 +26,12 @@ import (
 // Config says what Reports works with.
 type Config struct {
 	Recorder *event.Recorder
+	Agents   *agent.Service
+	Vault    *vault.Vault
 	Redact   *redact.Redactor
 	Prices   price.Table
+	// Stop ends the running command of a step, best effort.
+	Stop func(step db.Step, by string)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
 }
@@ -59,46 +65,39 @@ func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batc
 	return seq, err
 }
 
-// Turn stores a finished turn with its cost and answers it. A turn that was
-// stored before is answered as it was stored, and nothing is counted twice.
+// Turn stores a finished turn with its cost, at the price of the task's own
+// model, and answers it. A turn that was stored before is answered as it was
+// stored, and nothing is counted twice.
 func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *deckhandv1.Turn, drafts []event.Draft) (*deckhandv1.Turn, error) {
-	p, ok := r.cfg.Prices.Of(turn.GetProvider(), turn.GetModel())
-	if !ok {
-		return nil, fault.New(fault.Precondition, "model %s of %s has no price", turn.GetModel(), turn.GetProvider()).
-			WithCode(fault.UnpricedModel).WithFix("use a model of the price table").WithObject(le.TaskID)
+	if turn.GetUsage() == nil {
+		turn.Usage = &deckhandv1.Usage{}
 	}
-	usage := turn.GetUsage()
-	if usage == nil {
-		usage = &deckhandv1.Usage{}
-		turn.Usage = usage
-	}
-	usage.CostMicros = p.Micros(price.Usage{
-		Input: usage.GetInputTokens(), Output: usage.GetOutputTokens(),
-		CacheRead: usage.GetCacheReadTokens(), CacheWrite: usage.GetCacheWriteTokens(),
-	})
 	turn.Attempt = le.Attempt
-	content, err := r.encode(turn)
-	if err != nil {
-		return nil, fmt.Errorf("encode turn %d of %s: %w", turn.GetTurn(), le.TaskID, err)
-	}
+	usage := turn.GetUsage()
 	stored := turn
-	err = r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
-		n, err := tx.CreateTurn(ctx, db.CreateTurnParams{
-			TaskID: t.ID, Turn: turn.GetTurn(), OrgID: orgID, Attempt: t.Attempt, Content: content,
-		})
-		if err != nil {
-			return fmt.Errorf("store turn %d of %s: %w", turn.GetTurn(), t.ID, err)
-		}
-		if n == 0 {
+	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
+		if turn.GetTurn() <= t.TurnCount {
 			row, err := tx.GetTurn(ctx, db.GetTurnParams{OrgID: orgID, TaskID: t.ID, Turn: turn.GetTurn()})
 			if err != nil {
 				return fmt.Errorf("load turn %d of %s: %w", turn.GetTurn(), t.ID, err)
 			}
-			stored, err = Turn(row)
+			stored, err = r.Original(row)
 			return err
 		}
 		if turn.GetTurn() != t.TurnCount+1 {
 			return fault.New(fault.Invalid, "turn.turn is %d, and the task's next turn is %d", turn.GetTurn(), t.TurnCount+1).WithObject(t.ID)
+		}
+		cost, err := r.cost(ctx, tx, t, usage)
+		if err != nil {
+			return err
+		}
+		usage.CostMicros = cost
+		params := db.CreateTurnParams{TaskID: t.ID, Turn: turn.GetTurn(), OrgID: orgID, Attempt: t.Attempt}
+		if params.Content, params.Sealed, err = r.encode(t.ID, turn); err != nil {
+			return fmt.Errorf("encode turn %d of %s: %w", turn.GetTurn(), t.ID, err)
+		}
+		if _, err := tx.CreateTurn(ctx, params); err != nil {
+			return fmt.Errorf("store turn %d of %s: %w", turn.GetTurn(), t.ID, err)
 		}
 		if err := tx.AddTaskUsage(ctx, db.AddTaskUsageParams{
 			OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
@@ -106,47 +105,57 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		}); err != nil {
 			return fmt.Errorf("count usage of %s: %w", t.ID, err)
 		}
-		err = tx.Append(orgID, t.ID, by, drafts...)
-		return err
+		return tx.Append(orgID, t.ID, by, drafts...)
 	})
 	return stored, err
 }
 
-// encode answers the turn as masked JSON. Provider signatures are kept as they
-// are: they are no secrets, and the provider wants them back unchanged.
-func (r *Reports) encode(turn *deckhandv1.Turn) ([]byte, error) {
+// cost is what a turn costs at the price of the model that the task may use,
+// whatever the worker calls it.
+func (r *Reports) cost(ctx context.Context, tx *event.Tx, t db.Task, usage *deckhandv1.Usage) (int64, error) {
+	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return 0, err
+	}
+	p, ok := r.cfg.Prices.Of(v.Provider, v.Model)
+	if !ok {
+		return 0, fault.New(fault.Precondition, "model %s of %s has no price", v.Model, v.Provider).
+			WithCode(fault.UnpricedModel).WithFix("use a model of the price table").WithObject(t.ID)
+	}
+	return p.Micros(price.Usage{
+		Input: usage.GetInputTokens(), Output: usage.GetOutputTokens(),
+		CacheRead: usage.GetCacheReadTokens(), CacheWrite: usage.GetCacheWriteTokens(),
+	}), nil
+}
+
+// encode answers a turn as masked JSON, for readers, and sealed as it is, for
+// the run to go on from.
+func (r *Reports) encode(taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
 	data, err := protojson.Marshal(turn)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if sealed, err = r.cfg.Vault.Seal(data, object(taskID, turn.GetTurn())); err != nil {
+		return nil, nil, err
 	}
 	var plain map[string]any
 	if err := json.Unmarshal(data, &plain); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	masked := r.cfg.Redact.Map(plain)
-	if blocks, ok := masked["blocks"].([]any); ok {
-		for i, b := range turn.GetBlocks() {
-			reasoning := b.GetReasoning()
-			block, _ := blocks[i].(map[string]any)
-			kind, _ := block["reasoning"].(map[string]any)
-			if reasoning == nil || kind == nil {
-				continue
-			}
-			if reasoning.GetSignature() != "" {
-				kind["signature"] = reasoning.GetSignature()
-			}
-			if reasoning.GetRedacted() != "" {
-				kind["redacted"] = reasoning.GetRedacted()
-			}
-		}
-	}
-	return json.Marshal(masked)
+	masked, err = json.Marshal(r.cfg.Redact.Map(plain))
+	return masked, sealed, err
 }
 
-// Turn reads a stored turn.
-func Turn(row db.Turn) (*deckhandv1.Turn, error) {
+func object(taskID string, turn int32) string { return fmt.Sprintf("turn %d of %s", turn, taskID) }
+
+// Original reads a stored turn as the model wrote it.
+func (r *Reports) Original(row db.Turn) (*deckhandv1.Turn, error) {
+	data, err := r.cfg.Vault.Open(row.Sealed, object(row.TaskID, row.Turn))
+	if err != nil {
+		return nil, err
+	}
 	turn := &deckhandv1.Turn{}
-	if err := protojson.Unmarshal(row.Content, turn); err != nil {
+	if err := protojson.Unmarshal(data, turn); err != nil {
 		return nil, fmt.Errorf("read turn %d of %s: %w", row.Turn, row.TaskID, err)
 	}
 	return turn, nil
@@ -201,14 +210,23 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		}); err != nil {
 			return fmt.Errorf("store result of %s: %w", t.ID, err)
 		}
-		if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: t.ID, Reason: "the run ended"}); err != nil {
+		open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: t.ID, Reason: "the run ended"})
+		if err != nil {
 			return fmt.Errorf("end open steps of %s: %w", t.ID, err)
 		}
 		if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
-		_, err := task.Move(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), by)
+		tx.AfterCommit(func() {
+			// Nothing of the run goes on when the next one starts.
+			for _, step := range open {
+				if step.StartedAt != nil {
+					r.cfg.Stop(step, by.ID)
+				}
+			}
+			r.cfg.Admit(orgID)
+		})
+		_, err = task.Move(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), by)
 		return err
 	})
 }

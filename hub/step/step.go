@@ -14,6 +14,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -160,10 +161,26 @@ func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal,
 		return step, fmt.Errorf("store step: %w", err)
 	}
 	err = tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: map[string]any{
-		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": arguments,
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(arguments),
 		"reason": step.DecisionReason, "turn": step.Turn,
 	}})
 	return step, err
+}
+
+// maxShown is how much of one text among the arguments an event carries; the
+// step has it all.
+const maxShown = 4 << 10
+
+// brief shortens long texts in arguments.
+func brief(arguments map[string]any) map[string]any {
+	out := make(map[string]any, len(arguments))
+	for k, v := range arguments {
+		if text, ok := v.(string); ok && len(text) > maxShown {
+			v = fmt.Sprintf("%s [... %d bytes in all]", strings.ToValidUTF8(text[:maxShown], ""), len(text))
+		}
+		out[k] = v
+	}
+	return out
 }
 
 func text(e *fault.Error) string {
@@ -298,7 +315,10 @@ func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
 
 // call puts together what a tool needs, from the hub's own stored arguments.
 func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
-	call := tool.Call{StepID: step.ID}
+	call := tool.Call{StepID: step.ID, Live: func(ctx context.Context) bool {
+		now, err := s.Get(ctx, step.OrgID, step.ID)
+		return err != nil || State(now.State) == Started
+	}}
 	sealed, err := s.cfg.Vault.Open(step.ArgumentsSealed, step.ID)
 	if err != nil {
 		return call, err

@@ -103,6 +103,9 @@ func (s *Store) migrate(ctx context.Context) error {
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("bring the database schema up to date: %w", err)
 	}
+	if _, err := s.RebaseEvents(ctx); err != nil {
+		return fmt.Errorf("bring restored events into order: %w", err)
+	}
 	return nil
 }
 

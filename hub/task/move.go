@@ -38,6 +38,9 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 	if err != nil {
 		return t, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
 	}
+	if to.Final() {
+		tx.Ended(moved)
+	}
 	if t.LeaseHash != nil && moved.LeaseHash == nil {
 		if err := tx.EndAttempt(ctx, db.EndAttemptParams{
 			OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, Outcome: outcome,

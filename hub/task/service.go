@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
@@ -106,6 +107,10 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 			})
 			if err != nil {
 				return fmt.Errorf("find task by idempotency key: %w", err)
+			}
+			if first.AgentID != params.AgentID || first.Goal != params.Goal {
+				return fault.New(fault.Exists, "idempotency_key %q was used for task %s, which has another agent or goal", sub.IdempotencyKey, first.ID).
+					WithFix("use a key of its own for each task").WithObject(first.ID)
 			}
 			row, err = tx.GetTask(ctx, db.GetTaskParams{OrgID: sub.OrgID, ID: first.ID})
 			return err
@@ -276,15 +281,17 @@ func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event
 		if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
 			return err
 		}
-		err = tx.Append(orgID, id, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
-		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
-		return err
+		return tx.Append(orgID, id, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
 	})
 	if err != nil {
 		return db.GetTaskRow{}, err
 	}
+	var stopping sync.WaitGroup
 	for _, step := range live {
-		s.cfg.Stop(step, by.ID)
+		stopping.Go(func() { s.cfg.Stop(step, by.ID) })
 	}
+	stopping.Wait()
+	// Only now: the next task of the agent finds nothing of this one running.
+	s.cfg.Admit(orgID)
 	return s.Get(ctx, orgID, id)
 }

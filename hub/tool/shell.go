@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 )
 
 const (
+	shellExec       = "shell_exec"
 	shellTimeout    = 2 * time.Minute
 	shellMaxTimeout = time.Hour
 	// What the model sees of a command's output: so much of its head and tail.
@@ -27,7 +29,7 @@ const (
 
 func shellTools() []*Tool {
 	return []*Tool{{
-		Name: "shell_exec",
+		Name: shellExec,
 		Description: "Run a command with bash in the workspace's jail and wait for it to end. " +
 			"The working folder is /workspace; there is no network. Standard output and error come back together; " +
 			"of long output you see the head and the tail.",
@@ -58,6 +60,13 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failure(err)
 	}
+	// A cancellation that came before the command was there found nothing to
+	// kill.
+	if !c.Live(ctx) {
+		if _, err := c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.StepID, By: "hub: its step has ended"}); err != nil {
+			return failure(err)
+		}
+	}
 	for {
 		res, err := c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.StepID, Timeout: durationpb.New(waitStep)})
 		if err != nil {
@@ -80,15 +89,30 @@ func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error)
 		Failed:   code != "",
 		Unknown:  exec.GetEndReason() == nodev1.EndReason_END_REASON_UNKNOWN,
 		LogBytes: exec.GetLogBytes(),
-		Outcome: map[string]any{
-			"end_reason": strings.ToLower(strings.TrimPrefix(exec.GetEndReason().String(), "END_REASON_")),
-			"exit_code":  exec.GetExitCode(), "log_bytes": exec.GetLogBytes(), "members_left": exec.GetMembersLeft(),
-		},
-	}
-	if exec.GetSignal() != 0 {
-		result.Outcome["signal"] = exec.GetSignal()
+		Outcome:  outcome(exec),
 	}
 	return result, nil
+}
+
+// outcome is how a command ended, for programs.
+func outcome(exec *nodev1.Exec) map[string]any {
+	out := map[string]any{
+		"end_reason": strings.ToLower(strings.TrimPrefix(exec.GetEndReason().String(), "END_REASON_")),
+		"exit_code":  exec.GetExitCode(), "log_bytes": exec.GetLogBytes(), "members_left": exec.GetMembersLeft(),
+	}
+	if exec.GetSignal() != 0 {
+		out["signal"] = exec.GetSignal()
+	}
+	return out
+}
+
+// OutcomeOf is how a command ended as it is stored with its step.
+func OutcomeOf(exec *nodev1.Exec) json.RawMessage {
+	data, err := json.Marshal(outcome(exec))
+	if err != nil {
+		return json.RawMessage("{}") // strings and numbers always encode
+	}
+	return data
 }
 
 // describe says in words how a command ended. A command that ran and answered

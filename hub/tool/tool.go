@@ -34,6 +34,8 @@ type Call struct {
 	// Jail is what the task's jail is made of; nil for tools that need none.
 	Jail *nodev1.JailSpec
 	Node Node
+	// Live says whether the call is still wanted.
+	Live func(ctx context.Context) bool
 }
 
 // Result is how a call ended.
@@ -68,6 +70,9 @@ type Tool struct {
 	// An error means that the end is not known yet; failures are Results.
 	run func(ctx context.Context, c Call) (Result, error)
 }
+
+// Runs says that the tool runs a command on a node, under the step's id.
+func (t *Tool) Runs() bool { return t.Name == shellExec }
 
 // Run has a granted call run, or re-attaches to it.
 func (t *Tool) Run(ctx context.Context, c Call) (Result, error) { return t.run(ctx, c) }

@@ -21,6 +21,18 @@ type Policy struct {
 // with every failure. (AWS Architecture Blog, "Exponential Backoff And
 // Jitter"; the floor keeps an unlucky draw from being a busy loop.)
 func (p Policy) Delay(n int) time.Duration {
+	bound := p.bound(n)
+	floor := bound / 10
+	return floor + rand.N(bound-floor+1)
+}
+
+// FullDelay is Delay without the floor, uniform between nothing and the bound:
+// for many that lost the same neighbour at the same moment, and are not to come
+// back in waves.
+func (p Policy) FullDelay(n int) time.Duration { return rand.N(p.bound(n) + 1) }
+
+// bound answers the longest wait after failure number n.
+func (p Policy) bound(n int) time.Duration {
 	base, limit := p.Base, p.Max
 	if base <= 0 {
 		base = 100 * time.Millisecond
@@ -32,9 +44,7 @@ func (p Policy) Delay(n int) time.Duration {
 	for i := 1; i < n && bound < limit; i++ {
 		bound *= 2
 	}
-	bound = min(bound, limit)
-	floor := bound / 10
-	return floor + rand.N(bound-floor+1)
+	return min(bound, limit)
 }
 
 // Wait sleeps for d or until the context ends, and answers the context's error

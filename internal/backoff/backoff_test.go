@@ -26,7 +26,24 @@ func TestDelaysStayBetweenATenthOfTheBoundAndTheBound(t *testing.T) {
 		d := backoff.Policy{Base: base, Max: limit}.Delay(n)
 		require.LessOrEqual(t, d, bound)
 		require.GreaterOrEqual(t, d, bound/10)
+		full := backoff.Policy{Base: base, Max: limit}.FullDelay(n)
+		require.LessOrEqual(t, full, bound)
+		require.GreaterOrEqual(t, full, time.Duration(0))
 	})
+}
+
+// Those who lost the same hub at once come back evenly: as many in each tenth
+// of the bound, the first as well.
+func TestFullDelaysAreEvenlySpread(t *testing.T) {
+	t.Parallel()
+	const draws = 10_000
+	var tenths [10]int
+	for range draws {
+		tenths[min(9, int(backoff.Policy{Base: time.Second, Max: time.Second}.FullDelay(1)/(time.Second/10)))]++
+	}
+	for i, n := range tenths {
+		require.InDelta(t, draws/10, n, draws/50, "tenth %d of %v", i, tenths)
+	}
 }
 
 func TestAWaitEndsWithItsContext(t *testing.T) {

@@ -36,6 +36,12 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// exitStatus is the exit status of a command that was run for somebody: it
+// becomes the command line's own, and nothing is said about it.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
 func failed(code int, err *fault.Error) error { return &failure{code: code, err: err} }
 
 // usage answers an error about what was typed.
@@ -65,6 +71,10 @@ func (a *app) report(ctx context.Context, err error) int {
 func (a *app) explain(ctx context.Context, err error) (int, *fault.Error) {
 	if err == nil {
 		return exitDone, nil
+	}
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status), nil
 	}
 	var known *failure
 	if errors.As(err, &known) {

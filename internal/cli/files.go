@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -30,27 +31,13 @@ func (a *app) filesListCommand(owner, example string) *cobra.Command {
 		Example: fmt.Sprintf("deckhand %s files ls %s input --recursive", owner, example),
 		Args:    takes(strings.ToUpper(owner), "[PATH]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := a.connect()
-			if err != nil {
-				return err
-			}
 			req := &deckhandv1.ListFilesRequest{Path: optional(args, 1), Recursive: recursive}
 			if owner == "task" {
 				req.Workspace = &deckhandv1.ListFilesRequest_TaskId{TaskId: args[0]}
 			} else {
 				req.Workspace = &deckhandv1.ListFilesRequest_AgentId{AgentId: args[0]}
 			}
-			res, err := client.Files.ListFiles(cmd.Context(), connect.NewRequest(req))
-			if err != nil {
-				return err
-			}
-			if len(res.Msg.GetFiles()) == 0 {
-				a.notef("the folder is empty")
-			}
-			if res.Msg.GetTruncated() {
-				a.notef("there is more than is shown: list a folder further down")
-			}
-			return output.List(a.printer(), a.fileNoun(), res.Msg.GetFiles())
+			return a.listFiles(cmd.Context(), req)
 		},
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "list the folders inside too")
@@ -77,44 +64,68 @@ func (a *app) filesCatCommand(owner, example string) *cobra.Command {
 sequences are made harmless.`,
 		Example: fmt.Sprintf("deckhand %s files cat %s report.md", owner, example),
 		Args:    takes(strings.ToUpper(owner), "PATH"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if !a.format.ForPeople() {
-				return usage(cmd, "output is bytes, which -o %s cannot show", a.format)
-			}
-			client, err := a.connect()
-			if err != nil {
-				return err
-			}
-			out := a.out
-			if output.IsTerminal(out) {
-				safe := termsafe.Writer(out)
-				defer func() {
-					if cerr := safe.Close(); err == nil {
-						err = cerr
-					}
-				}()
-				out = safe
-			}
+		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &deckhandv1.ReadFileRequest{Path: args[1]}
 			if owner == "task" {
 				req.Workspace = &deckhandv1.ReadFileRequest_TaskId{TaskId: args[0]}
 			} else {
 				req.Workspace = &deckhandv1.ReadFileRequest_AgentId{AgentId: args[0]}
 			}
-			for {
-				res, err := client.Files.ReadFile(cmd.Context(), connect.NewRequest(req))
-				if err != nil {
-					return err
-				}
-				if _, err := out.Write(res.Msg.GetContent()); err != nil {
-					return err
-				}
-				req.Offset += int64(len(res.Msg.GetContent()))
-				if len(res.Msg.GetContent()) == 0 || req.GetOffset() >= res.Msg.GetSize() {
-					return nil
-				}
-			}
+			return a.printFile(cmd, req)
 		},
+	}
+}
+
+// listFiles shows a folder of a workspace.
+func (a *app) listFiles(ctx context.Context, req *deckhandv1.ListFilesRequest) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	res, err := client.Files.ListFiles(ctx, connect.NewRequest(req))
+	if err != nil {
+		return err
+	}
+	if len(res.Msg.GetFiles()) == 0 {
+		a.notef("the folder is empty")
+	}
+	if res.Msg.GetTruncated() {
+		a.notef("there is more than is shown: list a folder further down")
+	}
+	return output.List(a.printer(), a.fileNoun(), res.Msg.GetFiles())
+}
+
+// printFile prints a file of a workspace, made harmless on a terminal.
+func (a *app) printFile(cmd *cobra.Command, req *deckhandv1.ReadFileRequest) (err error) {
+	if !a.format.ForPeople() {
+		return usage(cmd, "output is bytes, which -o %s cannot show", a.format)
+	}
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	out := a.out
+	if output.IsTerminal(out) {
+		safe := termsafe.Writer(out)
+		defer func() {
+			if cerr := safe.Close(); err == nil {
+				err = cerr
+			}
+		}()
+		out = safe
+	}
+	for {
+		res, err := client.Files.ReadFile(cmd.Context(), connect.NewRequest(req))
+		if err != nil {
+			return err
+		}
+		if _, err := out.Write(res.Msg.GetContent()); err != nil {
+			return err
+		}
+		req.Offset += int64(len(res.Msg.GetContent()))
+		if len(res.Msg.GetContent()) == 0 || req.GetOffset() >= res.Msg.GetSize() {
+			return nil
+		}
 	}
 }
 

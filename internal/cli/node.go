@@ -14,13 +14,21 @@ import (
 )
 
 func (a *app) nodeCommand() *cobra.Command {
-	cmd := group("node", "Add, see and revoke machines", `
+	cmd := group("node", "Add, see, use and revoke machines", `
 A node is a machine that runs deckhand-node, on which agents' commands run.
+People's commands run there too, in an agent's jail or, for administrators, on
+the machine itself.
 `, `
 deckhand node token
 deckhand node list
+deckhand node exec web-1 --agent log-triage -- ls -l
 `)
-	cmd.AddCommand(a.nodeListCommand(), a.nodeShowCommand(), a.nodeTokenCommand(), a.nodeRevokeCommand())
+	cmd.AddCommand(
+		a.nodeListCommand(), a.nodeShowCommand(), a.nodeTokenCommand(), a.nodeRevokeCommand(),
+		a.nodeExecCommand(), a.nodeShellCommand(), a.nodeExecsCommand(), a.nodeKillCommand(), a.nodeLogsCommand(), a.nodeFilesCommand(),
+		a.nodeTopCommand(),
+		a.nodeDrainCommand(), a.nodeUndrainCommand(), a.nodeLocksCommand(), a.nodeLockCommand(), a.nodeUnlockCommand(),
+	)
 	return cmd
 }
 

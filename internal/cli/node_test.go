@@ -35,8 +35,8 @@ func TestNodesAreListedAndShown(t *testing.T) {
 		Id: "node_1", Name: "web-1", Status: "connected", Runtimes: []string{"runc", "runsc"},
 		Labels: map[string]string{"zone": "eu", "a": "b"}, Version: "0.1.0",
 	}}
-	require.Equal(t, `NAME   STATUS     SEEN  RUNTIMES    LABELS       VERSION
-web-1  connected  -     runc,runsc  a=b,zone=eu  0.1.0
+	require.Equal(t, `NAME   STATUS     WORK  SEEN  RUNTIMES    LABELS       VERSION
+web-1  connected  -     -     runc,runsc  a=b,zone=eu  0.1.0
 `, h.run(t, "node", "list").stdout)
 	require.Equal(t, "web-1\n", h.run(t, "node", "list", "-o", "name").stdout)
 	require.Regexp(t, `(?m)^id +node_1$`, h.run(t, "node", "show", "web-1").stdout)

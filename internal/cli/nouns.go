@@ -102,6 +102,12 @@ func (a *app) nodeNoun() output.Noun[*deckhandv1.Node] {
 					"connected": lipgloss.Green, "disconnected": lipgloss.Yellow, "revoked": lipgloss.Red,
 				}[x.GetStatus()])
 			}},
+			{Header: "work", Value: nodeWork, Style: func(x *deckhandv1.Node) lipgloss.Style {
+				if x.GetLock() == nil && x.GetDrain() == nil {
+					return lipgloss.NewStyle()
+				}
+				return lipgloss.NewStyle().Foreground(lipgloss.Yellow)
+			}},
 			{Header: "seen", Value: func(x *deckhandv1.Node) string { return a.age(x.GetLastSeenAt()) }},
 			{Header: "runtimes", Value: func(x *deckhandv1.Node) string { return strings.Join(x.GetRuntimes(), ",") }},
 			{Header: "labels", Value: func(x *deckhandv1.Node) string { return labels(x.GetLabels()) }, Max: 50},

@@ -55,6 +55,9 @@ type testHub struct {
 	deckhandv1connect.UnimplementedTaskServiceHandler
 	deckhandv1connect.UnimplementedEventServiceHandler
 	deckhandv1connect.UnimplementedNodeServiceHandler
+	deckhandv1connect.UnimplementedNodeExecServiceHandler
+	deckhandv1connect.UnimplementedTerminalServiceHandler
+	deckhandv1connect.UnimplementedNodeTelemetryServiceHandler
 
 	url string
 	// watched is closed when the first Watch has sent all that is stored.
@@ -70,6 +73,7 @@ type testHub struct {
 	steps   map[string][]*deckhandv1.Step
 	logs    map[string][]byte
 	nodes   []*deckhandv1.Node
+	execs   execs
 	// last is the newest request of each kind.
 	last map[string]proto.Message
 	// cutLogs makes ReadLog break off after so many bytes, once.
@@ -92,7 +96,14 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewEventServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(h, options))
-	server := httptest.NewServer(mux)
+	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(h, options))
+	server := httptest.NewUnstartedServer(mux)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetHTTP1(true)
+	server.Config.Protocols.SetUnencryptedHTTP2(true) // for streams both ways
+	server.Start()
 	t.Cleanup(server.Close)
 	h.url = server.URL
 	return h

@@ -61,6 +61,9 @@ const (
 	NoCredentials      Code = "AGENT_025"
 	FileConflict       Code = "AGENT_026"
 	Killed             Code = "AGENT_027"
+
+	// LeaseEnded is between hub and worker only: the write came too late.
+	LeaseEnded Code = "LEASE_ENDED"
 )
 
 // Error is what crosses a boundary. Message and Fix are for people: whole

@@ -19,16 +19,17 @@ const minLength = 8
 
 // shapes are keys and tokens as their issuers write them.
 var shapes = regexp.MustCompile(strings.Join([]string{
-	`dh[a-z]_[0-9a-hjkmnp-tv-z]{20,}`, // ours
-	`sk-ant-[A-Za-z0-9_-]{16,}`,       // Anthropic
-	`sk-[A-Za-z0-9_-]{20,}`,           // OpenAI
-	`AIza[A-Za-z0-9_-]{35}`,           // Google
-	`gh[pousr]_[A-Za-z0-9]{36,}`,      // GitHub
-	`github_pat_[A-Za-z0-9_]{22,}`,    // GitHub
-	`glpat-[A-Za-z0-9_-]{20,}`,        // GitLab
-	`xox[abprs]-[A-Za-z0-9-]{10,}`,    // Slack
-	`AKIA[A-Z0-9]{16}`,                // AWS
-	`-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`,
+	`\bdh[a-z]_[0-9a-hjkmnp-tv-z]{20,}`, // ours
+	`\bsk-ant-[A-Za-z0-9_-]{16,}`,       // Anthropic
+	`\bsk-[A-Za-z0-9_-]{20,}`,           // OpenAI
+	`\bAIza[A-Za-z0-9_-]{35}`,           // Google
+	`\bgh[pousr]_[A-Za-z0-9]{36,}`,      // GitHub
+	`\bgithub_pat_[A-Za-z0-9_]{22,}`,    // GitHub
+	`\bglpat-[A-Za-z0-9_-]{20,}`,        // GitLab
+	`\bxox[abprs]-[A-Za-z0-9-]{10,}`,    // Slack
+	`\bAKIA[A-Z0-9]{16}`,                // AWS
+	// A private key: to its end, or as far as its body goes.
+	`-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s:,-]*[A-Za-z0-9+/=]{32,}[A-Za-z0-9+/=\s]*)`,
 }, "|"))
 
 // Redactor masks the values it was told of and everything of a known shape.
@@ -58,8 +59,10 @@ func (r *Redactor) Add(values ...string) {
 	r.replacer = strings.NewReplacer(pairs...)
 }
 
-// String answers s with every secret masked.
+// String answers s with every secret masked, and as text that every sink takes:
+// valid UTF-8 without NUL, U+FFFD in place of what is not.
 func (r *Redactor) String(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if r == nil {
 		return shapes.ReplaceAllString(s, Mask)
 	}

@@ -22,7 +22,14 @@ func TestSecretsAreMasked(t *testing.T) {
 		out := r.String("before " + secret + " after")
 		require.Equal(t, "before [redacted] after", out)
 	}
-	require.Equal(t, "a short word stays", r.String("a short word stays"))
+	for _, harmless := range []string{
+		"a short word stays", "disk-usage-report-2026-11-20.txt", "task-12345678901234567890123456789",
+		"grep -r 'BEGIN RSA PRIVATE KEY' /etc && echo '-----BEGIN PRIVATE KEY-----' found", "\uFFFDtext",
+	} {
+		require.Equal(t, harmless, r.String(harmless))
+	}
+	require.Equal(t, "cut [redacted]", r.String("cut -----BEGIN RSA PRIVATE KEY-----\n"+strings.Repeat("QUJD", 20)+"\n"), "a key without its end")
+	require.Equal(t, "a\uFFFDb\uFFFD", r.String("a\x00b\xff"), "what a database does not take")
 	require.Equal(t,
 		map[string]any{"k": []any{"x [redacted]", 1.5, nil, map[string]any{"[redacted]": true}}},
 		r.Map(map[string]any{"k": []any{"x correct-horse", 1.5, nil, map[string]any{token: true}}}))

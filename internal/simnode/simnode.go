@@ -29,7 +29,14 @@ type Config struct {
 	// Run answers a command's output and how it ended. It is called once for
 	// each exec id; nil ends every command with 0 at once.
 	Run func(ctx context.Context, spec *nodev1.ExecSpec) (output string, end *nodev1.Exec)
-	Log hclog.Logger
+	// Live is Run for commands that talk while they run; it goes first.
+	Live func(ctx context.Context, c *Live) *nodev1.Exec
+	// Before, if set, is called before a command is started, in the call that
+	// starts it.
+	Before func(spec *nodev1.ExecSpec)
+	// Refuse is what the node answers to every command, if set.
+	Refuse error
+	Log    hclog.Logger
 }
 
 // Node is a simulated node. It is a lifecycle.Service.
@@ -37,6 +44,7 @@ type Node struct {
 	lifecycle.Service
 	nodev1.UnimplementedExecServiceServer
 	nodev1.UnimplementedFileServiceServer
+	nodev1.UnimplementedJailServiceServer
 
 	cfg      Config
 	identity *identity.Identity
@@ -47,11 +55,12 @@ type Node struct {
 }
 
 type command struct {
-	spec   *nodev1.ExecSpec
-	output string
+	*Live
+
 	exec   *nodev1.Exec // guarded by Node.mu
 	done   chan struct{}
 	cancel context.CancelFunc
+	killer string // guarded by Node.mu
 }
 
 // New enrols a node; start it to connect.
@@ -69,11 +78,13 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 	n.Service, err = link.New(link.Config{
 		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log,
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
-			return &nodev1.SessionResponse_Hello{Version: "simulated", Capability: 1, Runtimes: []string{"runc"}, Hostname: cfg.Name}, nil
+			return &nodev1.SessionResponse_Hello{
+				Version: "simulated", Capability: 1, Runtimes: []string{"runc"}, Hostname: cfg.Name, Execs: n.running(),
+			}, nil
 		},
 		Services: func(r grpc.ServiceRegistrar) {
 			nodev1.RegisterExecServiceServer(r, n)
-			nodev1.RegisterJailServiceServer(r, jails{})
+			nodev1.RegisterJailServiceServer(r, n)
 			nodev1.RegisterFileServiceServer(r, n)
 		},
 	})
@@ -83,6 +94,19 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 // ID is the id that the hub gave the node.
 func (n *Node) ID() string { return n.identity.NodeID() }
 
+// running answers the commands that have not ended.
+func (n *Node) running() []*nodev1.Exec {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []*nodev1.Exec
+	for _, c := range n.execs {
+		if c.exec.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING {
+			out = append(out, c.exec)
+		}
+	}
+	return out
+}
+
 // Runs answers how many commands were started.
 func (n *Node) Runs() int {
 	n.mu.Lock()
@@ -90,20 +114,26 @@ func (n *Node) Runs() int {
 	return len(n.execs)
 }
 
-type jails struct {
-	nodev1.UnimplementedJailServiceServer
-}
-
 // EnsureJail answers that the jail runs.
-func (jails) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*nodev1.EnsureJailResponse, error) {
+func (n *Node) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*nodev1.EnsureJailResponse, error) {
+	spec := req.GetSpec()
+	if (spec.GetRootfs() == "machine") != req.GetHostMode() {
+		return nil, fault.ToGRPC(fault.New(fault.Denied, "host mode and jail do not go together").WithObject(spec.GetJailId()))
+	}
 	return &nodev1.EnsureJailResponse{Jail: &nodev1.Jail{
-		JailId: req.GetSpec().GetJailId(), State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, Runtime: req.GetSpec().GetRuntime(),
+		JailId: spec.GetJailId(), State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, Runtime: spec.GetRuntime(), HostMode: req.GetHostMode(),
 	}}, nil
 }
 
 // StartExec starts a command, or answers the one of that id.
 func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
+	if n.cfg.Refuse != nil {
+		return nil, fault.ToGRPC(n.cfg.Refuse)
+	}
 	spec := req.GetSpec()
+	if n.cfg.Before != nil {
+		n.cfg.Before(spec)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := n.execs[spec.GetExecId()]; c != nil {
@@ -111,23 +141,19 @@ func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*node
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	now := timestamppb.Now()
-	c := &command{spec: spec, done: make(chan struct{}), cancel: cancel, exec: &nodev1.Exec{
+	c := &command{Live: newLive(spec), done: make(chan struct{}), cancel: cancel, exec: &nodev1.Exec{
 		ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_RUNNING, CreatedAt: now, StartedAt: now,
 	}}
 	n.execs[spec.GetExecId()] = c
 	go func() {
 		defer cancel()
-		output, end := "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
-		if n.cfg.Run != nil {
-			output, end = n.cfg.Run(ctx, spec)
-		}
+		end := n.run(ctx, c.Live)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		c.output = output
 		c.exec = &nodev1.Exec{
 			ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_ENDED,
-			EndReason: end.GetEndReason(), ExitCode: end.GetExitCode(), Signal: end.GetSignal(), LogBytes: int64(len(output)),
-			CreatedAt: now, StartedAt: now, EndedAt: timestamppb.Now(),
+			EndReason: end.GetEndReason(), ExitCode: end.GetExitCode(), Signal: end.GetSignal(), StartError: end.GetStartError(),
+			KilledBy: c.killer, LogBytes: c.end(), CreatedAt: now, StartedAt: now, EndedAt: timestamppb.Now(),
 		}
 		close(c.done)
 	}()
@@ -171,23 +197,12 @@ func (n *Node) KillExec(_ context.Context, req *nodev1.KillExecRequest) (*nodev1
 	if err != nil {
 		return nil, err
 	}
+	n.mu.Lock()
+	c.killer = req.GetBy()
+	n.mu.Unlock()
 	c.cancel()
 	<-c.done
 	return &nodev1.KillExecResponse{Exec: n.state(c)}, nil
-}
-
-// ReadLog answers a range of the output of a command that has ended.
-func (n *Node) ReadLog(req *nodev1.ReadLogRequest, out grpc.ServerStreamingServer[nodev1.ReadLogResponse]) error {
-	c, err := n.command(req.GetExecId())
-	if err != nil {
-		return err
-	}
-	<-c.done
-	data := c.output[min(int(req.GetOffset()), len(c.output)):]
-	if limit := int(req.GetLimit()); limit > 0 {
-		data = data[:min(limit, len(data))]
-	}
-	return out.Send(&nodev1.ReadLogResponse{Offset: req.GetOffset(), Stream: nodev1.LogStream_LOG_STREAM_STDOUT, Data: []byte(data)})
 }
 
 // WriteFile keeps a file in memory.

@@ -164,24 +164,31 @@ func inPath(name, path string) bool {
 // Check answers nil when a containerd serves at the address, the path of a
 // Unix socket.
 func Check(ctx context.Context, address string) error {
+	_, err := Version(ctx, address)
+	return err
+}
+
+// Version answers the version of the containerd that serves at the address.
+func Version(ctx context.Context, address string) (string, error) {
 	if _, err := os.Stat(address); err != nil {
-		return fmt.Errorf("no containerd at %s: %w", address, err)
+		return "", fmt.Errorf("no containerd at %s: %w", address, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	conn, err := grpc.NewClient("unix:"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return fmt.Errorf("no containerd at %s: %w", address, err)
+		return "", fmt.Errorf("no containerd at %s: %w", address, err)
 	}
 	defer conn.Close()
 	c, err := client.NewWithConn(conn)
 	if err != nil {
-		return fmt.Errorf("no containerd at %s: %w", address, err)
+		return "", fmt.Errorf("no containerd at %s: %w", address, err)
 	}
-	if _, err := c.Version(ctx); err != nil {
-		return fmt.Errorf("no containerd at %s: %w", address, err)
+	version, err := c.Version(ctx)
+	if err != nil {
+		return "", fmt.Errorf("no containerd at %s: %w", address, err)
 	}
-	return nil
+	return version.Version, nil
 }
 
 // Running says whether a containerd serves at the address.

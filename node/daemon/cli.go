@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,7 @@ func Main(ctx context.Context, args []string, out, errs io.Writer) int {
 	defer context.AfterFunc(ctx, stop)()
 
 	redactor := &redact.Redactor{}
+	redactor.Add(os.Getenv("DECKHAND_JOIN_TOKEN"))
 	cmd := command(errs, redactor)
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
@@ -96,13 +98,9 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		Version:       version.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unexpected argument %q: see deckhand-node --help", args[0])}
-			}
-			return nil
-		},
+		Args:          noArguments,
 	}
+	cmd.AddCommand(doctorCommand(), installCommand())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see deckhand-node --help", err)}
 	})
@@ -126,9 +124,19 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 			return usageError{err}
 		}
 		cfg.Log = log
+		keepSmall()
+		cfg.NotifySocket = os.Getenv("NOTIFY_SOCKET")
 		return run(cmd.Context(), cfg)
 	}
 	return cmd
+}
+
+// noArguments refuses what is no flag.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q: see deckhand-node --help", args[0])}
+	}
+	return nil
 }
 
 // run runs a node until ctx ends or it does.
@@ -144,7 +152,12 @@ func run(ctx context.Context, cfg Config) error {
 		}
 		return err
 	}
+	settling, settled := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { settle(settling) })
 	<-node.Done()
+	settled()
+	wg.Wait()
 	node.Stop()
 	cfg.Log.Info("stopped; commands in jails go on")
 	return node.Err()

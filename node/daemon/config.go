@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -52,6 +53,11 @@ type Config struct {
 	SoftWorkspaces bool `koanf:"soft-workspaces"`
 	// InitPath is a deckhand-init to use in place of the embedded one.
 	InitPath string `koanf:"init-path"`
+	// IdleStop is after how long a jail in which nothing runs is stopped; 0 for
+	// 30 minutes, negative for never.
+	IdleStop time.Duration `koanf:"idle-stop"`
+	// NoHostMode refuses all commands outside of jails, whoever asks.
+	NoHostMode bool `koanf:"no-host-mode"`
 
 	// MakeJoinToken, if set, is asked for a token when this machine is not
 	// enrolled and JoinToken is empty: for a hub in the same process.
@@ -59,7 +65,10 @@ type Config struct {
 	// leaving them to a successor: for everything on one machine.
 	EndJails      bool                                      `koanf:"-"`
 	MakeJoinToken func(ctx context.Context) (string, error) `koanf:"-"`
-	Log           hclog.Logger                              `koanf:"-"`
+	// NotifySocket is where systemd is told how the daemon does (sd_notify(3));
+	// empty for nowhere.
+	NotifySocket string       `koanf:"-"`
+	Log          hclog.Logger `koanf:"-"`
 }
 
 // Flags registers the flags that fill a Config, with their defaults.
@@ -75,6 +84,8 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Uint32("uid-base", jail.DefaultUIDBase, "first of the 65536 user and group ids of the machine that jails use, and nothing else may")
 	flags.StringSlice("root-paths", nil, "folders of the machine that jails see read-only beside /usr: /opt,/srv/tools")
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
+	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
+	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
+	"github.com/deckhand-sh/deckhand/node/telemetry"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -51,6 +52,8 @@ type Daemon struct {
 	jails    *jail.Manager
 	execs    *exec.Service
 	files    *files.Service
+	usage    *telemetry.Service
+	notify   *notifier
 	services lifecycle.Group
 
 	closing sync.Once
@@ -69,7 +72,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, fault.New(fault.Precondition, "a node makes jails, for which it needs root").
 			WithFix("run it with sudo, or as a system service")
 	}
-	d := &Daemon{cfg: c}
+	d := &Daemon{cfg: c, notify: &notifier{address: c.NotifySocket, log: c.Log.Named("systemd")}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -98,6 +101,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Log: c.Log.Named("jail"),
+		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode,
 	}); err != nil {
 		return nil, err
 	}
@@ -108,20 +112,32 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger}); err != nil {
 		return nil, err
 	}
+	if d.usage, err = telemetry.New(telemetry.Config{Jails: d.jails, Dir: c.DataDir, Log: c.Log.Named("telemetry")}); err != nil {
+		return nil, err
+	}
 	upstream, err := link.New(link.Config{
 		Identity: d.identity, Services: d.register, Hello: d.hello, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
+		OnChange: d.notify.linked,
+		OnContact: func() {
+			d.execs.Contact()
+			d.notify.contact()
+		},
 		Log: c.Log.Named("link"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	d.services.Add("execs", d.execs)
+	d.services.Add("keeper", jail.NewKeeper(d.jails))
+	d.services.Add("telemetry", d.usage)
 	d.services.Add("link", upstream)
 	return d, nil
 }
 
 func (d *Daemon) register(r grpc.ServiceRegistrar) {
-	nodev1.RegisterExecServiceServer(r, d.execs)
+	nodev1.RegisterExecServiceServer(r, drainedExecs{d.execs, d.jails})
+	nodev1.RegisterNodeServiceServer(r, nodeServer{d: d})
+	nodev1.RegisterTelemetryServiceServer(r, d.usage)
 	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
 	nodev1.RegisterFileServiceServer(r, d.files)
 }
@@ -141,6 +157,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		d.services.Stop()
 		return err
 	}
+	d.notify.ready()
 	d.cfg.Log.Info("node is ready", "node_id", d.identity.NodeID(), "name", d.cfg.Name, "edge", d.identity.EdgeAddress())
 	return nil
 }
@@ -159,6 +176,7 @@ func (d *Daemon) watch(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-d.services.Done():
 	}
+	d.notify.stopping()
 	d.services.Stop()
 	errs := []error{d.services.Err()}
 	if d.cfg.EndJails {

@@ -34,6 +34,7 @@ func (d *Daemon) hello(ctx context.Context) (*nodev1.SessionResponse_Hello, erro
 		MemoryBytes: int64(info.Totalram) * int64(info.Unit),
 		Hostname:    host,
 		BootId:      d.ledger.BootID(),
+		Draining:    d.jails.Drain().Draining,
 	}
 	if out.Jails, err = d.jails.List(ctx); err != nil {
 		d.cfg.Log.Warn("cannot list the jails for the hub", "error", err)

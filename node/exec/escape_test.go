@@ -61,7 +61,7 @@ func TestACommandStaysInItsJail(t *testing.T) {
 		"processes of others are not seen":        {script: "ls /proc | grep -c '^[0-9]'; cat /proc/*/cmdline | tr '\\0' ' '", not: "containerd"},
 		"the workspace is its own":                {script: "echo hello > mine && cat /workspace/mine && stat -c %U mine", says: "hello\nagent"},
 		"/tmp is there":                           {script: "echo tmp > /tmp/x && cat /var/tmp/x", says: "tmp"},
-		"/tmp is bounded":                         {script: "head -c 100M /dev/zero > /tmp/big", says: "No space left", fails: true},
+		"/tmp is bounded":                         {script: "head -c 100M /dev/zero > /tmp/big; r=$?; rm /tmp/big; exit $r", says: "No space left", fails: true},
 		"the workspace is bounded":                {script: "head -c 100M /dev/zero > /workspace/big; r=$?; rm /workspace/big; exit $r", says: "No space left", fails: true},
 		"the programs of the machine are there":   {script: "python3 --version && perl -v >/dev/null && ls /usr/bin/env && getent passwd agent", says: "/workspace"},
 		"certificates are there, keys are not":    {script: "ls /etc/ssl/certs | head -1 | grep . && ls /etc/ssl/private", says: "No such file", fails: true},

@@ -176,6 +176,20 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	out, _ := n.run(command(id, "echo", strings.Repeat("x", 1<<20)))
 	require.Equal(t, nodev1.EndReason_END_REASON_START_FAILED, out.GetEndReason())
 	require.Contains(t, out.GetStartError(), "longer than the kernel takes")
+
+	many := command(id, "sh", "-c", `echo $# ${#1}`, "sh")
+	for range 20 {
+		many.Argv = append(many.Argv, strings.Repeat("x", 90_000))
+	}
+	out, text := n.run(many)
+	require.Equal(t, "20 90000\n", text, "%v", out)
+	for _, dir := range []string{n.cfg.DataDir, "/root", "/workspace/../root", "/proc/1/cwd", "/run/deckhand"} {
+		spec := command(id, "pwd")
+		spec.Dir = dir
+		out, text := n.run(spec)
+		require.Equal(t, nodev1.EndReason_END_REASON_START_FAILED, out.GetEndReason(), "%s: %s", dir, text)
+		require.Contains(t, out.GetStartError(), "the folder "+dir)
+	}
 }
 
 // C5: killing means that the whole tree is gone.
@@ -243,12 +257,12 @@ func TestATimeOutEndsTheWholeTree(t *testing.T) {
 	require.Zero(t, n.processes(id, "sleep 6666"))
 }
 
-func TestTwoHundredExecsAtOnce(t *testing.T) {
+func TestFiveHundredExecsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	// Each is a shell, what it sleeps in, and a stub.
-	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids = 1024 })
-	const many = 200
+	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids = 2048 })
+	const many = 500
 	var wg sync.WaitGroup
 	for i := range many {
 		wg.Go(func() {

@@ -30,6 +30,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(envDaemon); text != "" {
+		daemon(text)
+	}
 	code := jailtest.Run(m)
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -44,6 +47,7 @@ type node struct {
 	tb     testing.TB
 	cfg    jail.Config
 	boot   string
+	change func(*exec.Config)
 	jails  *jail.Manager
 	ledger *ledger.Ledger
 	svc    *exec.Service
@@ -52,10 +56,20 @@ type node struct {
 	undo   []func()
 }
 
-func newNode(tb testing.TB) *node {
+func newNode(tb testing.TB, change ...func(*exec.Config)) *node {
+	tb.Helper()
+	n := prepared(tb)
+	if len(change) > 0 {
+		n.change = change[0]
+	}
+	n.start()
+	return n
+}
+
+// prepared answers a node that is not started.
+func prepared(tb testing.TB) *node {
 	tb.Helper()
 	n := &node{tb: tb, cfg: jailtest.Config(tb)}
-	n.start()
 	tb.Cleanup(func() {
 		n.stop()
 		jailtest.RemoveAll(tb, n.cfg)
@@ -77,7 +91,11 @@ func (n *node) start() {
 	n.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(n.cfg.DataDir, "ledger.db"), BootID: n.boot})
 	require.NoError(n.tb, err)
 	n.undo = append(n.undo, func() { require.NoError(n.tb, n.ledger.Close()) })
-	n.svc, err = exec.NewService(exec.Config{Ledger: n.ledger, Jails: n.jails, Log: n.cfg.Log})
+	cfg := exec.Config{Ledger: n.ledger, Jails: n.jails, Log: n.cfg.Log}
+	if n.change != nil {
+		n.change(&cfg)
+	}
+	n.svc, err = exec.NewService(cfg)
 	require.NoError(n.tb, err)
 	require.NoError(n.tb, n.svc.Start(ctx))
 	n.undo = append(n.undo, n.svc.Stop)
@@ -155,7 +173,7 @@ func (n *node) log(id string, follow bool) [3][]byte {
 	n.tb.Helper()
 	stream, err := n.api.ReadLog(n.tb.Context(), &nodev1.ReadLogRequest{ExecId: id, Follow: follow})
 	require.NoError(n.tb, err)
-	var out [3]bytes.Buffer
+	var out [4]bytes.Buffer
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -12,14 +13,65 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// openLog opens the log of an exec; os.ErrNotExist when it has none.
+// openLog opens the log of an exec, masked; os.ErrNotExist when it has none.
 func (s *Service) openLog(spec *nodev1.ExecSpec) (*execlog.Reader, error) {
 	dir, err := s.jails.OpenExec(spec.GetJailId(), spec.GetExecId())
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	return execlog.Open(dir)
+	log, err := execlog.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	log.SetMask(s.mask)
+	return log, nil
+}
+
+// findLog answers the log of an exec and, while it runs, its watch. Both are
+// nil when it never wrote anything.
+func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *watch, error) {
+	rec, err := s.find(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	var w *watch
+	if rec.GetResult() == nil {
+		if w, err = s.watching(ctx, rec); err != nil {
+			return nil, nil, err
+		}
+		// Its log is there once it is known to run.
+		if err := w.await(ctx, w.known); err != nil {
+			return nil, nil, err
+		}
+	}
+	if at := rec.GetResult().GetLogDeletedAt(); at != nil {
+		return nil, nil, logDeleted(id, at)
+	}
+	log, err := s.openLog(rec.GetSpec())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil, s.logGone(ctx, id)
+	}
+	return log, w, err
+}
+
+// logGone answers why an exec has no log; nil when it never wrote anything.
+func (s *Service) logGone(ctx context.Context, id string) error {
+	rec, err := s.find(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case rec.GetResult().GetLogDeletedAt() != nil:
+		return logDeleted(id, rec.GetResult().GetLogDeletedAt())
+	case rec.GetResult().GetLogBytes() > 0:
+		return fault.New(fault.NotFound, "the log of exec %s is gone with its jail", id).WithObject(id)
+	}
+	return nil
+}
+
+func logDeleted(id string, at *timestamppb.Timestamp) error {
+	return fault.New(fault.NotFound, "the log of exec %s was deleted at %s, of age or to make room", id, at.AsTime().Format("2006-01-02 15:04:05 MST")).
+		WithFix("keep logs longer, or let them take more room, in the node's configuration").WithObject(id)
 }
 
 // ReadLog implements the service.
@@ -32,43 +84,70 @@ func (s *Service) ReadLog(req *nodev1.ReadLogRequest, stream grpc.ServerStreamin
 
 func (s *Service) readLog(req *nodev1.ReadLogRequest, stream grpc.ServerStreamingServer[nodev1.ReadLogResponse]) error {
 	ctx := stream.Context()
-	if req.GetOffset() < 0 || req.GetLimit() < 0 {
-		return fault.New(fault.Invalid, "offset and limit must not be negative")
-	}
-	rec, err := s.find(ctx, req.GetExecId())
-	if err != nil {
+	if err := validateRead(req); err != nil {
 		return err
 	}
-	rng := execlog.Range{Offset: req.GetOffset(), Limit: req.GetLimit()}
-	if rec.GetResult() == nil {
-		w, err := s.watching(ctx, rec)
-		if err != nil {
-			return err
-		}
-		// Its log is there once it is known to run.
-		if err := w.await(ctx, w.known); err != nil {
-			return err
-		}
-		if req.GetFollow() {
-			rng.Ended = w.done
-		}
-	}
-	log, err := s.openLog(rec.GetSpec())
-	if errors.Is(err, os.ErrNotExist) {
-		if rec.GetResult().GetLogBytes() > 0 {
-			return fault.New(fault.NotFound, "the log of exec %s is gone with its jail", req.GetExecId()).WithObject(req.GetExecId())
-		}
-		return nil // it never wrote anything
-	}
-	if err != nil {
+	log, w, err := s.findLog(ctx, req.GetExecId())
+	if err != nil || log == nil {
 		return err
 	}
 	defer log.Close()
-	return log.Read(ctx, rng, func(c execlog.Chunk) error {
-		out := &nodev1.ReadLogResponse{Offset: c.Offset, Stream: nodev1.LogStream(c.Stream), Data: c.Data}
-		if !c.Time.IsZero() {
-			out.Time = timestamppb.New(c.Time)
+	rng := execlog.Range{Limit: req.GetLimit(), Live: w != nil && !req.GetFollow()}
+	if req.Until != nil {
+		rng.Until = req.GetUntil().AsTime()
+	}
+	if w != nil && req.GetFollow() {
+		rng.Ended = w.done
+	}
+	if rng.Offset, err = beginning(log, req); err != nil {
+		return err
+	}
+	return log.Read(ctx, rng, func(c execlog.Chunk) error { return stream.Send(chunk(c)) })
+}
+
+func validateRead(req *nodev1.ReadLogRequest) error {
+	if req.GetOffset() < 0 || req.GetLimit() < 0 || req.GetTailLines() < 0 || req.GetTailBytes() < 0 {
+		return fault.New(fault.Invalid, "offset, limit, tail_lines and tail_bytes must not be negative")
+	}
+	named := 0
+	for _, is := range []bool{req.GetOffset() > 0, req.Since != nil, req.GetTailLines() > 0, req.GetTailBytes() > 0} {
+		if is {
+			named++
 		}
-		return stream.Send(out)
-	})
+	}
+	if named > 1 {
+		return fault.New(fault.Invalid, "more than one of offset, since, tail_lines and tail_bytes is set").
+			WithFix("say in one way where to begin")
+	}
+	return nil
+}
+
+// beginning answers the offset that a request begins at.
+func beginning(log *execlog.Reader, req *nodev1.ReadLogRequest) (int64, error) {
+	switch {
+	case req.Since != nil:
+		return log.At(req.GetSince().AsTime())
+	case req.GetTailLines() > 0:
+		return log.TailLines(req.GetTailLines())
+	case req.GetTailBytes() > 0:
+		return log.TailBytes(req.GetTailBytes())
+	}
+	return req.GetOffset(), nil
+}
+
+// chunk answers a run of a log as it travels.
+func chunk(c execlog.Chunk) *nodev1.ReadLogResponse {
+	out := &nodev1.ReadLogResponse{Offset: c.Offset}
+	if !c.Time.IsZero() {
+		out.Time = timestamppb.New(c.Time)
+	}
+	switch c.Stream {
+	case execlog.Gap:
+		out.Gap = &nodev1.LogGap{From: c.Offset, To: c.To, Reason: nodev1.GapReason(c.Reason)}
+	case execlog.Resize:
+		out.Resize = &nodev1.Pty{Rows: uint32(c.Rows), Cols: uint32(c.Cols)}
+	default:
+		out.Stream, out.Data = nodev1.LogStream(c.Stream), c.Data
+	}
+	return out
 }

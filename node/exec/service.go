@@ -26,6 +26,8 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/node/execlog"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -41,6 +43,17 @@ type Config struct {
 	// CollectEvery is the pause between two collections of old results; 0 for
 	// an hour.
 	CollectEvery time.Duration
+	// Mask hides secrets in what is read of logs; nil for what has the shape of
+	// one. The redactor that knows the values in use has it as its Mask.
+	Mask execlog.Mask
+	// LogAge is how long the log of an exec that has ended is kept; 0 for 7
+	// days. Its result is kept as long as the ledger keeps it.
+	LogAge time.Duration
+	// LogBytes is how much the logs of ended execs may take together, the oldest
+	// going first; 0 for 20 GiB.
+	LogBytes int64
+	// Now is the clock that ages are told by; nil for time.Now.
+	Now func() time.Time
 }
 
 const (
@@ -61,6 +74,10 @@ type Service struct {
 	jails   *jail.Manager
 	log     hclog.Logger
 	collect time.Duration
+	mask    execlog.Mask
+	logs    retention
+	search  chan struct{} // holds one for each search under way
+	contact contact
 
 	// finished takes the ends of execs to the ledger.
 	finished chan *nodev1.Exec
@@ -82,8 +99,16 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.CollectEvery == 0 {
 		cfg.CollectEvery = time.Hour
 	}
+	if cfg.Mask == nil {
+		cfg.Mask = (*redact.Redactor)(nil).Mask
+	}
+	logs, err := newRetention(cfg)
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
 		ledger: cfg.Ledger, jails: cfg.Jails, log: cfg.Log, collect: cfg.CollectEvery,
+		mask: cfg.Mask, logs: logs, search: make(chan struct{}, maxSearches), contact: newContact(),
 		live: map[string]*watch{}, finished: make(chan *nodev1.Exec, 64),
 	}, nil
 }
@@ -137,6 +162,12 @@ func (s *Service) loop(ctx context.Context) error {
 		defer close(recorded)
 		s.recordEnds()
 	}()
+	relayed := make(chan struct{})
+	go func() {
+		defer close(relayed)
+		s.relayContact(ctx)
+	}()
+	defer func() { <-relayed }()
 	tick := time.NewTicker(s.collect)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -213,6 +244,9 @@ func (s *Service) collectOnce(ctx context.Context) {
 			s.log.Error("delete an old log", "exec_id", rec.GetSpec().GetExecId(), "error", err)
 		}
 	}
+	if err := s.trimLogs(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("delete old logs", "error", err)
+	}
 }
 
 // StartExec implements the service.
@@ -239,6 +273,9 @@ func (s *Service) start(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exe
 	// A jail that cannot take it is said before anything is recorded.
 	conn, err := s.jails.Init(ctx, spec.GetJailId())
 	if err != nil {
+		return nil, false, err
+	}
+	if err := canTake(ctx, conn, spec); err != nil {
 		return nil, false, err
 	}
 	w, existed, err := s.accept(ctx, spec, conn)
@@ -440,9 +477,15 @@ func (s *Service) request(spec *nodev1.ExecSpec) *initv1.StartRequest {
 	if spec.Timeout != nil {
 		timeout = spec.GetTimeout().AsDuration()
 	}
+	if named, group, err := parseUser(spec.GetUser()); err == nil && named != 0 {
+		uid, gid = named, group
+	}
 	return &initv1.StartRequest{
 		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: spec.GetEnv(), Dir: spec.GetDir(),
-		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()), Stdin: spec.GetStdin(),
+		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()),
+		Stdin: spec.GetStdin(), StdinOpen: spec.GetStdinOpen(),
+		PtyRows: spec.GetPty().GetRows(), PtyCols: spec.GetPty().GetCols(),
+		OfflineGraceMs: s.contact.grace(spec).Milliseconds(), OutputCap: spec.GetOutputCapBytes(),
 	}
 }
 
@@ -454,6 +497,7 @@ func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
 		StartedAt: at(st.GetStartedAt()), LogBytes: st.GetLogBytes(), MembersLeft: st.GetMembersLeft(),
 		LeaderExited: st.GetLeaderExited(), ExitCode: st.GetExitCode(), Signal: st.GetSignal(),
 		KilledBy: st.GetKilledBy(), StartError: st.GetStartError(),
+		LogDroppedBytes: st.GetLogDropped(), StdinBytes: st.GetStdinBytes(),
 	}
 	if st.GetEnded() {
 		out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, reason(st), at(st.GetEndedAt())

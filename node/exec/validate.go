@@ -1,8 +1,12 @@
 package exec
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,5 +67,54 @@ func validate(s *nodev1.ExecSpec) error {
 			return bad("timeout", "%s is out of range", t).WithFix("use more than 0 and at most 7 days")
 		}
 	}
+	if s.OfflineGrace != nil {
+		if g := s.GetOfflineGrace().AsDuration(); g <= 0 || g > maxTimeout {
+			return bad("offline_grace", "%s is out of range", g).WithFix("use more than 0 and at most 7 days")
+		}
+	}
+	if s.GetOutputCapBytes() < 0 {
+		return bad("output_cap_bytes", "it is negative").WithFix("use 0 to keep all output")
+	}
+	if s.Pty != nil {
+		if err := validatePty(s.GetPty()); err != nil {
+			return err.WithObject(id)
+		}
+	}
+	if _, _, err := parseUser(s.GetUser()); err != nil {
+		return bad("user", "%v", err).WithFix("name a user id, or uid:gid, from 1 to 65534, or leave it empty for the jail's own user")
+	}
 	return nil
+}
+
+func validatePty(p *nodev1.Pty) *fault.Error {
+	if r, c := p.GetRows(), p.GetCols(); r < 1 || c < 1 || r > math.MaxUint16 || c > math.MaxUint16 {
+		return fault.New(fault.Invalid, "pty: %d rows and %d columns are no size", r, c).
+			WithCode(fault.InvalidParameters).WithFix("use 1 to 65535 of each")
+	}
+	return nil
+}
+
+// parseUser answers a user and group of a jail; 0 for the jail's own.
+func parseUser(text string) (uid, gid uint32, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	user, group, both := strings.Cut(text, ":")
+	if !both {
+		group = user
+	}
+	for _, part := range []struct {
+		text string
+		id   *uint32
+	}{{user, &uid}, {group, &gid}} {
+		n, err := strconv.ParseUint(part.text, 10, 16)
+		if err != nil || n == math.MaxUint16 {
+			return 0, 0, fmt.Errorf("%q is not a user id of the jail", text)
+		}
+		if n == 0 {
+			return 0, 0, errors.New("commands do not run as root")
+		}
+		*part.id = uint32(n)
+	}
+	return uid, gid, nil
 }

@@ -345,7 +345,9 @@ func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
 	w.mu.Lock()
 	conn, running := w.conn, w.now.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING
 	w.mu.Unlock()
+	var tree []process
 	if conn != nil && running {
+		tree = w.killFrozen(ctx, conn, by)
 		resp, err := conn.Kill(ctx, &initv1.KillRequest{ExecId: w.rec.GetSpec().GetExecId(), By: by})
 		if err == nil && !resp.GetStatus().GetEnded() {
 			return fromStatus(w.rec, resp.GetStatus()), nil
@@ -355,5 +357,10 @@ func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
 	if err := w.await(ctx, w.done); err != nil {
 		return nil, err
 	}
-	return w.exec(), nil
+	out := w.exec()
+	if left := stillThere(tree); left > out.GetMembersLeft() {
+		out = proto.CloneOf(out)
+		out.MembersLeft = left
+	}
+	return out, nil
 }

@@ -11,6 +11,13 @@
 // the writer dies in between, the index ends early or in half a record. The
 // reader takes what is whole, and answers the bytes beyond it with no stream
 // and no time.
+//
+// Output that is not kept has offsets like any other, and a record that says
+// so: a gap. Where a gap is followed by bytes, data has a hole.
+//
+// Times are the machine's wall clock, but never go back within a log, so that
+// the index can be bisected by them. When the clock was set back, output has
+// the time before that until the clock is there again.
 package execlog
 
 import (
@@ -36,6 +43,23 @@ const (
 	PTY     Stream = 3
 )
 
+// Records that tell of no bytes have these in place of a stream.
+const (
+	// Gap is output that is not there.
+	Gap Stream = 16
+	// Resize is a new size of the terminal.
+	Resize Stream = 17
+)
+
+// Reason is why output is not there.
+type Reason uint8
+
+// The reasons.
+const (
+	OutputCap Reason = 1
+	DiskFull  Reason = 2
+)
+
 // RecordSize is the size of one record of the index, in bytes.
 const RecordSize = 32
 
@@ -43,15 +67,21 @@ const RecordSize = 32
 //
 //	 0  int64   time, Unix nanoseconds
 //	 8  uint64  offset into data
-//	16  uint32  length, at least 1
+//	16  uint32  length, at least 1; 0 of a Resize
 //	20  uint8   stream
-//	21  7 zero bytes
+//	21  uint8   of a Gap: the reason
+//	22  uint16  of a Resize: rows
+//	24  uint16  of a Resize: columns
+//	26  2 zero bytes
 //	28  uint32  CRC-32 (IEEE) of the 28 bytes before
 type record struct {
 	time   int64
 	offset int64
 	length uint32
 	stream Stream
+	reason Reason
+	rows   uint16
+	cols   uint16
 }
 
 func (r record) end() int64 { return r.offset + int64(r.length) }
@@ -61,7 +91,9 @@ func (r record) encode(buf *[RecordSize]byte) {
 	binary.LittleEndian.PutUint64(buf[8:], uint64(r.offset))
 	binary.LittleEndian.PutUint32(buf[16:], r.length)
 	clear(buf[20:28])
-	buf[20] = byte(r.stream)
+	buf[20], buf[21] = byte(r.stream), byte(r.reason)
+	binary.LittleEndian.PutUint16(buf[22:], r.rows)
+	binary.LittleEndian.PutUint16(buf[24:], r.cols)
 	binary.LittleEndian.PutUint32(buf[28:], crc32.ChecksumIEEE(buf[:28]))
 }
 
@@ -72,13 +104,17 @@ func decode(buf []byte) (record, bool) {
 		offset: int64(binary.LittleEndian.Uint64(buf[8:])),
 		length: binary.LittleEndian.Uint32(buf[16:]),
 		stream: Stream(buf[20]),
+		reason: Reason(buf[21]),
+		rows:   binary.LittleEndian.Uint16(buf[22:]),
+		cols:   binary.LittleEndian.Uint16(buf[24:]),
 	}
 	ok := binary.LittleEndian.Uint32(buf[28:]) == crc32.ChecksumIEEE(buf[:28]) &&
-		r.offset >= 0 && r.length > 0 && r.end() > r.offset
+		r.offset >= 0 && r.end() >= r.offset && (r.length == 0) == (r.stream == Resize)
 	return r, ok
 }
 
-// Chunk is a run of output that was read at once.
+// Chunk is a run of output that was read at once, a gap, or a new size of the
+// terminal.
 type Chunk struct {
 	// Offset into the log.
 	Offset int64
@@ -87,4 +123,9 @@ type Chunk struct {
 	Time time.Time
 	// Data is valid until the next call.
 	Data []byte
+	// To is of a Gap the first offset that is not missing, and Reason why.
+	To     int64
+	Reason Reason
+	// Rows and Cols are of a Resize.
+	Rows, Cols uint16
 }

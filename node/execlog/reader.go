@@ -18,7 +18,9 @@ import (
 type Reader struct {
 	data  *os.File
 	index *os.File
-	buf   []byte
+	mask  Mask
+	view  view
+	page  page
 }
 
 // maxChunk bounds the bytes of one Chunk.
@@ -84,17 +86,26 @@ type Range struct {
 	// Offset of the first byte. Beyond the end there is nothing, or, when
 	// following, nothing yet.
 	Offset int64
+	// Until ends the range before the first output read at that time or after;
+	// zero for no end.
+	Until time.Time
 	// Limit is how many bytes to read at most; 0 for no limit.
 	Limit int64
 	// Ended is closed when nothing more will be written; nil when that is so
 	// already. With Ended, Read goes on until then.
 	Ended <-chan struct{}
+	// Live says that the log is being written although Ended is nil: what may
+	// be the beginning of a secret at its end is left out.
+	Live bool
 }
 
 // Read calls yield with the output in a range, in order, each byte once. It
 // stops at yield's first error and answers it.
 func (r *Reader) Read(ctx context.Context, rng Range, yield func(Chunk) error) error {
 	p := pass{reader: r, at: rng.Offset, stop: -1, yield: yield}
+	if !rng.Until.IsZero() {
+		p.until = rng.Until.UnixNano()
+	}
 	if rng.Limit > 0 && rng.Limit <= math.MaxInt64-rng.Offset {
 		p.stop = rng.Offset + rng.Limit
 	}
@@ -109,6 +120,7 @@ func (r *Reader) Read(ctx context.Context, rng Range, yield func(Chunk) error) e
 			ended = true
 		default:
 		}
+		p.whole = ended && !rng.Live
 		progress, err := p.run(ctx, ended)
 		if err != nil || ended || p.full() {
 			return err
@@ -124,8 +136,10 @@ type pass struct {
 	reader *Reader
 	at     int64 // next byte of data
 	stop   int64 // end of the range; -1 for none
+	until  int64 // time of its end; 0 for none
 	record int64 // next record of the index
 	found  bool  // record has been searched
+	whole  bool  // nothing more will be written
 	yield  func(Chunk) error
 }
 
@@ -152,6 +166,19 @@ func (p *pass) run(ctx context.Context, ended bool) (progress bool, err error) {
 			return progress, err
 		}
 		switch {
+		case ok && p.until > 0 && rec.time >= p.until:
+			held, err := p.emit(ctx, Chunk{}, rec.offset)
+			if err != nil || held {
+				return progress, err
+			}
+			p.stop = p.at
+			return true, nil
+		case ok && rec.stream == Gap, ok && rec.stream == Resize:
+			held, err := p.mark(ctx, rec)
+			if err != nil || held {
+				return progress, err
+			}
+			progress = true
 		case !ok && (ended || p.record+1 < records), ok && rec.end() > size && ended:
 			// Damaged: its bytes are answered without it.
 		case !ok, rec.end() > size:
@@ -159,50 +186,76 @@ func (p *pass) run(ctx context.Context, ended bool) (progress bool, err error) {
 			return progress, nil
 		case rec.end() > p.at:
 			// Bytes before it that no record tells of, then its own.
-			if err := p.emit(ctx, Chunk{}, rec.offset); err != nil {
+			held, err := p.emit(ctx, Chunk{}, rec.offset)
+			if err != nil || held {
 				return progress, err
 			}
 			chunk := Chunk{Stream: rec.stream, Time: time.Unix(0, rec.time)}
-			if err := p.emit(ctx, chunk, rec.end()); err != nil {
+			from := p.at
+			held, err = p.emit(ctx, chunk, rec.end())
+			progress = progress || p.at > from
+			if err != nil || held {
 				return progress, err
 			}
-			progress = true
 		}
 		p.record++
 	}
 	if ended && size > p.at && !p.full() {
-		return true, p.emit(ctx, Chunk{}, size)
+		_, err := p.emit(ctx, Chunk{}, size)
+		return true, err
 	}
 	return progress, nil
 }
 
-// emit yields data up to an offset, in chunks like the one given.
-func (p *pass) emit(ctx context.Context, like Chunk, to int64) error {
+// mark yields a record that tells of no bytes.
+func (p *pass) mark(ctx context.Context, rec record) (held bool, err error) {
+	if rec.stream == Resize && rec.offset < p.at {
+		return false, nil
+	}
+	if held, err := p.emit(ctx, Chunk{}, rec.offset); err != nil || held {
+		return held, err
+	}
+	chunk := Chunk{
+		Offset: rec.offset, Stream: rec.stream, Time: time.Unix(0, rec.time),
+		Reason: rec.reason, Rows: rec.rows, Cols: rec.cols,
+	}
+	if rec.stream == Gap {
+		chunk.Offset, chunk.To = max(p.at, rec.offset), rec.end()
+		if p.stop >= 0 {
+			chunk.To = min(chunk.To, p.stop)
+		}
+		if chunk.To <= chunk.Offset {
+			return false, nil
+		}
+		p.at = chunk.To
+	}
+	return false, p.yield(chunk)
+}
+
+// emit yields data up to an offset, in chunks like the one given. held says
+// that not all of it can be shown before more is written.
+func (p *pass) emit(ctx context.Context, like Chunk, to int64) (held bool, err error) {
 	if p.stop >= 0 {
 		to = min(to, p.stop)
 	}
 	for p.at < to {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
-		if p.reader.buf == nil {
-			p.reader.buf = make([]byte, maxChunk)
+		data, err := p.reader.bytes(p.at, to, p.whole)
+		if err != nil {
+			return false, err
 		}
-		buf := p.reader.buf[:min(maxChunk, to-p.at)]
-		n, err := p.reader.data.ReadAt(buf, p.at)
-		if n == 0 {
-			if errors.Is(err, io.EOF) {
-				return fmt.Errorf("read the log: it became shorter than %d bytes", to)
-			}
-			return fmt.Errorf("read the log: %w", err)
+		if len(data) == 0 {
+			return true, nil
 		}
-		like.Offset, like.Data = p.at, buf[:n]
+		like.Offset, like.Data = p.at, data
 		if err := p.yield(like); err != nil {
-			return err
+			return false, err
 		}
-		p.at += int64(n)
+		p.at += int64(len(data))
 	}
-	return nil
+	return false, nil
 }
 
 // records answers how many whole records the index holds.
@@ -217,16 +270,36 @@ func (r *Reader) records() (int64, error) {
 	return info.Size() / RecordSize, nil
 }
 
+// page is a run of records, read at once.
+type page struct {
+	raw   []byte
+	first int64
+}
+
+// pageRecords is how many records are read at once.
+const pageRecords = 512
+
 // record reads the n-th record; ok is false when it is not one.
 func (r *Reader) record(n int64) (rec record, ok bool, err error) {
-	var buf [RecordSize]byte
-	if _, err := r.index.ReadAt(buf[:], n*RecordSize); err != nil {
-		if errors.Is(err, io.EOF) {
-			return record{}, false, nil
+	if at := (n - r.page.first) * RecordSize; at >= 0 && at+RecordSize <= int64(len(r.page.raw)) {
+		// What was half a record then may be whole now.
+		if rec, ok := decode(r.page.raw[at:][:RecordSize]); ok {
+			return rec, true, nil
 		}
+	}
+	if r.page.raw == nil {
+		r.page.raw = make([]byte, 0, pageRecords*RecordSize)
+	}
+	raw := r.page.raw[:cap(r.page.raw)]
+	got, err := r.index.ReadAt(raw, n*RecordSize)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return record{}, false, fmt.Errorf("read the log's index: %w", err)
 	}
-	rec, ok = decode(buf[:])
+	r.page = page{raw: raw[:got], first: n}
+	if got < RecordSize {
+		return record{}, false, nil
+	}
+	rec, ok = decode(raw[:RecordSize])
 	return rec, ok, nil
 }
 
@@ -235,7 +308,17 @@ func (r *Reader) record(n int64) (rec record, ok bool, err error) {
 // reading begins before the damage.
 func (r *Reader) search(records, offset int64) int64 {
 	return int64(sort.Search(int(records), func(i int) bool {
-		rec, ok, err := r.record(int64(i))
-		return err != nil || !ok || rec.end() > offset
+		rec, ok, err := r.peek(int64(i))
+		return err != nil || !ok || rec.end() > offset || rec.stream == Resize && rec.offset == offset
 	}))
+}
+
+// peek reads the n-th record alone.
+func (r *Reader) peek(n int64) (rec record, ok bool, err error) {
+	var buf [RecordSize]byte
+	if _, err := r.index.ReadAt(buf[:], n*RecordSize); err != nil {
+		return record{}, false, err
+	}
+	rec, ok = decode(buf[:])
+	return rec, ok, nil
 }

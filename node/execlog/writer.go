@@ -2,6 +2,7 @@ package execlog
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,9 +17,20 @@ type Writer struct {
 	mu     sync.Mutex
 	data   *os.File
 	index  *os.File
-	offset int64 // end of data
+	offset int64 // end of the log
 	at     int64 // end of index
-	err    error // the first failure; nothing is written after it
+	last   int64 // time of the last record
+	limit  int64 // bytes to keep; 0 for all
+	gap    gap   // at the end of the log
+	err    error // the first failure; no output is written after it
+}
+
+// gap is a run of output that was not kept and goes up to the log's end.
+type gap struct {
+	from   int64
+	told   int64 // up to where records tell of it
+	reason Reason
+	open   bool
 }
 
 // Create makes the log in a folder that has none.
@@ -44,42 +56,122 @@ func create(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// Append adds what was read from a stream. After an error, such as a full
-// disk, the log takes nothing more and answers that error again: what is in it
-// stays one unbroken run.
-func (w *Writer) Append(stream Stream, p []byte) error {
-	if len(p) == 0 {
-		return nil
-	}
+// SetLimit bounds how many bytes of output are kept; 0 is no bound. What comes
+// after them is a gap.
+func (w *Writer) SetLimit(n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		return w.err
+	w.limit = n
+}
+
+// Append adds what was read from a stream. After an error, such as a full
+// disk, the log keeps nothing more, answers that error again and counts what
+// it drops: what is in it stays one unbroken run.
+func (w *Writer) Append(stream Stream, p []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keep := p
+	if w.limit > 0 {
+		keep = p[:max(0, min(int64(len(p)), w.limit-w.offset))]
 	}
-	r := record{time: w.now().UnixNano(), offset: w.offset, length: uint32(len(p)), stream: stream}
+	if len(keep) > 0 && w.err == nil {
+		n := w.keep(stream, keep)
+		p = p[n:]
+		if w.err == nil && len(p) == 0 {
+			return nil
+		}
+	}
+	if len(p) > 0 {
+		w.drop(int64(len(p)))
+	}
+	return w.err
+}
+
+// keep writes bytes and their record, and answers how many bytes there was
+// room for.
+func (w *Writer) keep(stream Stream, p []byte) int {
+	r := record{offset: w.offset, length: uint32(len(p)), stream: stream}
 	n, err := w.data.WriteAt(p, w.offset)
 	if err != nil {
 		// What did fit is output as well, and is told of if there is room.
 		r.length, w.err = uint32(n), fmt.Errorf("write the log: %w", err)
 		if n == 0 {
-			return w.err
+			return 0
 		}
 	}
-	var buf [RecordSize]byte
-	r.encode(&buf)
-	if _, err := w.index.WriteAt(buf[:], w.at); err != nil && w.err == nil {
-		w.err = fmt.Errorf("write the log's index: %w", err)
-	}
 	w.offset += int64(n)
-	w.at += RecordSize
-	return w.err
+	if err := w.tell(r); err != nil && w.err == nil {
+		w.err = err
+	}
+	return n
 }
 
-// Size answers how many bytes of output the log holds.
+// drop counts bytes that are not kept. Records tell of them when the gap
+// begins, each time it has doubled, and at the end.
+func (w *Writer) drop(n int64) {
+	if !w.gap.open {
+		reason := OutputCap
+		if w.err != nil {
+			reason = DiskFull
+		}
+		w.gap = gap{from: w.offset, told: w.offset, reason: reason, open: true}
+	}
+	w.offset += n
+	if w.offset-w.gap.from >= 2*(w.gap.told-w.gap.from) {
+		w.tellGap()
+	}
+}
+
+// tellGap writes what no record tells of yet. On a full disk there may be no
+// room for it; the log's end is then known from elsewhere.
+func (w *Writer) tellGap() {
+	for w.gap.open && w.gap.told < w.offset {
+		r := record{
+			offset: w.gap.told, stream: Gap, reason: w.gap.reason,
+			length: uint32(min(w.offset-w.gap.told, math.MaxUint32)),
+		}
+		if w.tell(r) != nil {
+			return
+		}
+		w.gap.told = r.end()
+	}
+}
+
+// Resize records a new size of the terminal.
+func (w *Writer) Resize(rows, cols uint16) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tell(record{offset: w.offset, stream: Resize, rows: rows, cols: cols})
+}
+
+// tell adds a record to the index, with the time.
+func (w *Writer) tell(r record) error {
+	w.last = max(w.last, w.now().UnixNano())
+	r.time = w.last
+	var buf [RecordSize]byte
+	r.encode(&buf)
+	if _, err := w.index.WriteAt(buf[:], w.at); err != nil {
+		return fmt.Errorf("write the log's index: %w", err)
+	}
+	w.at += RecordSize
+	return nil
+}
+
+// Size answers where the log ends: how many bytes of output there were.
 func (w *Writer) Size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.offset
+}
+
+// Dropped answers how many of them were not kept.
+func (w *Writer) Dropped() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.gap.open {
+		return 0
+	}
+	return w.offset - w.gap.from
 }
 
 // Err answers why the log takes nothing more; nil while it does.
@@ -89,10 +181,11 @@ func (w *Writer) Err() error {
 	return w.err
 }
 
-// Close closes the files.
+// Close tells of what was dropped last and closes the files.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.tellGap()
 	err := w.data.Close()
 	if ierr := w.index.Close(); err == nil {
 		err = ierr

@@ -48,7 +48,15 @@ const (
 
 // Protocol is the number of the protocol between daemon and init. An init
 // keeps serving daemons that are newer than itself.
-const Protocol = 1
+//
+//	1  Info, Start, Wait, Kill, List
+//	2  WriteStdin, Signal, Resize, Contact; terminals, open input, offline
+//	   grace, output cap, note_only
+const Protocol = 2
+
+// OfflineGrace is on whose behalf a command is killed whose node was cut off
+// from its hub for longer than it may be.
+const OfflineGrace = "offline grace"
 
 const (
 	// killPatience bounds how long a kill waits for the tree to be gone. A
@@ -61,7 +69,7 @@ const (
 
 // baseEnv is what every command has in its environment unless it is told
 // otherwise.
-func baseEnv() []string {
+func baseEnv(term string) []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + Workspace,
@@ -69,7 +77,7 @@ func baseEnv() []string {
 		"LOGNAME=agent",
 		"SHELL=/bin/sh",
 		"LANG=C.UTF-8",
-		"TERM=dumb",
+		"TERM=" + term,
 		"TMPDIR=/tmp",
 	}
 }

@@ -79,7 +79,7 @@ func (f *folders) make(name string) (folder, error) {
 	if err != nil {
 		return folder{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	if err := os.WriteFile(filepath.Join(dir, exitTemp), nil, 0o600); err != nil {
+	if err := keepRoom(filepath.Join(dir, exitTemp)); err != nil {
 		_ = log.Close()
 		return folder{}, errors.Join(fmt.Errorf("make an exec's folder: %w", err), os.RemoveAll(dir))
 	}
@@ -113,6 +113,41 @@ func (f *folders) take(id string) (folder, error) {
 
 const exitTemp = ExitFile + ".new"
 
+// exitRoom is how much of the disk is kept for the end of each exec, so that it
+// can be written when the disk is full.
+const exitRoom = 4096
+
+func keepRoom(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(f.Fd()), 0, 0, exitRoom)
+	if !errIsFull(err) {
+		err = nil // a file system that promises no room
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// fillRoom writes a file over the room that was kept for it.
+func fillRoom(path string, raw []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(raw, 0)
+	if terr := f.Truncate(int64(len(raw))); err == nil {
+		err = terr
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
 // writeExit puts the end of an exec in its folder, in one piece.
 func writeExit(dir string, s *initv1.Status) error {
 	raw, err := proto.Marshal(s)
@@ -120,7 +155,7 @@ func writeExit(dir string, s *initv1.Status) error {
 		return fmt.Errorf("encode the status: %w", err)
 	}
 	temp := filepath.Join(dir, exitTemp)
-	if err := os.WriteFile(temp, raw, 0o600); err != nil {
+	if err := fillRoom(temp, raw); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	if err := os.Rename(temp, filepath.Join(dir, ExitFile)); err != nil {

@@ -18,23 +18,33 @@ import (
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
-// Main is PID 1. It serves until it is told to stop by SIGTERM, which ends
-// every command first.
+// Main is PID 1 of a jail, or the init of host mode. It serves until it is told
+// to stop by SIGTERM, which ends every command first.
 func Main() error {
+	if len(os.Args) > 1 {
+		return hostMain(os.Args[1:])
+	}
 	if os.Getpid() != 1 {
 		return errors.New("deckhand-init is PID 1 of a jail; it is started by deckhand-node")
 	}
+	return serve(StateDir, false)
+}
+
+// serve serves from a state folder until SIGTERM; host says that it is the
+// machine itself and no jail.
+func serve(state string, host bool) error {
 	makeThreads()
 	debug.SetGCPercent(50)
 	unix.Umask(0o077)
-	s, err := newServer(StateDir)
+	s, err := newServer(state)
 	if err != nil {
 		return err
 	}
+	s.host = host
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, unix.SIGCHLD, unix.SIGTERM)
 
-	socket := filepath.Join(StateDir, SocketFile)
+	socket := filepath.Join(state, SocketFile)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the socket of an earlier init: %w", err)
 	}
@@ -51,8 +61,7 @@ func Main() error {
 	go s.folders.fill(s.again)
 	go func() { failed <- rpc.Serve(context.Background(), listener) }()
 
-	// Starting took memory that is not needed again.
-	debug.FreeOSMemory()
+	s.rest.Reset(restPause)
 	stopped := make(chan struct{})
 	for {
 		select {

@@ -35,7 +35,9 @@ type run struct {
 	dir     string
 	stub    int
 	log     *execlog.Writer
-	outs    [2]*os.File
+	outs    []output
+	pty     *os.File // nil without a terminal
+	input   *input   // nil without input
 	copies  sync.WaitGroup
 }
 
@@ -45,7 +47,7 @@ func (r *run) snapshot() *initv1.Status {
 	defer r.mu.Unlock()
 	s := proto.CloneOf(r.status)
 	if !s.GetEnded() && r.log != nil {
-		s.LogBytes = r.log.Size()
+		s.LogBytes, s.LogDropped, s.StdinBytes = r.log.Size(), r.log.Dropped(), r.input.given()
 	}
 	return s
 }
@@ -68,73 +70,13 @@ func (r *run) mark(change func(s *initv1.Status)) {
 	}
 }
 
-// pipes are the command's ends and init's ends of what connects them.
-type pipes struct {
-	theirs []*os.File // stdin, stdout, stderr, report
-	stdin  *os.File   // nil without input
-	outs   [2]*os.File
-	report *os.File
-}
-
-func (p *pipes) closeTheirs() {
-	for _, f := range p.theirs {
-		_ = f.Close()
-	}
-	p.theirs = nil
-}
-
-func (p *pipes) close() {
-	p.closeTheirs()
-	for _, f := range []*os.File{p.stdin, p.outs[0], p.outs[1], p.report} {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
-}
-
-func newPipes(withStdin bool) (p *pipes, err error) {
-	p = &pipes{}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	if withStdin {
-		var fds [2]int
-		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-			return p, fmt.Errorf("make a pipe: %w", err)
-		}
-		p.theirs = append(p.theirs, os.NewFile(uintptr(fds[0]), "stdin"))
-		err := unix.SetNonblock(fds[1], true)
-		p.stdin = os.NewFile(uintptr(fds[1]), "stdin")
-		if err != nil {
-			return p, fmt.Errorf("make a pipe: %w", err)
-		}
-	} else {
-		null, err := os.Open(os.DevNull)
-		if err != nil {
-			return p, fmt.Errorf("open stdin: %w", err)
-		}
-		p.theirs = append(p.theirs, null)
-	}
-	for i, name := range []string{"stdout", "stderr", "report"} {
-		r, w, err := outputPipe(name)
-		if err != nil {
-			return p, err
-		}
-		p.theirs = append(p.theirs, w)
-		if i < len(p.outs) {
-			p.outs[i] = r
-		} else {
-			p.report = r
-		}
-	}
-	return p, nil
-}
-
 // newStubArgs lays out a request for the stub.
 func newStubArgs(req *initv1.StartRequest, p *pipes) (*stubArgs, error) {
-	env := mergeEnv(baseEnv(), req.GetEnv())
+	term := "dumb"
+	if p.pty != nil {
+		term = "xterm-256color"
+	}
+	env := mergeEnv(baseEnv(term), req.GetEnv())
 	dir := req.GetDir()
 	if dir == "" {
 		dir = Workspace
@@ -142,9 +84,12 @@ func newStubArgs(req *initv1.StartRequest, p *pipes) (*stubArgs, error) {
 	env = mergeEnv([]string{"PWD=" + dir}, env)
 	args := &stubArgs{
 		uid: uintptr(req.GetUid()), gid: uintptr(req.GetGid()),
-		stdio:  [3]uintptr{fdOf(p.theirs[0]), fdOf(p.theirs[1]), fdOf(p.theirs[2])},
-		report: fdOf(p.theirs[3]),
+		stdio:  [3]uintptr{fdOf(p.stdio[0]), fdOf(p.stdio[1]), fdOf(p.stdio[2])},
+		report: fdOf(p.said),
 		maxFD:  maxFD(),
+	}
+	if p.pty != nil {
+		args.tty = 1
 	}
 	var err error
 	if args.dir, err = syscall.BytePtrFromString(dir); err != nil {
@@ -270,22 +215,15 @@ func readReport(f *os.File) (report, error) {
 	}, nil
 }
 
-// feed writes a command's input and closes it. A command that does not want
-// all of it is no error.
-func feed(f *os.File, input []byte) {
-	_, _ = f.Write(input)
-	_ = f.Close()
-}
-
 // drain waits for the outputs to be complete.
 func (r *run) drain() {
 	deadline := time.Now().Add(drainPatience)
-	for _, f := range r.outs {
-		_ = f.SetReadDeadline(deadline)
+	for _, out := range r.outs {
+		_ = out.file.SetReadDeadline(deadline)
 	}
 	r.copies.Wait()
-	for _, f := range r.outs {
-		_ = f.Close()
+	for _, out := range r.outs {
+		_ = out.file.Close()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/version"
-	"github.com/deckhand-sh/deckhand/node/execlog"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
@@ -28,6 +28,7 @@ const remembered = 512
 // server implements the protocol.
 type server struct {
 	instance string
+	host     bool // not in a jail: host_linux.go
 	gate     gate
 	folders  *folders
 	again    chan struct{} // an exec was asked for
@@ -38,6 +39,9 @@ type server struct {
 	stubs map[int]*run // by the stub's PID, until it is reaped
 	stop  bool         // nothing is started any more
 	past  []string     // the execs that have ended and are in runs, oldest first
+	heard time.Time    // the last contact with the hub
+
+	rest *time.Timer // fires when nothing has run for a while
 }
 
 func newServer(stateDir string) (*server, error) {
@@ -52,14 +56,16 @@ func newServer(stateDir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{
+	s := &server{
 		instance: strings.TrimSpace(string(instance)),
 		gate:     g,
 		folders:  f,
 		again:    make(chan struct{}, 1),
 		runs:     map[string]*run{},
 		stubs:    map[int]*run{},
-	}, nil
+	}
+	s.rest = time.AfterFunc(restPause, s.resting)
+	return s, nil
 }
 
 // Info implements the protocol.
@@ -78,8 +84,14 @@ func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.Sta
 	if !isID(req.GetExecId()) {
 		return nil, status.Errorf(codes.InvalidArgument, "exec_id %q is not an id", req.GetExecId())
 	}
-	if len(req.GetArgv()) == 0 || req.GetUid() == 0 || req.GetGid() == 0 {
+	if s.host {
+		req = onMachine(req)
+	}
+	if len(req.GetArgv()) == 0 || !s.host && (req.GetUid() == 0 || req.GetGid() == 0) {
 		return nil, status.Error(codes.InvalidArgument, "argv, uid and gid must be given, and the user must not be root")
+	}
+	if req.GetPtyRows() > math.MaxUint16 || req.GetPtyCols() > math.MaxUint16 || (req.GetPtyRows() == 0) != (req.GetPtyCols() == 0) {
+		return nil, status.Error(codes.InvalidArgument, "a terminal has 1 to 65535 rows and columns")
 	}
 	r := &run{
 		ready:  make(chan struct{}),
@@ -123,7 +135,7 @@ func (s *server) start(r *run, req *initv1.StartRequest) (err error) {
 		return err
 	}
 	if why := s.spawn(r, req); why != "" {
-		r.mark(func(st *initv1.Status) { st.StartError = why })
+		r.mark(func(st *initv1.Status) { st.StartError = short(why) })
 		s.end(r)
 	}
 	return nil
@@ -145,6 +157,7 @@ func (s *server) record(r *run, req *initv1.StartRequest) error {
 		return startRefused(err)
 	}
 	r.dir, r.log = one.dir, one.log
+	r.log.SetLimit(req.GetOutputCap())
 	return nil
 }
 
@@ -157,7 +170,7 @@ func startRefused(err error) error {
 
 // spawn forks the stub and answers when the command runs, or why it does not.
 func (s *server) spawn(r *run, req *initv1.StartRequest) (why string) {
-	p, err := newPipes(len(req.GetStdin()) > 0)
+	p, err := newPipes(req)
 	if err != nil {
 		return err.Error()
 	}
@@ -190,25 +203,35 @@ func (s *server) spawn(r *run, req *initv1.StartRequest) (why string) {
 		}
 		return startError(req, int(first.value), unix.Errno(first.errno))
 	}
-	r.mark(func(st *initv1.Status) { st.Pid = first.value })
-	r.outs = p.outs
-	if p.stdin != nil {
-		go feed(p.stdin, req.GetStdin())
+	r.mark(func(st *initv1.Status) { st.Pid, st.StubPid = first.value, int32(r.stub) })
+	r.outs, r.pty, r.input = p.outs, p.pty, p.input
+	if r.pty != nil {
+		s.gate.do(func() { _ = r.log.Resize(uint16(req.GetPtyRows()), uint16(req.GetPtyCols())) })
 	}
-	for i, stream := range []execlog.Stream{execlog.Stdout, execlog.Stderr} {
+	if r.input != nil {
+		r.input.first(req.GetStdin(), !req.GetStdinOpen() && r.pty == nil)
+	}
+	for _, out := range r.outs {
 		r.copies.Go(func() {
-			copyOutput(r.outs[i], stream, r.log, s.gate, &s.bufs, func() { go s.kill(r, nil) })
+			copyOutput(out.file, out.stream, r.log, s.gate, &s.bufs, func() { go s.kill(r, nil) })
 		})
 	}
-	go s.follow(r, p, time.Duration(req.GetTimeoutMs())*time.Millisecond)
+	go s.follow(r, p, req)
 	return ""
 }
 
 // follow waits for a command and its tree to end.
-func (s *server) follow(r *run, p *pipes, timeout time.Duration) {
-	if timeout > 0 {
+func (s *server) follow(r *run, p *pipes, req *initv1.StartRequest) {
+	if grace := time.Duration(req.GetOfflineGraceMs()) * time.Millisecond; grace > 0 {
+		defer s.enforceGrace(r, grace)()
+	}
+	if timeout := time.Duration(req.GetTimeoutMs()) * time.Millisecond; timeout > 0 {
 		timer := time.AfterFunc(timeout, func() {
-			s.kill(r, func(st *initv1.Status) { st.TimedOut = true })
+			s.kill(r, func(st *initv1.Status) {
+				if st.GetKilledBy() == "" {
+					st.TimedOut = true
+				}
+			})
 		})
 		defer timer.Stop()
 	}
@@ -223,9 +246,8 @@ func (s *server) follow(r *run, p *pipes, timeout time.Duration) {
 	}
 	<-r.gone
 	_ = p.report.Close()
-	if p.stdin != nil {
-		// Its reader is gone; a feed that still waits for room ends.
-		_ = p.stdin.SetWriteDeadline(time.Now())
+	if r.input != nil {
+		r.input.end()
 	}
 	r.mu.Lock()
 	clean := r.clean
@@ -260,9 +282,10 @@ func (s *server) end(r *run) {
 	if err := r.log.Close(); logErr == nil {
 		logErr = err
 	}
-	size := r.log.Size()
+	size, dropped := r.log.Size(), r.log.Dropped()
 	r.mu.Lock()
-	r.status.Ended, r.status.LogBytes = true, size
+	r.status.Ended, r.status.LogBytes, r.status.LogDropped = true, size, dropped
+	r.status.StdinBytes = r.input.given()
 	r.status.EndedAt = time.Now().UnixNano()
 	if logErr != nil {
 		r.status.LogError = logErr.Error()
@@ -281,6 +304,7 @@ func (s *server) end(r *run) {
 		s.forget(final.GetExecId())
 	}
 	close(r.done)
+	s.rest.Reset(restPause)
 }
 
 // forget lets go of the oldest of the execs whose end is on disk.
@@ -318,21 +342,36 @@ func (s *server) Wait(ctx context.Context, req *initv1.WaitRequest) (*initv1.Wai
 	return &initv1.WaitResponse{Status: r.snapshot()}, nil
 }
 
+// maxWords bounds what is said in a status, which has its room on disk.
+const maxWords = 1 << 10
+
+func short(text string) string {
+	if len(text) <= maxWords {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxWords], "") + "…"
+}
+
 // Kill implements the protocol.
 func (s *server) Kill(_ context.Context, req *initv1.KillRequest) (*initv1.KillResponse, error) {
 	r, err := s.run(req.GetExecId())
 	if err != nil {
 		return nil, err
 	}
-	by := req.GetBy()
+	by := short(req.GetBy())
 	if by == "" {
 		by = "unknown"
 	}
-	left := s.kill(r, func(st *initv1.Status) {
+	note := func(st *initv1.Status) {
 		if st.GetKilledBy() == "" && !st.GetTimedOut() {
 			st.KilledBy = by
 		}
-	})
+	}
+	if req.GetNoteOnly() {
+		r.mark(note)
+		return &initv1.KillResponse{Status: r.snapshot()}, nil
+	}
+	left := s.kill(r, note)
 	st := r.snapshot()
 	if !st.GetEnded() {
 		st.MembersLeft = int32(left)

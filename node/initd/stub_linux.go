@@ -25,6 +25,7 @@ type stubArgs struct {
 	stdio    [3]uintptr // above 2
 	report   uintptr    // above 2
 	maxFD    uintptr
+	tty      uintptr // 1 when stdio is a terminal, to be the command's own
 }
 
 // report is what a stub says through its pipe, in this order: failed alone, or
@@ -119,11 +120,11 @@ func runStub(args *stubArgs) {
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 	}
-	// CLONE_VFORK: this goes on when the command has been executed, or failed
-	// to be and has said so.
-	child, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, unix.CLONE_VFORK|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	// This goes on when the command has been executed, or failed to be and has
+	// said so.
+	child, errno := rawVfork(vforkFlags)
 	if errno != 0 {
-		say(reportFailed, stepFork, errno)
+		say(reportFailed, stepFork, syscall.Errno(errno))
 		exit(1)
 	}
 	if child == 0 {
@@ -161,6 +162,9 @@ func runCommand(args *stubArgs) {
 		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	}
 	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
+	if args.tty != 0 {
+		syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0)
+	}
 	syscall.RawSyscall(unix.SYS_UMASK, 0o022, 0, 0)
 	if _, _, errno := syscall.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		fail(stepUser, errno)

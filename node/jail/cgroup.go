@@ -3,39 +3,109 @@ package jail
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 const cgroupRoot = "/sys/fs/cgroup"
 
+// Cgroup is where the kernel accounts for a jail. With version 1, or both
+// versions side by side, it is a folder in each controller's hierarchy; with
+// version 2 one folder in all.
+type Cgroup struct {
+	raw []byte // of /proc/<pid>/cgroup
+}
+
+// cgroupOfProcess answers the cgroup of a process.
+func cgroupOfProcess(pid int32) (Cgroup, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return Cgroup{}, fmt.Errorf("find the jail's cgroup: %w", err)
+	}
+	return Cgroup{raw}, nil
+}
+
+// Dir answers the folder of a controller, and which version it is of; "" and 0
+// when this machine has the controller nowhere.
+func (c Cgroup) Dir(controller string) (dir string, version int) {
+	if at := cgroupOf(c.raw, controller); at != "" {
+		dir = filepath.Join(cgroupRoot, controller, at)
+		if isDir(dir) {
+			return dir, 1
+		}
+	}
+	if at := cgroupOf(c.raw, ""); at != "" && isUnified() {
+		return filepath.Join(cgroupRoot, at), 2
+	}
+	return "", 0
+}
+
+// Path answers the path of a controller below its hierarchy, as the kernel
+// tells it; "" when it has none.
+func (c Cgroup) Path(controller string) string { return cgroupOf(c.raw, controller) }
+
+// isUnified says whether version 2 has the controllers.
+func isUnified() bool {
+	_, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	return err == nil
+}
+
+// Cgroup answers where the kernel accounts for a running jail. A jail that does
+// not run is refused. To ask is not to use the jail: it may be idle all the
+// same, and frozen as well.
+func (m *Manager) Cgroup(ctx context.Context, id string) (Cgroup, error) {
+	if conn := m.connOf(m.entry(id)); conn.Alive() {
+		cg, err := cgroupOfProcess(conn.pid)
+		if err == nil || !errors.Is(err, os.ErrNotExist) {
+			return cg, err
+		}
+	}
+	one, err := m.Get(ctx, id)
+	if err != nil {
+		return Cgroup{}, err
+	}
+	if one.GetState() == nodev1.JailState_JAIL_STATE_RUNNING {
+		cg, err := cgroupOfProcess(one.GetPid())
+		if err == nil || !errors.Is(err, os.ErrNotExist) {
+			return cg, err
+		}
+	}
+	return Cgroup{}, fault.New(fault.Precondition, "jail %s does not run", id).WithFix("call EnsureJail first").WithObject(id)
+}
+
 // OOMKills answers how many processes of a jail the kernel has killed for
 // memory so far.
 func (i *Init) OOMKills() (int64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", i.pid))
+	cg, err := cgroupOfProcess(i.pid)
 	if err != nil {
-		return 0, fmt.Errorf("find the jail's cgroup: %w", err)
+		return 0, err
 	}
+	return cg.OOMKills()
+}
+
+// OOMKills answers how many processes the kernel has killed for memory so far.
+func (c Cgroup) OOMKills() (int64, error) {
 	// Version 2 counts in memory.events, version 1 in memory.oom_control.
-	for _, file := range []string{
-		filepath.Join(cgroupRoot, "memory", cgroupOf(raw, "memory"), "memory.oom_control"),
-		filepath.Join(cgroupRoot, cgroupOf(raw, ""), "memory.events"),
-	} {
-		events, err := os.ReadFile(file)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("read the jail's memory events: %w", err)
-		}
-		for _, line := range strings.Split(string(events), "\n") {
-			if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
-				return strconv.ParseInt(count, 10, 64)
-			}
+	dir, version := c.Dir("memory")
+	file := map[int]string{1: "memory.oom_control", 2: "memory.events"}[version]
+	if file == "" {
+		return 0, errors.New("the kernel does not count the jail's memory events")
+	}
+	events, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, fmt.Errorf("read the jail's memory events: %w", err)
+	}
+	for line := range strings.SplitSeq(string(events), "\n") {
+		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return strconv.ParseInt(count, 10, 64)
 		}
 	}
 	return 0, errors.New("the kernel does not count the jail's memory events")
@@ -50,7 +120,7 @@ func cgroupOf(raw []byte, controller string) string {
 		if len(parts) != 3 {
 			continue
 		}
-		for _, name := range strings.Split(parts[1], ",") {
+		for name := range strings.SplitSeq(parts[1], ",") {
 			if name == controller {
 				return parts[2]
 			}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -33,6 +34,14 @@ type Config struct {
 	// SoftWorkspaces makes workspaces plain folders, without the loop-mounted
 	// file system that holds them to their size.
 	SoftWorkspaces bool
+	// IdleStop is after how long a jail that runs no command and is not asked
+	// for is stopped; 0 for 30 minutes, negative for never. The next Ensure
+	// wakes it.
+	IdleStop time.Duration
+	// NoHostMode refuses every command on the machine itself.
+	NoHostMode bool
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
 	// Log is where the manager writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
 }
@@ -42,6 +51,7 @@ const (
 	DefaultContainerd = "/run/containerd/containerd.sock"
 	DefaultNamespace  = "deckhand"
 	DefaultUIDBase    = 1_000_000_000
+	DefaultIdleStop   = 30 * time.Minute
 )
 
 const (
@@ -76,6 +86,12 @@ func (c Config) complete() (Config, error) {
 		if err := checkShown(path); err != nil {
 			return c, fmt.Errorf("jail: RootPaths: %w", err)
 		}
+	}
+	if c.IdleStop == 0 {
+		c.IdleStop = DefaultIdleStop
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -40,7 +41,7 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
 	}
-	task, err := ctr.NewTask(ctx, cio.LogFile(p.log))
+	task, err := newTask(ctx, ctr, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
 	}
@@ -54,6 +55,22 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
 	return conn, nil
+}
+
+// newTask makes a container's task. After the death of a shim containerd may
+// still be busy with the task that was there before.
+func newTask(ctx context.Context, ctr client.Container, log string) (client.Task, error) {
+	deadline := time.Now().Add(dialTimeout)
+	policy := backoff.Policy{Base: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+	for try := 1; ; try++ {
+		task, err := ctr.NewTask(ctx, cio.LogFile(log))
+		if err == nil || !errdefs.IsAlreadyExists(err) || time.Now().After(deadline) {
+			return task, err
+		}
+		if err := backoff.Wait(ctx, policy.Delay(try)); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // lastWords answers what init itself said at the end of its log.
@@ -76,10 +93,17 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	if err != nil || pid == 0 {
 		return nil, err
 	}
+	// A daemon that died may have left it frozen.
+	if err := m.thawForGood(e, pid); err != nil {
+		return nil, fmt.Errorf("thaw jail %s: %w", id, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := await(ctx, socketDialer{p.state}, pid)
 	if errors.Is(err, errInitGone) {
+		if id == HostID {
+			return nil, m.endHostRest(ctx, p)
+		}
 		return nil, nil // containerd has not noticed yet
 	}
 	if err != nil {
@@ -97,6 +121,9 @@ func (m *Manager) namespaced(ctx context.Context) context.Context {
 
 // running answers the PID of a jail's init; 0 when the jail does not run.
 func (m *Manager) running(ctx context.Context, id string) (int32, error) {
+	if id == HostID {
+		return m.hostRunning(ctx, m.paths(id))
+	}
 	ctx = m.namespaced(ctx)
 	ctr, err := m.containerd.LoadContainer(ctx, id)
 	if errdefs.IsNotFound(err) {
@@ -138,8 +165,14 @@ func (m *Manager) unavailable(err error) error {
 func (m *Manager) end(ctx context.Context, e *entry, id string) error {
 	ctx = m.namespaced(ctx)
 	if conn := m.connOf(e); conn != nil {
+		if err := m.thawForGood(e, conn.pid); err != nil {
+			return fmt.Errorf("thaw jail %s: %w", id, err)
+		}
 		m.setConn(e, nil)
 		defer conn.client.Close()
+	}
+	if id == HostID {
+		return m.endHost(ctx, m.paths(id))
 	}
 	ctr, err := m.containerd.LoadContainer(ctx, id)
 	if errdefs.IsNotFound(err) {
@@ -166,6 +199,10 @@ func (m *Manager) endContainer(ctx context.Context, ctr client.Container) error 
 	case err != nil:
 		return m.unavailable(err)
 	default:
+		// Whoever froze it: a frozen jail cannot end.
+		if err := m.thawForGood(m.entry(ctr.ID()), int32(task.Pid())); err != nil {
+			return fmt.Errorf("thaw jail %s: %w", ctr.ID(), err)
+		}
 		if err := m.endTask(ctx, task); err != nil {
 			return err
 		}
@@ -242,5 +279,8 @@ func (m *Manager) sweep(ctx context.Context) error {
 		}
 		m.cfg.Log.Info("cleared the rest of a jail", "jail", ctr.ID())
 	}
-	return nil
+	if err := m.sweepHost(ctx); err != nil {
+		return err
+	}
+	return m.sweepFolders()
 }

@@ -66,12 +66,16 @@ type Manager struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry
+	drain   Drain
 }
 
 // entry is what the manager has in memory of a jail.
 type entry struct {
 	mu   sync.Mutex // held while the jail is made, stopped or removed
 	conn *Init      // guarded by Manager.mu; nil when not connected
+	used time.Time  // when it was last wanted; guarded by Manager.mu
+
+	freezer freezer
 }
 
 // NewManager opens the data folder and containerd, and clears what a crash
@@ -118,6 +122,9 @@ func (m *Manager) openData() error {
 		return fmt.Errorf("jail: read the boot id: %w", err)
 	}
 	m.bootID = strings.TrimSpace(string(boot))
+	if m.drain, err = readDrain(m.cfg.DataDir); err != nil {
+		return fmt.Errorf("jail: %w", err)
+	}
 	if _, err := exec.LookPath("mkfs.ext4"); err == nil && !m.cfg.SoftWorkspaces {
 		m.hardWorkspaces = true
 	}
@@ -169,7 +176,7 @@ func (m *Manager) entry(id string) *entry {
 	defer m.mu.Unlock()
 	e := m.entries[id]
 	if e == nil {
-		e = &entry{}
+		e = &entry{used: m.cfg.Now()}
 		m.entries[id] = e
 	}
 	return e
@@ -187,18 +194,34 @@ func (m *Manager) setConn(e *entry, conn *Init) {
 	e.conn = conn
 }
 
+// touch notes that a jail is wanted.
+func (m *Manager) touch(e *entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.used = m.cfg.Now()
+}
+
 // Ensure answers once the jail runs: it is made, woken, found, or made anew
 // when it was lost. A jail that runs with another spec is made anew if nothing
 // runs in it; else the call is refused.
 func (m *Manager) Ensure(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
+	if err := refuseHost(in); err != nil {
+		return nil, err
+	}
 	spec, err := m.fill(in)
 	if err != nil {
 		return nil, err
 	}
+	return m.ensure(ctx, spec)
+}
+
+func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Jail, error) {
 	id := spec.GetJailId()
 	e := m.entry(id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	m.touch(e)
+	defer m.touch(e)
 	p := m.paths(id)
 	rec, err := readRecord(p.record)
 	if err != nil {
@@ -217,6 +240,9 @@ func (m *Manager) Ensure(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail
 				return nil, err
 			}
 		}
+	}
+	if err := m.Accepting(); err != nil {
+		return nil, err
 	}
 	if err := m.end(ctx, e, id); err != nil {
 		return nil, err
@@ -245,6 +271,7 @@ func idle(ctx context.Context, conn *Init, id string) error {
 // run is refused.
 func (m *Manager) Init(ctx context.Context, id string) (*Init, error) {
 	e := m.entry(id)
+	m.touch(e)
 	if conn := m.connOf(e); conn.Alive() {
 		return conn, nil
 	}
@@ -321,6 +348,20 @@ func (m *Manager) List(ctx context.Context) ([]*nodev1.Jail, error) {
 	return out, nil
 }
 
+// Connected answers the ids of the jails whose init this Manager has on the
+// line, in no order and without waiting for anything.
+func (m *Manager) Connected() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for id, e := range m.entries {
+		if e.conn.Alive() {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
 // Stop ends every process of a jail, each command's end recorded, and keeps
 // its workspace and logs.
 func (m *Manager) Stop(ctx context.Context, id string) (*nodev1.Jail, error) {
@@ -362,16 +403,8 @@ func (m *Manager) Remove(ctx context.Context, id string) error {
 	e := m.entry(id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := m.paths(id)
-	if err := m.removeWorkspace(p); err != nil {
-		return err
-	}
-	// The record last of all: until then the jail is known, and can be removed
-	// again.
-	for _, at := range []string{p.rootfs, p.state, p.image, p.dir} {
-		if err := os.RemoveAll(at); err != nil {
-			return fmt.Errorf("remove jail %s: %w", id, err)
-		}
+	if err := m.removeFolders(m.paths(id)); err != nil {
+		return fmt.Errorf("remove jail %s: %w", id, err)
 	}
 	return nil
 }
@@ -416,6 +449,7 @@ func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *I
 	out := &nodev1.Jail{
 		JailId: id, State: state, Runtime: rec.GetSpec().GetRuntime(),
 		WorkspaceLimitHard: rec.GetWorkspaceLimitHard(), StartedAt: rec.GetStartedAt(),
+		HostMode: id == HostID,
 	}
 	if conn != nil {
 		out.Pid = conn.pid
@@ -425,12 +459,16 @@ func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *I
 
 // make makes a jail that is not there. What fails half-way is cleared.
 func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.JailSpec) (*nodev1.JailRecord, *Init, error) {
-	if err := m.layOut(p); err != nil {
+	host := spec.GetJailId() == HostID
+	if err := m.layOut(p, host); err != nil {
 		return nil, nil, err
 	}
-	hard, err := m.ensureWorkspace(ctx, p, spec.GetWorkspaceBytes())
-	if err != nil {
-		return nil, nil, err
+	var hard bool
+	if !host {
+		var err error
+		if hard, err = m.ensureWorkspace(ctx, p, spec.GetWorkspaceBytes()); err != nil {
+			return nil, nil, err
+		}
 	}
 	rec := &nodev1.JailRecord{
 		Spec: spec, BootId: m.bootID, WorkspaceLimitHard: hard, StartedAt: timestamppb.Now(),
@@ -438,7 +476,13 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	if err := writeRecord(p.record, rec); err != nil {
 		return nil, nil, err
 	}
-	conn, err := m.launch(ctx, p, spec)
+	var conn *Init
+	var err error
+	if host {
+		conn, err = m.launchHost(ctx, p)
+	} else {
+		conn, err = m.launch(ctx, p, spec)
+	}
 	if err != nil {
 		// The caller may have given up; what is half made goes all the same.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
@@ -450,8 +494,9 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	return rec, conn, nil
 }
 
-// layOut makes the jail's folders anew, but for its state and workspace.
-func (m *Manager) layOut(p paths) error {
+// layOut makes the jail's folders anew, but for its state and workspace. Host
+// mode has a state only, which is root's.
+func (m *Manager) layOut(p paths, host bool) error {
 	if err := os.RemoveAll(p.rootfs); err != nil {
 		return fmt.Errorf("clear the jail's root: %w", err)
 	}
@@ -467,6 +512,9 @@ func (m *Manager) layOut(p paths) error {
 		}
 	}
 	base := int(m.cfg.UIDBase)
+	if host {
+		base = 0
+	}
 	if err := os.Chown(p.state, base, base); err != nil {
 		return fmt.Errorf("give the jail's state to its init: %w", err)
 	}

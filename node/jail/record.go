@@ -20,6 +20,7 @@ type paths struct {
 	log       string // of init itself
 	workspace string
 	image     string // holds the workspace's file system
+	cgroup    string // of host mode: where it was last
 }
 
 func (m *Manager) paths(id string) paths {
@@ -32,6 +33,7 @@ func (m *Manager) paths(id string) paths {
 		log:       filepath.Join(dir, "init.log"),
 		workspace: filepath.Join(m.cfg.DataDir, "workspaces", id),
 		image:     filepath.Join(dir, "workspace.ext4"),
+		cgroup:    filepath.Join(dir, "cgroup"),
 	}
 }
 
@@ -57,9 +59,17 @@ func writeRecord(path string, rec *nodev1.JailRecord) error {
 	if err != nil {
 		return fmt.Errorf("encode the jail's record: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "record-")
-	if err != nil {
+	if err := writeFile(path, raw); err != nil {
 		return fmt.Errorf("write the jail's record: %w", err)
+	}
+	return nil
+}
+
+// writeFile puts a file on disk in one piece, flushed.
+func writeFile(path string, raw []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-")
+	if err != nil {
+		return err
 	}
 	defer os.Remove(temp.Name()) // gone already when all went well
 	_, err = temp.Write(raw)
@@ -72,8 +82,5 @@ func writeRecord(path string, rec *nodev1.JailRecord) error {
 	if err == nil {
 		err = os.Rename(temp.Name(), path)
 	}
-	if err != nil {
-		return fmt.Errorf("write the jail's record: %w", err)
-	}
-	return nil
+	return err
 }

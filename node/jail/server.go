@@ -19,7 +19,11 @@ func NewServer(m *Manager) nodev1.JailServiceServer { return &server{m: m} }
 
 // EnsureJail implements the service.
 func (s *server) EnsureJail(ctx context.Context, req *nodev1.EnsureJailRequest) (*nodev1.EnsureJailResponse, error) {
-	one, err := s.m.Ensure(ctx, req.GetSpec())
+	ensure := s.m.Ensure
+	if req.GetHostMode() {
+		ensure = s.m.EnsureHost
+	}
+	one, err := ensure(ctx, req.GetSpec())
 	if err != nil {
 		return nil, s.fail("ensure a jail", err)
 	}

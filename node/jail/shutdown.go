@@ -3,10 +3,6 @@ package jail
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/containerd/containerd/v2/core/mount"
-	"golang.org/x/sys/unix"
 
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -33,22 +29,4 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (m *Manager) unmount(id string) error {
-	p, _, err := m.known(id)
-	if err != nil {
-		return err
-	}
-	e := m.entry(id)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	mounted, err := isMountPoint(p.workspace)
-	if err != nil || !mounted {
-		return err
-	}
-	if err := mount.UnmountAll(p.workspace, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("unmount the workspace of %s: %w", id, err)
-	}
-	return nil
 }

@@ -149,6 +149,10 @@ func (m *Manager) Workspace(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if id == HostID {
+		return "", fault.New(fault.Precondition, "host mode has no workspace: it is the whole machine").
+			WithFix("read and write files there by commands").WithObject(id)
+	}
 	if rec.GetWorkspaceLimitHard() {
 		e := m.entry(id)
 		e.mu.Lock()
@@ -158,6 +162,23 @@ func (m *Manager) Workspace(id string) (string, error) {
 		}
 	}
 	return p.workspace, nil
+}
+
+// WorkspaceUse answers how many bytes of a jail's workspace are used, and its
+// size; bounded is false for one that is a plain folder, or not mounted.
+func (m *Manager) WorkspaceUse(id string) (used, size int64, bounded bool) {
+	if !jailID.MatchString(id) {
+		return 0, 0, false
+	}
+	p := m.paths(id)
+	if mounted, err := isMountPoint(p.workspace); err != nil || !mounted {
+		return 0, 0, false
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.workspace, &st); err != nil {
+		return 0, 0, false
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Blocks) * st.Bsize, true
 }
 
 // known answers a jail's paths and record, or that there is no such jail.

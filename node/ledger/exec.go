@@ -33,6 +33,9 @@ func (l *Ledger) Exec(ctx context.Context, spec *nodev1.ExecSpec, instance strin
 	if err != nil {
 		return nil, false, err
 	}
+	if err := l.reserve.accepting(); err != nil {
+		return nil, false, err
+	}
 	err = l.update(ctx, func(tx *bbolt.Tx) error {
 		execs := tx.Bucket(bucketExecs)
 		have := &nodev1.ExecRecord{}
@@ -114,6 +117,28 @@ func (l *Ledger) FinishExecs(ctx context.Context, results []*nodev1.Exec) error 
 				return err
 			}
 			if err := live.Delete([]byte(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// LogsDeleted records that the logs of finished execs are deleted.
+func (l *Ledger) LogsDeleted(ctx context.Context, ids []string, at *timestamppb.Timestamp) error {
+	return l.update(ctx, func(tx *bbolt.Tx) error {
+		execs := tx.Bucket(bucketExecs)
+		for _, id := range ids {
+			rec := &nodev1.ExecRecord{}
+			ok, err := get(execs, id, rec)
+			if err != nil {
+				return err
+			}
+			if !ok || rec.GetResult() == nil {
+				continue // collected meanwhile
+			}
+			rec.Result.LogDeletedAt = at
+			if err := put(execs, id, rec); err != nil {
 				return err
 			}
 		}

@@ -36,6 +36,9 @@ type Config struct {
 	Path string
 	// Retention is how long a finished record is kept; 0 for 7 days.
 	Retention time.Duration
+	// Reserve is how many bytes of the disk are kept beside the file, so that
+	// ends can be recorded when it is full; 0 for 8 MiB, negative for none.
+	Reserve int64
 	// BootID names the running boot of the machine; empty to read the kernel's.
 	BootID string
 	// Now is the clock; nil for time.Now.
@@ -62,6 +65,7 @@ var (
 // Ledger is an open ledger. Its methods may be called from anywhere.
 type Ledger struct {
 	db        *bbolt.DB
+	reserve   *reserve
 	retention time.Duration
 	bootID    string
 	now       func() time.Time
@@ -88,16 +92,26 @@ func Open(cfg Config) (*Ledger, error) {
 		}
 		cfg.BootID = strings.TrimSpace(string(id))
 	}
-	l := &Ledger{retention: cfg.Retention, bootID: cfg.BootID, now: cfg.Now}
+	if cfg.Reserve == 0 {
+		cfg.Reserve = DefaultReserve
+	}
+	l := &Ledger{
+		reserve:   &reserve{path: cfg.Path + ".reserve", size: max(0, cfg.Reserve)},
+		retention: cfg.Retention, bootID: cfg.BootID, now: cfg.Now,
+	}
 	if err := guard(cfg.Path, func() (err error) {
 		if err := verify(cfg.Path); err != nil {
 			return err
 		}
-		l.db, err = open(cfg.Path)
-		return err
+		return l.reserve.withReserve(func() (err error) {
+			l.db, err = open(cfg.Path)
+			return err
+		})
 	}); err != nil {
 		return nil, err
 	}
+	// Without room for it the node can still end what runs, and say how it ended.
+	l.reserve.take()
 	return l, nil
 }
 
@@ -170,7 +184,7 @@ func guard(path string, fn func() error) (err error) {
 			err = fmt.Errorf("%v", r)
 		}
 		switch {
-		case err == nil:
+		case err == nil, fault.Is(err, fault.Exhausted):
 		case errors.Is(err, bolterrors.ErrTimeout), errors.Is(err, errLocked):
 			err = fault.New(fault.Unavailable, "the ledger %s is open in another process", path).
 				WithFix("stop the other deckhand-node that uses this data folder").WithCause(err)
@@ -200,7 +214,9 @@ func (l *Ledger) update(ctx context.Context, fn func(tx *bbolt.Tx) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return guardUse(func() error { return l.db.Update(fn) })
+	return l.reserve.withReserve(func() error {
+		return guardUse(func() error { return l.db.Update(fn) })
+	})
 }
 
 func (l *Ledger) view(ctx context.Context, fn func(tx *bbolt.Tx) error) error {

@@ -48,6 +48,9 @@ type Config struct {
 	Log         hclog.Logger
 	// OnChange, if set, is told when a session stands and when it has ended.
 	OnChange func(connected bool)
+	// OnContact, if set, is told each time the hub was heard of in a session:
+	// at its Welcome and at each message after. It must not wait.
+	OnContact func()
 
 	// Backoff spaces out the dials; zero for 500 ms to 30 s.
 	Backoff backoff.Policy
@@ -88,6 +91,9 @@ func New(cfg Config) (*Link, error) {
 	if cfg.OnChange == nil {
 		cfg.OnChange = func(bool) {}
 	}
+	if cfg.OnContact == nil {
+		cfg.OnContact = func() {}
+	}
 	if cfg.Backoff == (backoff.Policy{}) {
 		cfg.Backoff = backoff.Policy{Base: 500 * time.Millisecond, Max: 30 * time.Second}
 	}
@@ -123,7 +129,7 @@ func (l *Link) loop(ctx context.Context) error {
 			failures, last = 0, ""
 		}
 		failures++
-		pause := l.cfg.Backoff.Delay(failures)
+		pause := l.cfg.Backoff.FullDelay(failures)
 		if text := err.Error(); text != last {
 			l.cfg.Log.Warn("no link to the hub", "edge", l.edgeAddress(), "error", err, "next_try_in", pause.Round(time.Millisecond).String())
 			last = text

@@ -121,6 +121,7 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 	}
 	s.link.cfg.Log.Info("linked to the hub", "node_id", s.link.cfg.Identity.NodeID(),
 		"epoch", welcome.GetEpoch(), "replica", welcome.GetReplica())
+	s.link.cfg.OnContact()
 	s.link.cfg.OnChange(true)
 	defer s.link.cfg.OnChange(false)
 	s.watchdog.Reset(nodelink.MissedHeartbeats * interval)
@@ -190,6 +191,7 @@ func (s *session) receive(stream nodev1.SessionService_SessionServer, interval t
 		}
 		s.watchdog.Reset(nodelink.MissedHeartbeats * interval)
 		s.stood.Store(true)
+		s.link.cfg.OnContact()
 		switch said := message.GetMessage().(type) {
 		case *nodev1.SessionRequest_Goodbye_:
 			return errGoodbye(said.Goodbye.GetReason())

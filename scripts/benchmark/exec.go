@@ -165,7 +165,7 @@ func jailCold(ctx context.Context) (_ result, err error) {
 		},
 		func() error {
 			made++
-			out, err := osexec.CommandContext(ctx, "ctr", "-a", m.containerd.Address(), "-n", "peer", "run", "--rm", "--rootfs",
+			out, err := osexec.CommandContext(ctx, "ctr", "-a", m.containerd.Address(), "-n", m.namespace+"-peer", "run", "--rm", "--rootfs",
 				"--mount", "type=bind,src=/usr,dst=/usr,options=rbind:ro", root, fmt.Sprintf("cold-%d", made), "/usr/bin/true").CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("ctr run: %w: %s", err, out)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,16 +35,15 @@ type machine struct {
 	dir        string
 	containerd *containerd.Daemon
 	jails      *jail.Manager
+	namespace  string // containerd's, for our jails
 	exec       nodev1.ExecServiceClient
 	undo       []func() error
 	// letGo closes the ledger, so that another process may open it.
 	letGo func() error
 }
 
-const benchNamespace = "deckhand-bench"
-
 func newMachine(ctx context.Context) (_ *machine, err error) {
-	m := &machine{}
+	m := &machine{namespace: strings.ReplaceAll(ident.New("bench"), "_", "-")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.close())
@@ -88,7 +88,7 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 }
 
 func (m *machine) jailConfig() jail.Config {
-	return jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: benchNamespace}
+	return jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: m.namespace}
 }
 
 // serve puts the service behind gRPC on a Unix socket.
@@ -168,14 +168,15 @@ func (m *machine) run(ctx context.Context, jailID string, argv ...string) (*node
 // peer is a container of containerd's own, without user namespace, workspace or
 // init of ours.
 type peer struct {
-	client *client.Client
-	task   client.Task
-	undo   []func() error
+	client    *client.Client
+	task      client.Task
+	namespace string
 }
 
 func (m *machine) peer(ctx context.Context) (_ *peer, err error) {
-	ctx = namespaces.WithNamespace(ctx, "peer")
-	p := &peer{}
+	// runc keeps its containers by namespace, over all containerds.
+	p := &peer{namespace: strings.ReplaceAll(ident.New("peer"), "_", "-")}
+	ctx = namespaces.WithNamespace(ctx, p.namespace)
 	if p.client, err = client.New(m.containerd.Address()); err != nil {
 		return nil, err
 	}
@@ -203,6 +204,9 @@ func (m *machine) peer(ctx context.Context) (_ *peer, err error) {
 	return p, p.task.Start(ctx)
 }
 
+// peerPatience is how long one of the peer's commands may take.
+const peerPatience = time.Minute
+
 // peerRoot makes a root whose programs are the machine's.
 func (m *machine) peerRoot() (string, error) {
 	root := filepath.Join(m.dir, "peer")
@@ -225,7 +229,8 @@ func peerMounts() []specs.Mount {
 
 // run runs a command by containerd's task.Exec to its end.
 func (p *peer) run(ctx context.Context, argv ...string) error {
-	ctx = namespaces.WithNamespace(ctx, "peer")
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, p.namespace), peerPatience)
+	defer cancel()
 	process, err := p.task.Exec(ctx, ident.New("exec"), &specs.Process{Args: argv, Cwd: "/", Env: []string{"PATH=/usr/bin"}}, cio.NullIO)
 	if err != nil {
 		return err
@@ -237,7 +242,12 @@ func (p *peer) run(ctx context.Context, argv ...string) error {
 	if err := process.Start(ctx); err != nil {
 		return err
 	}
-	status := <-exited
+	var status client.ExitStatus
+	select {
+	case status = <-exited:
+	case <-ctx.Done():
+		return fmt.Errorf("%v did not end within %s", argv, peerPatience)
+	}
 	if status.ExitCode() != 0 || status.Error() != nil {
 		return fmt.Errorf("%v ended with %d: %w", argv, status.ExitCode(), status.Error())
 	}

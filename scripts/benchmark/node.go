@@ -45,7 +45,7 @@ func execEndToEnd(ctx context.Context) (_ result, err error) {
 	defer s.stop()
 	node, err := daemon.Config{
 		DataDir: filepath.Join(m.dir, "daemon"), HubURL: s.hub.URL(), EdgeAddress: s.hub.EdgeAddress(), Containerd: m.containerd.Address(),
-		Namespace: "deckhand-e2e", MakeJoinToken: s.hub.LocalJoinToken, EndJails: true,
+		Namespace: m.namespace + "-e2e", MakeJoinToken: s.hub.LocalJoinToken, EndJails: true,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func nodeIdle(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	cmd := osexec.CommandContext(ctx, "bin/deckhand-node", "--data-dir", filepath.Join(m.dir, "node"), "--hub-url", s.hub.URL(),
-		"--containerd", m.containerd.Address(), "--containerd-namespace", benchNamespace)
+		"--containerd", m.containerd.Address(), "--containerd-namespace", m.namespace)
 	cmd.Env = append(os.Environ(), "DECKHAND_JOIN_TOKEN="+join)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -39,7 +39,7 @@ func (c *caller) do(ctx context.Context, what string, fn func(ctx context.Contex
 		}
 		e := fault.As(fault.FromConnect(err))
 		switch {
-		case e.Kind == fault.Precondition && e.Code == "":
+		case e.Code == fault.LeaseEnded:
 			return fmt.Errorf("%s: %w", what, ErrLeaseLost)
 		case !passing(e.Kind), e.Kind == fault.Internal && failures > maxInternal:
 			return fmt.Errorf("%s: %w", what, err)

@@ -105,19 +105,33 @@ func (q *Queries) AppendLeasedEvents(ctx context.Context, arg AppendLeasedEvents
 	return seq, err
 }
 
+const eventHorizon = `-- name: EventHorizon :one
+SELECT event_horizon()::text
+`
+
+// No transaction of this database that a statement begun after this one does
+// not see has a lower id.
+func (q *Queries) EventHorizon(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, eventHorizon)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const eventsAfter = `-- name: EventsAfter :many
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
 FROM events
 WHERE org_id = $1
   AND (xid, id) > (CAST($2::text AS xid8), $3::bigint)
-  AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY events.xid, id LIMIT $4
+  AND xid < CAST($4::text AS xid8)
+ORDER BY events.xid, id LIMIT $5
 `
 
 type EventsAfterParams struct {
 	OrgID    string
 	AfterXid string
 	AfterID  int64
+	Horizon  string
 	MaxRows  int32
 }
 
@@ -141,6 +155,7 @@ func (q *Queries) EventsAfter(ctx context.Context, arg EventsAfterParams) ([]Eve
 		arg.OrgID,
 		arg.AfterXid,
 		arg.AfterID,
+		arg.Horizon,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -198,13 +213,28 @@ func (q *Queries) NewestEvent(ctx context.Context, arg NewestEventParams) (Newes
 	return i, err
 }
 
+const rebaseEvents = `-- name: RebaseEvents :execrows
+UPDATE events SET xid = '3'
+WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1)
+`
+
+// After a restore into another server, transaction ids there may be lower than
+// those of the events, whose order is then that of their ids.
+func (q *Queries) RebaseEvents(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, rebaseEvents)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const taskEventsAfter = `-- name: TaskEventsAfter :many
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
 FROM events
 WHERE org_id = $1 AND task_id = ANY ($2::text[])
   AND (xid, id) > (CAST($3::text AS xid8), $4::bigint)
-  AND xid < pg_snapshot_xmin(pg_current_snapshot())
-ORDER BY events.xid, id LIMIT $5
+  AND xid < CAST($5::text AS xid8)
+ORDER BY events.xid, id LIMIT $6
 `
 
 type TaskEventsAfterParams struct {
@@ -212,6 +242,7 @@ type TaskEventsAfterParams struct {
 	TaskIds  []string
 	AfterXid string
 	AfterID  int64
+	Horizon  string
 	MaxRows  int32
 }
 
@@ -235,6 +266,7 @@ func (q *Queries) TaskEventsAfter(ctx context.Context, arg TaskEventsAfterParams
 		arg.TaskIds,
 		arg.AfterXid,
 		arg.AfterID,
+		arg.Horizon,
 		arg.MaxRows,
 	)
 	if err != nil {

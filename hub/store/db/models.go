@@ -265,6 +265,7 @@ type Turn struct {
 	OrgID     string
 	Attempt   int32
 	Content   json.RawMessage
+	Sealed    []byte
 	CreatedAt time.Time
 }
 

@@ -350,6 +350,29 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 	return items, nil
 }
 
+const setCancelledStepLog = `-- name: SetCancelledStepLog :exec
+UPDATE steps SET log_bytes = $1, outcome = $2
+WHERE org_id = $3 AND id = $4 AND state = 'cancelled'
+`
+
+type SetCancelledStepLogParams struct {
+	LogBytes int64
+	Outcome  json.RawMessage
+	OrgID    string
+	ID       string
+}
+
+// What is known of the end of a command that was killed with its step.
+func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepLogParams) error {
+	_, err := q.db.Exec(ctx, setCancelledStepLog,
+		arg.LogBytes,
+		arg.Outcome,
+		arg.OrgID,
+		arg.ID,
+	)
+	return err
+}
+
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND state = 'granted'
@@ -393,6 +416,35 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.FinishedAt,
 	)
 	return i, err
+}
+
+const startedSteps = `-- name: StartedSteps :many
+SELECT id FROM steps WHERE org_id = $1 AND id = ANY ($2::text[]) AND state = 'started'
+`
+
+type StartedStepsParams struct {
+	OrgID string
+	Ids   []string
+}
+
+func (q *Queries) StartedSteps(ctx context.Context, arg StartedStepsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, startedSteps, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const stepByCall = `-- name: StepByCall :one

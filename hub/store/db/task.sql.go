@@ -216,7 +216,8 @@ func (q *Queries) CreateTaskInput(ctx context.Context, arg CreateTaskInputParams
 }
 
 const createTurn = `-- name: CreateTurn :execrows
-INSERT INTO turns (task_id, turn, org_id, attempt, content) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO turns (task_id, turn, org_id, attempt, content, sealed)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (task_id, turn) DO NOTHING
 `
 
@@ -226,6 +227,7 @@ type CreateTurnParams struct {
 	OrgID   string
 	Attempt int32
 	Content json.RawMessage
+	Sealed  []byte
 }
 
 func (q *Queries) CreateTurn(ctx context.Context, arg CreateTurnParams) (int64, error) {
@@ -235,6 +237,7 @@ func (q *Queries) CreateTurn(ctx context.Context, arg CreateTurnParams) (int64, 
 		arg.OrgID,
 		arg.Attempt,
 		arg.Content,
+		arg.Sealed,
 	)
 	if err != nil {
 		return 0, err
@@ -413,7 +416,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 }
 
 const getTurn = `-- name: GetTurn :one
-SELECT task_id, turn, org_id, attempt, content, created_at FROM turns WHERE org_id = $1 AND task_id = $2 AND turn = $3
+SELECT task_id, turn, org_id, attempt, content, sealed, created_at FROM turns WHERE org_id = $1 AND task_id = $2 AND turn = $3
 `
 
 type GetTurnParams struct {
@@ -431,6 +434,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 		&i.OrgID,
 		&i.Attempt,
 		&i.Content,
+		&i.Sealed,
 		&i.CreatedAt,
 	)
 	return i, err
@@ -539,7 +543,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 }
 
 const listTurns = `-- name: ListTurns :many
-SELECT task_id, turn, org_id, attempt, content, created_at FROM turns WHERE org_id = $1 AND task_id = $2 ORDER BY turn
+SELECT task_id, turn, org_id, attempt, content, sealed, created_at FROM turns WHERE org_id = $1 AND task_id = $2 ORDER BY turn
 `
 
 type ListTurnsParams struct {
@@ -562,6 +566,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 			&i.OrgID,
 			&i.Attempt,
 			&i.Content,
+			&i.Sealed,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err
@@ -834,7 +839,7 @@ func (q *Queries) QueuePosition(ctx context.Context, arg QueuePositionParams) (i
 }
 
 const setTaskProgress = `-- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2
+UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0
 WHERE org_id = $3 AND id = $4
 `
 

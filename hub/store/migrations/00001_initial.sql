@@ -266,13 +266,15 @@ CREATE TABLE attempts (
     PRIMARY KEY (task_id, attempt)
 );
 
--- Finished model turns. content is the deckhand.v1.Turn as protojson.
+-- Finished model turns. content is the deckhand.v1.Turn as protojson, masked;
+-- sealed is the original, which a run goes on from.
 CREATE TABLE turns (
     task_id    text NOT NULL REFERENCES tasks (id),
     turn       int NOT NULL CHECK (turn > 0),
     org_id     text NOT NULL,
     attempt    int NOT NULL,
     content    jsonb NOT NULL,
+    sealed     bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (task_id, turn)
 );
@@ -315,8 +317,8 @@ CREATE TRIGGER steps_transition BEFORE UPDATE OF state ON steps
     EXECUTE FUNCTION refuse_unknown_transition('step');
 
 -- Append-only history, written by one statement that numbers the events on their
--- task's row. Within a task seq counts from 1 without gaps; across
--- tasks (xid, id) is commit order for every xid below the snapshot's xmin.
+-- task's row. Within a task seq counts from 1 without gaps; across tasks (xid, id)
+-- is commit order for every xid below event_horizon().
 CREATE TABLE events (
     id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xid            xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -334,6 +336,16 @@ CREATE TABLE events (
 );
 CREATE INDEX events_order ON events (org_id, xid, id);
 
+-- The lowest id that a running transaction of this database may have.
+-- (pg_snapshot_xmin answers that of the whole server, where somebody else's
+-- long transaction would hold up every watch.)
+-- +goose StatementBegin
+CREATE FUNCTION event_horizon() RETURNS text LANGUAGE sql VOLATILE AS $$
+    SELECT (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - coalesce(max(age(backend_xid)), 0))::text
+    FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL
+$$;
+-- +goose StatementEnd
+
 -- Loop state at iteration boundaries.
 CREATE TABLE checkpoints (
     task_id    text NOT NULL REFERENCES tasks (id),
@@ -348,4 +360,4 @@ CREATE TABLE checkpoints (
 -- +goose Down
 DROP TABLE checkpoints, events, steps, turns, attempts, task_inputs, tasks, transitions, agent_versions,
     agents, workers, join_tokens, node_sessions, nodes, cluster_secrets, api_tokens, users, organisations;
-DROP FUNCTION refuse_unknown_transition;
+DROP FUNCTION refuse_unknown_transition, event_horizon;

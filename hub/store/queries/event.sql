@@ -42,13 +42,18 @@ WITH held AS (
 )
 SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held;
 
+-- name: EventHorizon :one
+-- No transaction of this database that a statement begun after this one does
+-- not see has a lower id.
+SELECT event_horizon()::text;
+
 -- name: EventsAfter :many
 -- Commit order: only transactions that no running one can still precede.
 SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
 FROM events
 WHERE org_id = @org_id
   AND (xid, id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)
-  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+  AND xid < CAST(@horizon::text AS xid8)
 ORDER BY events.xid, id LIMIT @max_rows;
 
 -- name: TaskEventsAfter :many
@@ -56,7 +61,7 @@ SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor
 FROM events
 WHERE org_id = @org_id AND task_id = ANY (@task_ids::text[])
   AND (xid, id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)
-  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+  AND xid < CAST(@horizon::text AS xid8)
 ORDER BY events.xid, id LIMIT @max_rows;
 
 -- name: NewestEvent :one
@@ -72,3 +77,9 @@ ORDER BY events.xid DESC, id DESC LIMIT 1;
 SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = @org_id AND t.id = ANY (@task_ids::text[]) AND t.finished_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = @org_id AND e.task_id = ANY (@task_ids::text[])
                       AND (e.xid, e.id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)))::boolean AS ended;
+
+-- name: RebaseEvents :execrows
+-- After a restore into another server, transaction ids there may be lower than
+-- those of the events, whose order is then that of their ids.
+UPDATE events SET xid = '3'
+WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1);

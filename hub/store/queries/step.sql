@@ -32,6 +32,14 @@ UPDATE steps SET state = @state, observation = @observation, outcome = @outcome,
 WHERE org_id = @org_id AND id = @id AND state = 'started'
 RETURNING *;
 
+-- name: StartedSteps :many
+SELECT id FROM steps WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND state = 'started';
+
+-- name: SetCancelledStepLog :exec
+-- What is known of the end of a command that was killed with its step.
+UPDATE steps SET log_bytes = @log_bytes, outcome = @outcome
+WHERE org_id = @org_id AND id = @id AND state = 'cancelled';
+
 -- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = @reason, finished_at = clock_timestamp()
 WHERE org_id = @org_id AND task_id = @task_id AND state IN ('proposed', 'waiting', 'granted', 'started')

@@ -91,14 +91,15 @@ UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
 WHERE org_id = @org_id AND id = @id;
 
 -- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress
+UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0
 WHERE org_id = @org_id AND id = @id;
 
 -- name: CountTaskStep :one
 UPDATE tasks SET step_count = step_count + 1 WHERE org_id = @org_id AND id = @id RETURNING step_count;
 
 -- name: CreateTurn :execrows
-INSERT INTO turns (task_id, turn, org_id, attempt, content) VALUES (@task_id, @turn, @org_id, @attempt, @content)
+INSERT INTO turns (task_id, turn, org_id, attempt, content, sealed)
+VALUES (@task_id, @turn, @org_id, @attempt, @content, @sealed)
 ON CONFLICT (task_id, turn) DO NOTHING;
 
 -- name: GetTurn :one

@@ -37,6 +37,12 @@ func Extract(dir string) (string, error) {
 	return install(dir, raw)
 }
 
+// Present says whether this build carries deckhand-init.
+func Present() bool {
+	info, err := fs.Stat(files, Name)
+	return err == nil && info.Size() > 0
+}
+
 // Install does the same with a binary on disk: a jail goes on with the one it
 // was made with when that is replaced.
 func Install(dir, path string) (string, error) {

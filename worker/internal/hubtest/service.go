@@ -29,7 +29,7 @@ func (h *Hub) leased(lease *deckhandv1.Lease) (*Task, error) {
 			task.Stale++
 			h.poke()
 		}
-		return nil, fault.New(fault.Precondition, "the lease on task %s has ended", lease.GetTaskId()).WithFix("stop working on it")
+		return nil, fault.New(fault.Precondition, "the lease on task %s has ended", lease.GetTaskId()).WithCode(fault.LeaseEnded).WithFix("stop working on it")
 	}
 	return task, nil
 }

@@ -104,6 +104,60 @@ func (x *FileInfo) GetModifiedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// JailRef names a jail on a node.
+type JailRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By id, unique id prefix, or name.
+	NodeId        string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	JailId        string `protobuf:"bytes,2,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JailRef) Reset() {
+	*x = JailRef{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JailRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JailRef) ProtoMessage() {}
+
+func (x *JailRef) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JailRef.ProtoReflect.Descriptor instead.
+func (*JailRef) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *JailRef) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *JailRef) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose workspace: an agent's own (scope "agent"), by id, unique id prefix,
@@ -113,6 +167,7 @@ type ReadFileRequest struct {
 	//
 	//	*ReadFileRequest_AgentId
 	//	*ReadFileRequest_TaskId
+	//	*ReadFileRequest_Jail
 	Workspace isReadFileRequest_Workspace `protobuf_oneof:"workspace"`
 	Path      string                      `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Offset    int64                       `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
@@ -124,7 +179,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[1]
+	mi := &file_deckhand_v1_file_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +191,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[1]
+	mi := &file_deckhand_v1_file_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +204,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ReadFileRequest) GetWorkspace() isReadFileRequest_Workspace {
@@ -175,6 +230,15 @@ func (x *ReadFileRequest) GetTaskId() string {
 		}
 	}
 	return ""
+}
+
+func (x *ReadFileRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*ReadFileRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -210,9 +274,16 @@ type ReadFileRequest_TaskId struct {
 	TaskId string `protobuf:"bytes,5,opt,name=task_id,json=taskId,proto3,oneof"`
 }
 
+type ReadFileRequest_Jail struct {
+	// A jail's, on a node.
+	Jail *JailRef `protobuf:"bytes,6,opt,name=jail,proto3,oneof"`
+}
+
 func (*ReadFileRequest_AgentId) isReadFileRequest_Workspace() {}
 
 func (*ReadFileRequest_TaskId) isReadFileRequest_Workspace() {}
+
+func (*ReadFileRequest_Jail) isReadFileRequest_Workspace() {}
 
 type ReadFileResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -227,7 +298,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[2]
+	mi := &file_deckhand_v1_file_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -239,7 +310,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[2]
+	mi := &file_deckhand_v1_file_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -252,7 +323,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReadFileResponse) GetContent() []byte {
@@ -284,6 +355,7 @@ type ListFilesRequest struct {
 	//
 	//	*ListFilesRequest_AgentId
 	//	*ListFilesRequest_TaskId
+	//	*ListFilesRequest_Jail
 	Workspace isListFilesRequest_Workspace `protobuf_oneof:"workspace"`
 	// Empty for the workspace itself.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
@@ -294,7 +366,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[3]
+	mi := &file_deckhand_v1_file_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -306,7 +378,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[3]
+	mi := &file_deckhand_v1_file_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -319,7 +391,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListFilesRequest) GetWorkspace() isListFilesRequest_Workspace {
@@ -345,6 +417,15 @@ func (x *ListFilesRequest) GetTaskId() string {
 		}
 	}
 	return ""
+}
+
+func (x *ListFilesRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*ListFilesRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
 }
 
 func (x *ListFilesRequest) GetPath() string {
@@ -373,9 +454,15 @@ type ListFilesRequest_TaskId struct {
 	TaskId string `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3,oneof"`
 }
 
+type ListFilesRequest_Jail struct {
+	Jail *JailRef `protobuf:"bytes,5,opt,name=jail,proto3,oneof"`
+}
+
 func (*ListFilesRequest_AgentId) isListFilesRequest_Workspace() {}
 
 func (*ListFilesRequest_TaskId) isListFilesRequest_Workspace() {}
+
+func (*ListFilesRequest_Jail) isListFilesRequest_Workspace() {}
 
 type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -388,7 +475,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[4]
+	mi := &file_deckhand_v1_file_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +487,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[4]
+	mi := &file_deckhand_v1_file_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +500,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -441,12 +528,17 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12;\n" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"modifiedAt\"\xda\x01\n" +
+	"modifiedAt\"r\n" +
+	"\aJailRef\x12#\n" +
+	"\anode_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12B\n" +
+	"\ajail_id\x18\x02 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\"\x86\x02\n" +
 	"\x0fReadFileRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
 	"\atask_id\x18\x05 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12\x1e\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x06 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12\x1f\n" +
 	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\"\n" +
@@ -455,12 +547,13 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xb2\x01\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xde\x01\n" +
 	"\x10ListFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
 	"\atask_id\x18\x04 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12\x1c\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x05 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1c\n" +
 	"\x04path\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursiveB\x12\n" +
 	"\tworkspace\x12\x05\xbaH\x02\b\x01\"^\n" +
@@ -483,27 +576,30 @@ func file_deckhand_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_file_proto_rawDescData
 }
 
-var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_deckhand_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),              // 0: deckhand.v1.FileInfo
-	(*ReadFileRequest)(nil),       // 1: deckhand.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 2: deckhand.v1.ReadFileResponse
-	(*ListFilesRequest)(nil),      // 3: deckhand.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),     // 4: deckhand.v1.ListFilesResponse
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*JailRef)(nil),               // 1: deckhand.v1.JailRef
+	(*ReadFileRequest)(nil),       // 2: deckhand.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),      // 3: deckhand.v1.ReadFileResponse
+	(*ListFilesRequest)(nil),      // 4: deckhand.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),     // 5: deckhand.v1.ListFilesResponse
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 }
 var file_deckhand_v1_file_proto_depIdxs = []int32{
-	5, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	0, // 1: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
-	1, // 2: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
-	3, // 3: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
-	2, // 4: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
-	4, // 5: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
-	4, // [4:6] is the sub-list for method output_type
-	2, // [2:4] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	6, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	1, // 1: deckhand.v1.ReadFileRequest.jail:type_name -> deckhand.v1.JailRef
+	1, // 2: deckhand.v1.ListFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	0, // 3: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
+	2, // 4: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
+	4, // 5: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
+	3, // 6: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
+	5, // 7: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
+	6, // [6:8] is the sub-list for method output_type
+	4, // [4:6] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_file_proto_init() }
@@ -511,13 +607,15 @@ func file_deckhand_v1_file_proto_init() {
 	if File_deckhand_v1_file_proto != nil {
 		return
 	}
-	file_deckhand_v1_file_proto_msgTypes[1].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[2].OneofWrappers = []any{
 		(*ReadFileRequest_AgentId)(nil),
 		(*ReadFileRequest_TaskId)(nil),
+		(*ReadFileRequest_Jail)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[3].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[4].OneofWrappers = []any{
 		(*ListFilesRequest_AgentId)(nil),
 		(*ListFilesRequest_TaskId)(nil),
+		(*ListFilesRequest_Jail)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -525,7 +623,7 @@ func file_deckhand_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_file_proto_rawDesc), len(file_deckhand_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

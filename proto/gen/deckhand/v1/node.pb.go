@@ -37,9 +37,13 @@ type Node struct {
 	// The capability number of its link protocol.
 	Capability int32 `protobuf:"varint,6,opt,name=capability,proto3" json:"capability,omitempty"`
 	// Jail runtimes it has, for example "runc".
-	Runtimes      []string               `protobuf:"bytes,7,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	LastSeenAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	Runtimes   []string               `protobuf:"bytes,7,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	LastSeenAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_seen_at,json=lastSeenAt,proto3" json:"last_seen_at,omitempty"`
+	// Set while no new task starts there.
+	Drain *NodeDrain `protobuf:"bytes,10,opt,name=drain,proto3" json:"drain,omitempty"`
+	// Set while somebody holds it.
+	Lock          *NodeLock `protobuf:"bytes,11,opt,name=lock,proto3" json:"lock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +141,193 @@ func (x *Node) GetLastSeenAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Node) GetDrain() *NodeDrain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+func (x *Node) GetLock() *NodeLock {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+// NodeDrain says who keeps new tasks off a node.
+type NodeDrain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeDrain) Reset() {
+	*x = NodeDrain{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeDrain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeDrain) ProtoMessage() {}
+
+func (x *NodeDrain) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
+func (*NodeDrain) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeDrain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *NodeDrain) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+// NodeLock says who works on a machine itself.
+type NodeLock struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	NodeId   string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeName string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	By       string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	Reason   string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The command or terminal that took it and gives it back at its end; empty
+	// when it was taken by LockNode.
+	ExecId  string                 `protobuf:"bytes,6,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	TakenAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
+	// Unset while it is held.
+	ReleasedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
+	ReleasedBy    string                 `protobuf:"bytes,9,opt,name=released_by,json=releasedBy,proto3" json:"released_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLock) Reset() {
+	*x = NodeLock{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLock) ProtoMessage() {}
+
+func (x *NodeLock) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLock.ProtoReflect.Descriptor instead.
+func (*NodeLock) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodeLock) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *NodeLock) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *NodeLock) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *NodeLock) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *NodeLock) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeLock) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *NodeLock) GetTakenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TakenAt
+	}
+	return nil
+}
+
+func (x *NodeLock) GetReleasedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReleasedAt
+	}
+	return nil
+}
+
+func (x *NodeLock) GetReleasedBy() string {
+	if x != nil {
+		return x.ReleasedBy
+	}
+	return ""
+}
+
 type ListNodesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -145,7 +336,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	mi := &file_deckhand_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -157,7 +348,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	mi := &file_deckhand_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -170,7 +361,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 type ListNodesResponse struct {
@@ -182,7 +373,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	mi := &file_deckhand_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -194,7 +385,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	mi := &file_deckhand_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -207,7 +398,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -226,7 +417,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	mi := &file_deckhand_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +429,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	mi := &file_deckhand_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +442,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -270,7 +461,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	mi := &file_deckhand_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +473,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	mi := &file_deckhand_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +486,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -317,7 +508,7 @@ type CreateJoinTokenRequest struct {
 
 func (x *CreateJoinTokenRequest) Reset() {
 	*x = CreateJoinTokenRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	mi := &file_deckhand_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +520,7 @@ func (x *CreateJoinTokenRequest) String() string {
 func (*CreateJoinTokenRequest) ProtoMessage() {}
 
 func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	mi := &file_deckhand_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +533,7 @@ func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateJoinTokenRequest) GetTtl() *durationpb.Duration {
@@ -371,7 +562,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	mi := &file_deckhand_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +574,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	mi := &file_deckhand_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +587,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateJoinTokenResponse) GetToken() string {
@@ -422,7 +613,7 @@ type RevokeNodeRequest struct {
 
 func (x *RevokeNodeRequest) Reset() {
 	*x = RevokeNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	mi := &file_deckhand_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +625,7 @@ func (x *RevokeNodeRequest) String() string {
 func (*RevokeNodeRequest) ProtoMessage() {}
 
 func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	mi := &file_deckhand_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +638,7 @@ func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RevokeNodeRequest) GetNodeId() string {
@@ -466,7 +657,7 @@ type RevokeNodeResponse struct {
 
 func (x *RevokeNodeResponse) Reset() {
 	*x = RevokeNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	mi := &file_deckhand_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +669,7 @@ func (x *RevokeNodeResponse) String() string {
 func (*RevokeNodeResponse) ProtoMessage() {}
 
 func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	mi := &file_deckhand_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,12 +682,506 @@ func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RevokeNodeResponse) GetNode() *Node {
 	if x != nil {
 		return x.Node
+	}
+	return nil
+}
+
+type DrainNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeRequest) Reset() {
+	*x = DrainNodeRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeRequest) ProtoMessage() {}
+
+func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DrainNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *DrainNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type DrainNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Tasks that hold or are about to hold a slot there; they go on.
+	ActiveTasks   int32 `protobuf:"varint,2,opt,name=active_tasks,json=activeTasks,proto3" json:"active_tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainNodeResponse) Reset() {
+	*x = DrainNodeResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainNodeResponse) ProtoMessage() {}
+
+func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DrainNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *DrainNodeResponse) GetActiveTasks() int32 {
+	if x != nil {
+		return x.ActiveTasks
+	}
+	return 0
+}
+
+type UndrainNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainNodeRequest) Reset() {
+	*x = UndrainNodeRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainNodeRequest) ProtoMessage() {}
+
+func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
+func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *UndrainNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+type UndrainNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainNodeResponse) Reset() {
+	*x = UndrainNodeResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainNodeResponse) ProtoMessage() {}
+
+func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
+func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *UndrainNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type LockNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Shown to everybody who waits.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockNodeRequest) Reset() {
+	*x = LockNodeRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockNodeRequest) ProtoMessage() {}
+
+func (x *LockNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockNodeRequest.ProtoReflect.Descriptor instead.
+func (*LockNodeRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LockNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *LockNodeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type LockNodeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lock  *NodeLock              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	// Tasks that hold or are about to hold a slot there; they go on.
+	ActiveTasks   int32 `protobuf:"varint,2,opt,name=active_tasks,json=activeTasks,proto3" json:"active_tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockNodeResponse) Reset() {
+	*x = LockNodeResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockNodeResponse) ProtoMessage() {}
+
+func (x *LockNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockNodeResponse.ProtoReflect.Descriptor instead.
+func (*LockNodeResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *LockNodeResponse) GetLock() *NodeLock {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+func (x *LockNodeResponse) GetActiveTasks() int32 {
+	if x != nil {
+		return x.ActiveTasks
+	}
+	return 0
+}
+
+type UnlockNodeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Release it although somebody else holds it or a command runs under it.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnlockNodeRequest) Reset() {
+	*x = UnlockNodeRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnlockNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnlockNodeRequest) ProtoMessage() {}
+
+func (x *UnlockNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnlockNodeRequest.ProtoReflect.Descriptor instead.
+func (*UnlockNodeRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *UnlockNodeRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *UnlockNodeRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type UnlockNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnlockNodeResponse) Reset() {
+	*x = UnlockNodeResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnlockNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnlockNodeResponse) ProtoMessage() {}
+
+func (x *UnlockNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnlockNodeResponse.ProtoReflect.Descriptor instead.
+func (*UnlockNodeResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *UnlockNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type ListNodeLocksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only this node's; empty for all.
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Also those that were released, newest first, at most 100.
+	Released      bool `protobuf:"varint,2,opt,name=released,proto3" json:"released,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeLocksRequest) Reset() {
+	*x = ListNodeLocksRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeLocksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeLocksRequest) ProtoMessage() {}
+
+func (x *ListNodeLocksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeLocksRequest.ProtoReflect.Descriptor instead.
+func (*ListNodeLocksRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListNodeLocksRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ListNodeLocksRequest) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
+type ListNodeLocksResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Locks         []*NodeLock            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeLocksResponse) Reset() {
+	*x = ListNodeLocksResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeLocksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeLocksResponse) ProtoMessage() {}
+
+func (x *ListNodeLocksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeLocksResponse.ProtoReflect.Descriptor instead.
+func (*ListNodeLocksResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListNodeLocksResponse) GetLocks() []*NodeLock {
+	if x != nil {
+		return x.Locks
 	}
 	return nil
 }
@@ -515,7 +1200,7 @@ type EnrollNodeRequest struct {
 
 func (x *EnrollNodeRequest) Reset() {
 	*x = EnrollNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	mi := &file_deckhand_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +1212,7 @@ func (x *EnrollNodeRequest) String() string {
 func (*EnrollNodeRequest) ProtoMessage() {}
 
 func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	mi := &file_deckhand_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +1225,7 @@ func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollNodeRequest.ProtoReflect.Descriptor instead.
 func (*EnrollNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EnrollNodeRequest) GetJoinToken() string {
@@ -593,7 +1278,7 @@ type EnrollNodeResponse struct {
 
 func (x *EnrollNodeResponse) Reset() {
 	*x = EnrollNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[10]
+	mi := &file_deckhand_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +1290,7 @@ func (x *EnrollNodeResponse) String() string {
 func (*EnrollNodeResponse) ProtoMessage() {}
 
 func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[10]
+	mi := &file_deckhand_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +1303,7 @@ func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollNodeResponse.ProtoReflect.Descriptor instead.
 func (*EnrollNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EnrollNodeResponse) GetNodeId() string {
@@ -661,7 +1346,7 @@ type RenewCertificateRequest struct {
 
 func (x *RenewCertificateRequest) Reset() {
 	*x = RenewCertificateRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	mi := &file_deckhand_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +1358,7 @@ func (x *RenewCertificateRequest) String() string {
 func (*RenewCertificateRequest) ProtoMessage() {}
 
 func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	mi := &file_deckhand_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +1371,7 @@ func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
 func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RenewCertificateRequest) GetCertificatePem() string {
@@ -715,7 +1400,7 @@ type RenewCertificateResponse struct {
 
 func (x *RenewCertificateResponse) Reset() {
 	*x = RenewCertificateResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	mi := &file_deckhand_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +1412,7 @@ func (x *RenewCertificateResponse) String() string {
 func (*RenewCertificateResponse) ProtoMessage() {}
 
 func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	mi := &file_deckhand_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +1425,7 @@ func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
 func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RenewCertificateResponse) GetCertificatePem() string {
@@ -761,7 +1446,7 @@ var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x83\x03\n" +
+	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x03\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -775,10 +1460,29 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12<\n" +
 	"\flast_seen_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"lastSeenAt\x1a9\n" +
+	"lastSeenAt\x12,\n" +
+	"\x05drain\x18\n" +
+	" \x01(\v2\x16.deckhand.v1.NodeDrainR\x05drain\x12)\n" +
+	"\x04lock\x18\v \x01(\v2\x15.deckhand.v1.NodeLockR\x04lock\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\tNodeDrain\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xa6\x02\n" +
+	"\bNodeLock\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
+	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n" +
+	"\aexec_id\x18\x06 \x01(\tR\x06execId\x125\n" +
+	"\btaken_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\atakenAt\x12;\n" +
+	"\vreleased_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"releasedAt\x12\x1f\n" +
+	"\vreleased_by\x18\t \x01(\tR\n" +
+	"releasedBy\"\x12\n" +
 	"\x10ListNodesRequest\"<\n" +
 	"\x11ListNodesResponse\x12'\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x11.deckhand.v1.NodeR\x05nodes\"5\n" +
@@ -802,7 +1506,38 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\";\n" +
 	"\x12RevokeNodeResponse\x12%\n" +
-	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"\xd5\x02\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"Y\n" +
+	"\x10DrainNodeRequest\x12#\n" +
+	"\anode_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\"]\n" +
+	"\x11DrainNodeResponse\x12%\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\x12!\n" +
+	"\factive_tasks\x18\x02 \x01(\x05R\vactiveTasks\"9\n" +
+	"\x12UndrainNodeRequest\x12#\n" +
+	"\anode_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"<\n" +
+	"\x13UndrainNodeResponse\x12%\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"Z\n" +
+	"\x0fLockNodeRequest\x12#\n" +
+	"\anode_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12\"\n" +
+	"\x06reason\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xf4\x03R\x06reason\"`\n" +
+	"\x10LockNodeResponse\x12)\n" +
+	"\x04lock\x18\x01 \x01(\v2\x15.deckhand.v1.NodeLockR\x04lock\x12!\n" +
+	"\factive_tasks\x18\x02 \x01(\x05R\vactiveTasks\"N\n" +
+	"\x11UnlockNodeRequest\x12#\n" +
+	"\anode_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\";\n" +
+	"\x12UnlockNodeResponse\x12%\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"U\n" +
+	"\x14ListNodeLocksRequest\x12!\n" +
+	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1a\n" +
+	"\breleased\x18\x02 \x01(\bR\breleased\"D\n" +
+	"\x15ListNodeLocksResponse\x12+\n" +
+	"\x05locks\x18\x01 \x03(\v2\x15.deckhand.v1.NodeLockR\x05locks\"\xd5\x02\n" +
 	"\x11EnrollNodeRequest\x12)\n" +
 	"\n" +
 	"join_token\x18\x01 \x01(\tB\n" +
@@ -824,13 +1559,19 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\x03csr\x18\x02 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csr\"f\n" +
 	"\x18RenewCertificateResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\tR\x0ecertificatePem\x12!\n" +
-	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xcc\x02\n" +
+	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xda\x05\n" +
 	"\vNodeService\x12J\n" +
 	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\x12D\n" +
 	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\x12\\\n" +
 	"\x0fCreateJoinToken\x12#.deckhand.v1.CreateJoinTokenRequest\x1a$.deckhand.v1.CreateJoinTokenResponse\x12M\n" +
 	"\n" +
-	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse2\xc3\x01\n" +
+	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse\x12J\n" +
+	"\tDrainNode\x12\x1d.deckhand.v1.DrainNodeRequest\x1a\x1e.deckhand.v1.DrainNodeResponse\x12P\n" +
+	"\vUndrainNode\x12\x1f.deckhand.v1.UndrainNodeRequest\x1a .deckhand.v1.UndrainNodeResponse\x12G\n" +
+	"\bLockNode\x12\x1c.deckhand.v1.LockNodeRequest\x1a\x1d.deckhand.v1.LockNodeResponse\x12M\n" +
+	"\n" +
+	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\x12V\n" +
+	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse2\xc3\x01\n" +
 	"\x11EnrollmentService\x12M\n" +
 	"\n" +
 	"EnrollNode\x12\x1e.deckhand.v1.EnrollNodeRequest\x1a\x1f.deckhand.v1.EnrollNodeResponse\x12_\n" +
@@ -848,55 +1589,87 @@ func file_deckhand_v1_node_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_node_proto_rawDescData
 }
 
-var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_deckhand_v1_node_proto_goTypes = []any{
 	(*Node)(nil),                     // 0: deckhand.v1.Node
-	(*ListNodesRequest)(nil),         // 1: deckhand.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 2: deckhand.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 3: deckhand.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 4: deckhand.v1.GetNodeResponse
-	(*CreateJoinTokenRequest)(nil),   // 5: deckhand.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),  // 6: deckhand.v1.CreateJoinTokenResponse
-	(*RevokeNodeRequest)(nil),        // 7: deckhand.v1.RevokeNodeRequest
-	(*RevokeNodeResponse)(nil),       // 8: deckhand.v1.RevokeNodeResponse
-	(*EnrollNodeRequest)(nil),        // 9: deckhand.v1.EnrollNodeRequest
-	(*EnrollNodeResponse)(nil),       // 10: deckhand.v1.EnrollNodeResponse
-	(*RenewCertificateRequest)(nil),  // 11: deckhand.v1.RenewCertificateRequest
-	(*RenewCertificateResponse)(nil), // 12: deckhand.v1.RenewCertificateResponse
-	nil,                              // 13: deckhand.v1.Node.LabelsEntry
-	nil,                              // 14: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	nil,                              // 15: deckhand.v1.EnrollNodeRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 17: google.protobuf.Duration
+	(*NodeDrain)(nil),                // 1: deckhand.v1.NodeDrain
+	(*NodeLock)(nil),                 // 2: deckhand.v1.NodeLock
+	(*ListNodesRequest)(nil),         // 3: deckhand.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 4: deckhand.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 5: deckhand.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 6: deckhand.v1.GetNodeResponse
+	(*CreateJoinTokenRequest)(nil),   // 7: deckhand.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),  // 8: deckhand.v1.CreateJoinTokenResponse
+	(*RevokeNodeRequest)(nil),        // 9: deckhand.v1.RevokeNodeRequest
+	(*RevokeNodeResponse)(nil),       // 10: deckhand.v1.RevokeNodeResponse
+	(*DrainNodeRequest)(nil),         // 11: deckhand.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 12: deckhand.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),       // 13: deckhand.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil),      // 14: deckhand.v1.UndrainNodeResponse
+	(*LockNodeRequest)(nil),          // 15: deckhand.v1.LockNodeRequest
+	(*LockNodeResponse)(nil),         // 16: deckhand.v1.LockNodeResponse
+	(*UnlockNodeRequest)(nil),        // 17: deckhand.v1.UnlockNodeRequest
+	(*UnlockNodeResponse)(nil),       // 18: deckhand.v1.UnlockNodeResponse
+	(*ListNodeLocksRequest)(nil),     // 19: deckhand.v1.ListNodeLocksRequest
+	(*ListNodeLocksResponse)(nil),    // 20: deckhand.v1.ListNodeLocksResponse
+	(*EnrollNodeRequest)(nil),        // 21: deckhand.v1.EnrollNodeRequest
+	(*EnrollNodeResponse)(nil),       // 22: deckhand.v1.EnrollNodeResponse
+	(*RenewCertificateRequest)(nil),  // 23: deckhand.v1.RenewCertificateRequest
+	(*RenewCertificateResponse)(nil), // 24: deckhand.v1.RenewCertificateResponse
+	nil,                              // 25: deckhand.v1.Node.LabelsEntry
+	nil,                              // 26: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	nil,                              // 27: deckhand.v1.EnrollNodeRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 29: google.protobuf.Duration
 }
 var file_deckhand_v1_node_proto_depIdxs = []int32{
-	13, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
-	16, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
-	16, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
-	0,  // 3: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
-	0,  // 4: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	17, // 5: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	14, // 6: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	16, // 7: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 8: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
-	15, // 9: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
-	1,  // 10: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
-	3,  // 11: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
-	5,  // 12: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
-	7,  // 13: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
-	9,  // 14: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
-	11, // 15: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
-	2,  // 16: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	4,  // 17: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	6,  // 18: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	8,  // 19: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	10, // 20: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
-	12, // 21: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	25, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
+	28, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
+	28, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
+	1,  // 3: deckhand.v1.Node.drain:type_name -> deckhand.v1.NodeDrain
+	2,  // 4: deckhand.v1.Node.lock:type_name -> deckhand.v1.NodeLock
+	28, // 5: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	28, // 6: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
+	28, // 7: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
+	0,  // 8: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
+	0,  // 9: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
+	29, // 10: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	26, // 11: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	28, // 12: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 13: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 14: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 15: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
+	2,  // 16: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
+	0,  // 17: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
+	2,  // 18: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
+	27, // 19: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
+	3,  // 20: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
+	5,  // 21: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
+	7,  // 22: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
+	9,  // 23: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
+	11, // 24: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
+	13, // 25: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
+	15, // 26: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
+	17, // 27: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
+	19, // 28: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
+	21, // 29: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
+	23, // 30: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
+	4,  // 31: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	6,  // 32: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	8,  // 33: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	10, // 34: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	12, // 35: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
+	14, // 36: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
+	16, // 37: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
+	18, // 38: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
+	20, // 39: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
+	22, // 40: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
+	24, // 41: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
+	31, // [31:42] is the sub-list for method output_type
+	20, // [20:31] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_proto_init() }
@@ -910,7 +1683,7 @@ func file_deckhand_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_proto_rawDesc), len(file_deckhand_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -131,8 +131,17 @@ type StartRequest struct {
 	Uid    uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`
 	Gid    uint32                 `protobuf:"varint,6,opt,name=gid,proto3" json:"gid,omitempty"`
 	// 0 for none. Counted on the monotonic clock.
-	TimeoutMs     int64  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	Stdin         []byte `protobuf:"bytes,8,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	TimeoutMs int64  `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	Stdin     []byte `protobuf:"bytes,8,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// Since protocol 2. Standard input stays open for WriteStdin.
+	StdinOpen bool `protobuf:"varint,9,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
+	// A terminal of this size; 0 for none.
+	PtyRows uint32 `protobuf:"varint,10,opt,name=pty_rows,json=ptyRows,proto3" json:"pty_rows,omitempty"`
+	PtyCols uint32 `protobuf:"varint,11,opt,name=pty_cols,json=ptyCols,proto3" json:"pty_cols,omitempty"`
+	// How long it may go on without Contact; 0 for ever.
+	OfflineGraceMs int64 `protobuf:"varint,12,opt,name=offline_grace_ms,json=offlineGraceMs,proto3" json:"offline_grace_ms,omitempty"`
+	// Bytes of output to keep; 0 for all.
+	OutputCap     int64 `protobuf:"varint,13,opt,name=output_cap,json=outputCap,proto3" json:"output_cap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +232,41 @@ func (x *StartRequest) GetStdin() []byte {
 	return nil
 }
 
+func (x *StartRequest) GetStdinOpen() bool {
+	if x != nil {
+		return x.StdinOpen
+	}
+	return false
+}
+
+func (x *StartRequest) GetPtyRows() uint32 {
+	if x != nil {
+		return x.PtyRows
+	}
+	return 0
+}
+
+func (x *StartRequest) GetPtyCols() uint32 {
+	if x != nil {
+		return x.PtyCols
+	}
+	return 0
+}
+
+func (x *StartRequest) GetOfflineGraceMs() int64 {
+	if x != nil {
+		return x.OfflineGraceMs
+	}
+	return 0
+}
+
+func (x *StartRequest) GetOutputCap() int64 {
+	if x != nil {
+		return x.OutputCap
+	}
+	return 0
+}
+
 type StartResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        *Status                `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -301,7 +345,12 @@ type Status struct {
 	MembersLeft int32  `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
 	// The command itself has exited, with exit_code or signal; processes that it
 	// left behind may go on until ended.
-	LeaderExited  bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
+	LeaderExited bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
+	// Bytes of output that were dropped; they count in log_bytes.
+	LogDropped int64 `protobuf:"varint,15,opt,name=log_dropped,json=logDropped,proto3" json:"log_dropped,omitempty"`
+	StdinBytes int64 `protobuf:"varint,16,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
+	// PID inside the jail of the process that the whole tree is below.
+	StubPid       int32 `protobuf:"varint,17,opt,name=stub_pid,json=stubPid,proto3" json:"stub_pid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,6 +483,27 @@ func (x *Status) GetLeaderExited() bool {
 	return false
 }
 
+func (x *Status) GetLogDropped() int64 {
+	if x != nil {
+		return x.LogDropped
+	}
+	return 0
+}
+
+func (x *Status) GetStdinBytes() int64 {
+	if x != nil {
+		return x.StdinBytes
+	}
+	return 0
+}
+
+func (x *Status) GetStubPid() int32 {
+	if x != nil {
+		return x.StubPid
+	}
+	return 0
+}
+
 type WaitRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -532,9 +602,11 @@ func (x *WaitResponse) GetStatus() *Status {
 }
 
 type KillRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	By     string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Only note on whose behalf: the daemon is about to kill the tree itself.
+	NoteOnly      bool `protobuf:"varint,3,opt,name=note_only,json=noteOnly,proto3" json:"note_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +653,13 @@ func (x *KillRequest) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *KillRequest) GetNoteOnly() bool {
+	if x != nil {
+		return x.NoteOnly
+	}
+	return false
 }
 
 type KillResponse struct {
@@ -707,6 +786,400 @@ func (x *ListResponse) GetStatuses() []*Status {
 	return nil
 }
 
+type WriteStdinRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Where in the whole input data begins.
+	Offset        int64  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Eof           bool   `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
+	TimeoutMs     int64  `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteStdinRequest) Reset() {
+	*x = WriteStdinRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteStdinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteStdinRequest) ProtoMessage() {}
+
+func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
+func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WriteStdinRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *WriteStdinRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *WriteStdinRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *WriteStdinRequest) GetEof() bool {
+	if x != nil {
+		return x.Eof
+	}
+	return false
+}
+
+func (x *WriteStdinRequest) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+type WriteStdinResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of input that the command was given in all.
+	Written       int64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteStdinResponse) Reset() {
+	*x = WriteStdinResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteStdinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteStdinResponse) ProtoMessage() {}
+
+func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
+func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WriteStdinResponse) GetWritten() int64 {
+	if x != nil {
+		return x.Written
+	}
+	return 0
+}
+
+type SignalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	Tree          bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalRequest) Reset() {
+	*x = SignalRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalRequest) ProtoMessage() {}
+
+func (x *SignalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
+func (*SignalRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SignalRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *SignalRequest) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *SignalRequest) GetTree() bool {
+	if x != nil {
+		return x.Tree
+	}
+	return false
+}
+
+type SignalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sent          int32                  `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalResponse) Reset() {
+	*x = SignalResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalResponse) ProtoMessage() {}
+
+func (x *SignalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
+func (*SignalResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SignalResponse) GetSent() int32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+type ResizeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Rows          uint32                 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,3,opt,name=cols,proto3" json:"cols,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeRequest) Reset() {
+	*x = ResizeRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeRequest) ProtoMessage() {}
+
+func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
+func (*ResizeRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ResizeRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ResizeRequest) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *ResizeRequest) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+type ResizeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeResponse) Reset() {
+	*x = ResizeResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeResponse) ProtoMessage() {}
+
+func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
+func (*ResizeResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{16}
+}
+
+type ContactRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContactRequest) Reset() {
+	*x = ContactRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContactRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContactRequest) ProtoMessage() {}
+
+func (x *ContactRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContactRequest.ProtoReflect.Descriptor instead.
+func (*ContactRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{17}
+}
+
+type ContactResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContactResponse) Reset() {
+	*x = ContactResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContactResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContactResponse) ProtoMessage() {}
+
+func (x *ContactResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContactResponse.ProtoReflect.Descriptor instead.
+func (*ContactResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{18}
+}
+
 var File_deckhand_init_v1_init_proto protoreflect.FileDescriptor
 
 const file_deckhand_init_v1_init_proto_rawDesc = "" +
@@ -716,7 +1189,7 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\fInfoResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\tR\binstance\"\xb8\x01\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\"\xd6\x02\n" +
 	"\fStartRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x10\n" +
@@ -726,10 +1199,18 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x03gid\x18\x06 \x01(\rR\x03gid\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\a \x01(\x03R\ttimeoutMs\x12\x14\n" +
-	"\x05stdin\x18\b \x01(\fR\x05stdin\"[\n" +
+	"\x05stdin\x18\b \x01(\fR\x05stdin\x12\x1d\n" +
+	"\n" +
+	"stdin_open\x18\t \x01(\bR\tstdinOpen\x12\x19\n" +
+	"\bpty_rows\x18\n" +
+	" \x01(\rR\aptyRows\x12\x19\n" +
+	"\bpty_cols\x18\v \x01(\rR\aptyCols\x12(\n" +
+	"\x10offline_grace_ms\x18\f \x01(\x03R\x0eofflineGraceMs\x12\x1d\n" +
+	"\n" +
+	"output_cap\x18\r \x01(\x03R\toutputCap\"[\n" +
 	"\rStartResponse\x120\n" +
 	"\x06status\x18\x01 \x01(\v2\x18.deckhand.init.v1.StatusR\x06status\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"\x95\x03\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"\xf2\x03\n" +
 	"\x06Status\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\x12\x10\n" +
@@ -747,27 +1228,60 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\tlog_bytes\x18\v \x01(\x03R\blogBytes\x12\x1b\n" +
 	"\tlog_error\x18\f \x01(\tR\blogError\x12!\n" +
 	"\fmembers_left\x18\r \x01(\x05R\vmembersLeft\x12#\n" +
-	"\rleader_exited\x18\x0e \x01(\bR\fleaderExited\"E\n" +
+	"\rleader_exited\x18\x0e \x01(\bR\fleaderExited\x12\x1f\n" +
+	"\vlog_dropped\x18\x0f \x01(\x03R\n" +
+	"logDropped\x12\x1f\n" +
+	"\vstdin_bytes\x18\x10 \x01(\x03R\n" +
+	"stdinBytes\x12\x19\n" +
+	"\bstub_pid\x18\x11 \x01(\x05R\astubPid\"E\n" +
 	"\vWaitRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"@\n" +
 	"\fWaitResponse\x120\n" +
-	"\x06status\x18\x01 \x01(\v2\x18.deckhand.init.v1.StatusR\x06status\"6\n" +
+	"\x06status\x18\x01 \x01(\v2\x18.deckhand.init.v1.StatusR\x06status\"S\n" +
 	"\vKillRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"@\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
+	"\tnote_only\x18\x03 \x01(\bR\bnoteOnly\"@\n" +
 	"\fKillResponse\x120\n" +
 	"\x06status\x18\x01 \x01(\v2\x18.deckhand.init.v1.StatusR\x06status\"\r\n" +
 	"\vListRequest\"D\n" +
 	"\fListResponse\x124\n" +
-	"\bstatuses\x18\x01 \x03(\v2\x18.deckhand.init.v1.StatusR\bstatuses2\xf3\x02\n" +
+	"\bstatuses\x18\x01 \x03(\v2\x18.deckhand.init.v1.StatusR\bstatuses\"\x89\x01\n" +
+	"\x11WriteStdinRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03eof\x18\x04 \x01(\bR\x03eof\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x05 \x01(\x03R\ttimeoutMs\".\n" +
+	"\x12WriteStdinResponse\x12\x18\n" +
+	"\awritten\x18\x01 \x01(\x03R\awritten\"T\n" +
+	"\rSignalRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x12\n" +
+	"\x04tree\x18\x03 \x01(\bR\x04tree\"$\n" +
+	"\x0eSignalResponse\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\x05R\x04sent\"P\n" +
+	"\rResizeRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\x12\x12\n" +
+	"\x04cols\x18\x03 \x01(\rR\x04cols\"\x10\n" +
+	"\x0eResizeResponse\"\x10\n" +
+	"\x0eContactRequest\"\x11\n" +
+	"\x0fContactResponse2\xb6\x05\n" +
 	"\vInitService\x12E\n" +
 	"\x04Info\x12\x1d.deckhand.init.v1.InfoRequest\x1a\x1e.deckhand.init.v1.InfoResponse\x12H\n" +
 	"\x05Start\x12\x1e.deckhand.init.v1.StartRequest\x1a\x1f.deckhand.init.v1.StartResponse\x12E\n" +
 	"\x04Wait\x12\x1d.deckhand.init.v1.WaitRequest\x1a\x1e.deckhand.init.v1.WaitResponse\x12E\n" +
 	"\x04Kill\x12\x1d.deckhand.init.v1.KillRequest\x1a\x1e.deckhand.init.v1.KillResponse\x12E\n" +
-	"\x04List\x12\x1d.deckhand.init.v1.ListRequest\x1a\x1e.deckhand.init.v1.ListResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
+	"\x04List\x12\x1d.deckhand.init.v1.ListRequest\x1a\x1e.deckhand.init.v1.ListResponse\x12W\n" +
+	"\n" +
+	"WriteStdin\x12#.deckhand.init.v1.WriteStdinRequest\x1a$.deckhand.init.v1.WriteStdinResponse\x12K\n" +
+	"\x06Signal\x12\x1f.deckhand.init.v1.SignalRequest\x1a .deckhand.init.v1.SignalResponse\x12K\n" +
+	"\x06Resize\x12\x1f.deckhand.init.v1.ResizeRequest\x1a .deckhand.init.v1.ResizeResponse\x12N\n" +
+	"\aContact\x12 .deckhand.init.v1.ContactRequest\x1a!.deckhand.init.v1.ContactResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
 
 var (
 	file_deckhand_init_v1_init_proto_rawDescOnce sync.Once
@@ -781,19 +1295,27 @@ func file_deckhand_init_v1_init_proto_rawDescGZIP() []byte {
 	return file_deckhand_init_v1_init_proto_rawDescData
 }
 
-var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_deckhand_init_v1_init_proto_goTypes = []any{
-	(*InfoRequest)(nil),   // 0: deckhand.init.v1.InfoRequest
-	(*InfoResponse)(nil),  // 1: deckhand.init.v1.InfoResponse
-	(*StartRequest)(nil),  // 2: deckhand.init.v1.StartRequest
-	(*StartResponse)(nil), // 3: deckhand.init.v1.StartResponse
-	(*Status)(nil),        // 4: deckhand.init.v1.Status
-	(*WaitRequest)(nil),   // 5: deckhand.init.v1.WaitRequest
-	(*WaitResponse)(nil),  // 6: deckhand.init.v1.WaitResponse
-	(*KillRequest)(nil),   // 7: deckhand.init.v1.KillRequest
-	(*KillResponse)(nil),  // 8: deckhand.init.v1.KillResponse
-	(*ListRequest)(nil),   // 9: deckhand.init.v1.ListRequest
-	(*ListResponse)(nil),  // 10: deckhand.init.v1.ListResponse
+	(*InfoRequest)(nil),        // 0: deckhand.init.v1.InfoRequest
+	(*InfoResponse)(nil),       // 1: deckhand.init.v1.InfoResponse
+	(*StartRequest)(nil),       // 2: deckhand.init.v1.StartRequest
+	(*StartResponse)(nil),      // 3: deckhand.init.v1.StartResponse
+	(*Status)(nil),             // 4: deckhand.init.v1.Status
+	(*WaitRequest)(nil),        // 5: deckhand.init.v1.WaitRequest
+	(*WaitResponse)(nil),       // 6: deckhand.init.v1.WaitResponse
+	(*KillRequest)(nil),        // 7: deckhand.init.v1.KillRequest
+	(*KillResponse)(nil),       // 8: deckhand.init.v1.KillResponse
+	(*ListRequest)(nil),        // 9: deckhand.init.v1.ListRequest
+	(*ListResponse)(nil),       // 10: deckhand.init.v1.ListResponse
+	(*WriteStdinRequest)(nil),  // 11: deckhand.init.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil), // 12: deckhand.init.v1.WriteStdinResponse
+	(*SignalRequest)(nil),      // 13: deckhand.init.v1.SignalRequest
+	(*SignalResponse)(nil),     // 14: deckhand.init.v1.SignalResponse
+	(*ResizeRequest)(nil),      // 15: deckhand.init.v1.ResizeRequest
+	(*ResizeResponse)(nil),     // 16: deckhand.init.v1.ResizeResponse
+	(*ContactRequest)(nil),     // 17: deckhand.init.v1.ContactRequest
+	(*ContactResponse)(nil),    // 18: deckhand.init.v1.ContactResponse
 }
 var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	4,  // 0: deckhand.init.v1.StartResponse.status:type_name -> deckhand.init.v1.Status
@@ -805,13 +1327,21 @@ var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	5,  // 6: deckhand.init.v1.InitService.Wait:input_type -> deckhand.init.v1.WaitRequest
 	7,  // 7: deckhand.init.v1.InitService.Kill:input_type -> deckhand.init.v1.KillRequest
 	9,  // 8: deckhand.init.v1.InitService.List:input_type -> deckhand.init.v1.ListRequest
-	1,  // 9: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
-	3,  // 10: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
-	6,  // 11: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
-	8,  // 12: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
-	10, // 13: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
-	9,  // [9:14] is the sub-list for method output_type
-	4,  // [4:9] is the sub-list for method input_type
+	11, // 9: deckhand.init.v1.InitService.WriteStdin:input_type -> deckhand.init.v1.WriteStdinRequest
+	13, // 10: deckhand.init.v1.InitService.Signal:input_type -> deckhand.init.v1.SignalRequest
+	15, // 11: deckhand.init.v1.InitService.Resize:input_type -> deckhand.init.v1.ResizeRequest
+	17, // 12: deckhand.init.v1.InitService.Contact:input_type -> deckhand.init.v1.ContactRequest
+	1,  // 13: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
+	3,  // 14: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
+	6,  // 15: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
+	8,  // 16: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
+	10, // 17: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
+	12, // 18: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
+	14, // 19: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
+	16, // 20: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
+	18, // 21: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
+	13, // [13:22] is the sub-list for method output_type
+	4,  // [4:13] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -828,7 +1358,7 @@ func file_deckhand_init_v1_init_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_init_v1_init_proto_rawDesc), len(file_deckhand_init_v1_init_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -13,6 +13,10 @@ type InitServiceService interface {
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
 	List(context.Context, *ListRequest) (*ListResponse, error)
+	WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error)
+	Signal(context.Context, *SignalRequest) (*SignalResponse, error)
+	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
+	Contact(context.Context, *ContactRequest) (*ContactResponse, error)
 }
 
 func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
@@ -52,6 +56,34 @@ func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
 					return nil, err
 				}
 				return svc.List(ctx, &req)
+			},
+			"WriteStdin": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req WriteStdinRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.WriteStdin(ctx, &req)
+			},
+			"Signal": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req SignalRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Signal(ctx, &req)
+			},
+			"Resize": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ResizeRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Resize(ctx, &req)
+			},
+			"Contact": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ContactRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Contact(ctx, &req)
 			},
 		},
 	})
@@ -102,6 +134,38 @@ func (c *initserviceClient) Kill(ctx context.Context, req *KillRequest) (*KillRe
 func (c *initserviceClient) List(ctx context.Context, req *ListRequest) (*ListResponse, error) {
 	var resp ListResponse
 	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "List", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) WriteStdin(ctx context.Context, req *WriteStdinRequest) (*WriteStdinResponse, error) {
+	var resp WriteStdinResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "WriteStdin", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Signal(ctx context.Context, req *SignalRequest) (*SignalResponse, error) {
+	var resp SignalResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Signal", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Resize(ctx context.Context, req *ResizeRequest) (*ResizeResponse, error) {
+	var resp ResizeResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Resize", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Contact(ctx context.Context, req *ContactRequest) (*ContactResponse, error) {
+	var resp ContactResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Contact", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -85,7 +85,7 @@ const (
 	EndReason_END_REASON_UNSPECIFIED EndReason = 0
 	// By itself, with exit_code.
 	EndReason_END_REASON_EXITED EndReason = 1
-	// By signal, sent by nobody here.
+	// By a signal: its own, another process's, or one of SignalExec.
 	EndReason_END_REASON_SIGNALLED EndReason = 2
 	// By KillExec; killed_by says on whose behalf.
 	EndReason_END_REASON_KILLED        EndReason = 3
@@ -159,6 +159,58 @@ func (EndReason) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
 }
 
+// GapReason is why output is missing.
+type GapReason int32
+
+const (
+	GapReason_GAP_REASON_UNSPECIFIED GapReason = 0
+	// The exec's output_cap_bytes was reached.
+	GapReason_GAP_REASON_OUTPUT_CAP GapReason = 1
+	// The log could not be written.
+	GapReason_GAP_REASON_DISK_FULL GapReason = 2
+)
+
+// Enum value maps for GapReason.
+var (
+	GapReason_name = map[int32]string{
+		0: "GAP_REASON_UNSPECIFIED",
+		1: "GAP_REASON_OUTPUT_CAP",
+		2: "GAP_REASON_DISK_FULL",
+	}
+	GapReason_value = map[string]int32{
+		"GAP_REASON_UNSPECIFIED": 0,
+		"GAP_REASON_OUTPUT_CAP":  1,
+		"GAP_REASON_DISK_FULL":   2,
+	}
+)
+
+func (x GapReason) Enum() *GapReason {
+	p := new(GapReason)
+	*p = x
+	return p
+}
+
+func (x GapReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GapReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_node_v1_exec_proto_enumTypes[2].Descriptor()
+}
+
+func (GapReason) Type() protoreflect.EnumType {
+	return &file_deckhand_node_v1_exec_proto_enumTypes[2]
+}
+
+func (x GapReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GapReason.Descriptor instead.
+func (GapReason) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
+}
+
 // LogStream is the stream that output was read from.
 type LogStream int32
 
@@ -196,11 +248,11 @@ func (x LogStream) String() string {
 }
 
 func (LogStream) Descriptor() protoreflect.EnumDescriptor {
-	return file_deckhand_node_v1_exec_proto_enumTypes[2].Descriptor()
+	return file_deckhand_node_v1_exec_proto_enumTypes[3].Descriptor()
 }
 
 func (LogStream) Type() protoreflect.EnumType {
-	return &file_deckhand_node_v1_exec_proto_enumTypes[2]
+	return &file_deckhand_node_v1_exec_proto_enumTypes[3]
 }
 
 func (x LogStream) Number() protoreflect.EnumNumber {
@@ -209,7 +261,7 @@ func (x LogStream) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LogStream.Descriptor instead.
 func (LogStream) EnumDescriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 // ExecSpec is a command to run.
@@ -225,8 +277,21 @@ type ExecSpec struct {
 	Dir string `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Wall time before the whole tree is killed; unset for 10 minutes.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Written to standard input, which is then closed.
-	Stdin         []byte `protobuf:"bytes,7,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// Written to standard input, which is then closed unless stdin_open.
+	Stdin []byte `protobuf:"bytes,7,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// Run on a terminal of its own; its one stream is LOG_STREAM_PTY.
+	Pty *Pty `protobuf:"bytes,8,opt,name=pty,proto3" json:"pty,omitempty"`
+	// Who runs it in the jail: a user id, or uid:gid, from 1 to 65534; empty for
+	// the jail's own user. Root is refused.
+	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
+	// How long it may go on while the node is cut off from its hub; unset for
+	// 10 minutes. It ends as KILLED by "offline grace".
+	OfflineGrace *durationpb.Duration `protobuf:"bytes,10,opt,name=offline_grace,json=offlineGrace,proto3" json:"offline_grace,omitempty"`
+	// Bytes of output to keep; 0 for all. What comes after is read, dropped and
+	// recorded as a gap; the command goes on.
+	OutputCapBytes int64 `protobuf:"varint,11,opt,name=output_cap_bytes,json=outputCapBytes,proto3" json:"output_cap_bytes,omitempty"`
+	// Standard input stays open for WriteStdin. With pty it always does.
+	StdinOpen     bool `protobuf:"varint,12,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -310,6 +375,94 @@ func (x *ExecSpec) GetStdin() []byte {
 	return nil
 }
 
+func (x *ExecSpec) GetPty() *Pty {
+	if x != nil {
+		return x.Pty
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ExecSpec) GetOfflineGrace() *durationpb.Duration {
+	if x != nil {
+		return x.OfflineGrace
+	}
+	return nil
+}
+
+func (x *ExecSpec) GetOutputCapBytes() int64 {
+	if x != nil {
+		return x.OutputCapBytes
+	}
+	return 0
+}
+
+func (x *ExecSpec) GetStdinOpen() bool {
+	if x != nil {
+		return x.StdinOpen
+	}
+	return false
+}
+
+// Pty is a terminal's size in characters.
+type Pty struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Cols          uint32                 `protobuf:"varint,2,opt,name=cols,proto3" json:"cols,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pty) Reset() {
+	*x = Pty{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pty) ProtoMessage() {}
+
+func (x *Pty) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pty.ProtoReflect.Descriptor instead.
+func (*Pty) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Pty) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Pty) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
 // Exec is a command and what became of it.
 type Exec struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -321,7 +474,7 @@ type Exec struct {
 	Signal     int32                  `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	KilledBy   string                 `protobuf:"bytes,7,opt,name=killed_by,json=killedBy,proto3" json:"killed_by,omitempty"`
 	StartError string                 `protobuf:"bytes,8,opt,name=start_error,json=startError,proto3" json:"start_error,omitempty"`
-	// Bytes of output so far.
+	// Where the log ends: bytes of output so far, those that were dropped with.
 	LogBytes  int64                  `protobuf:"varint,9,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
@@ -330,14 +483,20 @@ type Exec struct {
 	MembersLeft int32 `protobuf:"varint,13,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
 	// The command itself has exited, with exit_code or signal, but processes
 	// that it left in the background go on. The exec ends when they have ended.
-	LeaderExited  bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
+	LeaderExited bool `protobuf:"varint,14,opt,name=leader_exited,json=leaderExited,proto3" json:"leader_exited,omitempty"`
+	// Bytes of output that were not kept; gaps in the log say which.
+	LogDroppedBytes int64 `protobuf:"varint,15,opt,name=log_dropped_bytes,json=logDroppedBytes,proto3" json:"log_dropped_bytes,omitempty"`
+	// Bytes of input that the command was given so far.
+	StdinBytes int64 `protobuf:"varint,16,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
+	// Its log was deleted, of age or to make room.
+	LogDeletedAt  *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=log_deleted_at,json=logDeletedAt,proto3" json:"log_deleted_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Exec) Reset() {
 	*x = Exec{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +508,7 @@ func (x *Exec) String() string {
 func (*Exec) ProtoMessage() {}
 
 func (x *Exec) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +521,7 @@ func (x *Exec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exec.ProtoReflect.Descriptor instead.
 func (*Exec) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Exec) GetExecId() string {
@@ -463,6 +622,27 @@ func (x *Exec) GetLeaderExited() bool {
 	return false
 }
 
+func (x *Exec) GetLogDroppedBytes() int64 {
+	if x != nil {
+		return x.LogDroppedBytes
+	}
+	return 0
+}
+
+func (x *Exec) GetStdinBytes() int64 {
+	if x != nil {
+		return x.StdinBytes
+	}
+	return 0
+}
+
+func (x *Exec) GetLogDeletedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LogDeletedAt
+	}
+	return nil
+}
+
 type StartExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Spec          *ExecSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -472,7 +652,7 @@ type StartExecRequest struct {
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +664,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +677,7 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StartExecRequest) GetSpec() *ExecSpec {
@@ -518,7 +698,7 @@ type StartExecResponse struct {
 
 func (x *StartExecResponse) Reset() {
 	*x = StartExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +710,7 @@ func (x *StartExecResponse) String() string {
 func (*StartExecResponse) ProtoMessage() {}
 
 func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +723,7 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
 func (*StartExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StartExecResponse) GetExec() *Exec {
@@ -569,7 +749,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +761,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +774,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -613,7 +793,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +805,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +818,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetExecResponse) GetExec() *Exec {
@@ -659,7 +839,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +851,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +864,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -710,7 +890,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +902,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +915,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitExecResponse) GetExec() *Exec {
@@ -757,7 +937,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +949,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +962,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListExecsRequest) GetJailId() string {
@@ -808,7 +988,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1000,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1013,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -854,7 +1034,7 @@ type KillExecRequest struct {
 
 func (x *KillExecRequest) Reset() {
 	*x = KillExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1046,7 @@ func (x *KillExecRequest) String() string {
 func (*KillExecRequest) ProtoMessage() {}
 
 func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1059,7 @@ func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecRequest.ProtoReflect.Descriptor instead.
 func (*KillExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KillExecRequest) GetExecId() string {
@@ -905,7 +1085,7 @@ type KillExecResponse struct {
 
 func (x *KillExecResponse) Reset() {
 	*x = KillExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1097,7 @@ func (x *KillExecResponse) String() string {
 func (*KillExecResponse) ProtoMessage() {}
 
 func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1110,7 @@ func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecResponse.ProtoReflect.Descriptor instead.
 func (*KillExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KillExecResponse) GetExec() *Exec {
@@ -940,6 +1120,330 @@ func (x *KillExecResponse) GetExec() *Exec {
 	return nil
 }
 
+type WriteStdinRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Where in the whole input data begins; ExecSpec.stdin is its beginning.
+	// What the command has been given already is not given again; beyond it is
+	// refused with INVALID_ARGUMENT.
+	Offset int64  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data   []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// The input ends after data. On a terminal, the end-of-file character is typed
+	// instead, which is one byte of input, and more may follow.
+	Eof bool `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
+	// How long to wait for room; unset for 20 s.
+	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteStdinRequest) Reset() {
+	*x = WriteStdinRequest{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteStdinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteStdinRequest) ProtoMessage() {}
+
+func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
+func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WriteStdinRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *WriteStdinRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *WriteStdinRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *WriteStdinRequest) GetEof() bool {
+	if x != nil {
+		return x.Eof
+	}
+	return false
+}
+
+func (x *WriteStdinRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type WriteStdinResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of input that the command has been given in all. Less than offset
+	// and data together: go on from there.
+	Written       int64 `protobuf:"varint,1,opt,name=written,proto3" json:"written,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteStdinResponse) Reset() {
+	*x = WriteStdinResponse{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteStdinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteStdinResponse) ProtoMessage() {}
+
+func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
+func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WriteStdinResponse) GetWritten() int64 {
+	if x != nil {
+		return x.Written
+	}
+	return 0
+}
+
+type SignalExecRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// The signal's number, for example 2 for SIGINT.
+	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	// To every process of the tree, and not to the command alone.
+	Tree          bool `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalExecRequest) Reset() {
+	*x = SignalExecRequest{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalExecRequest) ProtoMessage() {}
+
+func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
+func (*SignalExecRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SignalExecRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *SignalExecRequest) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *SignalExecRequest) GetTree() bool {
+	if x != nil {
+		return x.Tree
+	}
+	return false
+}
+
+type SignalExecResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many processes it was sent to.
+	Sent          int32 `protobuf:"varint,1,opt,name=sent,proto3" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalExecResponse) Reset() {
+	*x = SignalExecResponse{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalExecResponse) ProtoMessage() {}
+
+func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
+func (*SignalExecResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SignalExecResponse) GetSent() int32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+type ResizeExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Pty           *Pty                   `protobuf:"bytes,2,opt,name=pty,proto3" json:"pty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeExecRequest) Reset() {
+	*x = ResizeExecRequest{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeExecRequest) ProtoMessage() {}
+
+func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
+func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ResizeExecRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ResizeExecRequest) GetPty() *Pty {
+	if x != nil {
+		return x.Pty
+	}
+	return nil
+}
+
+type ResizeExecResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeExecResponse) Reset() {
+	*x = ResizeExecResponse{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeExecResponse) ProtoMessage() {}
+
+func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
+func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
+}
+
+// ReadLogRequest names where to begin by one of offset, since and the tails.
 type ReadLogRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -947,14 +1451,22 @@ type ReadLogRequest struct {
 	// At most this many bytes; 0 for no limit.
 	Limit int64 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Go on until the exec has ended.
-	Follow        bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	Follow bool `protobuf:"varint,4,opt,name=follow,proto3" json:"follow,omitempty"`
+	// Begin with the first output read at this time or after.
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// End before the first output read at this time or after.
+	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	// Begin with the last so many lines, of at most 16 MiB.
+	TailLines int64 `protobuf:"varint,7,opt,name=tail_lines,json=tailLines,proto3" json:"tail_lines,omitempty"`
+	// Begin with the last so many bytes.
+	TailBytes     int64 `protobuf:"varint,8,opt,name=tail_bytes,json=tailBytes,proto3" json:"tail_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1478,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1491,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadLogRequest) GetExecId() string {
@@ -1010,20 +1522,53 @@ func (x *ReadLogRequest) GetFollow() bool {
 	return false
 }
 
+func (x *ReadLogRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ReadLogRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ReadLogRequest) GetTailLines() int64 {
+	if x != nil {
+		return x.TailLines
+	}
+	return 0
+}
+
+func (x *ReadLogRequest) GetTailBytes() int64 {
+	if x != nil {
+		return x.TailBytes
+	}
+	return 0
+}
+
+// ReadLogResponse is a run of output, a gap or a change of the terminal's size.
 type ReadLogResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
 	Stream LogStream              `protobuf:"varint,2,opt,name=stream,proto3,enum=deckhand.node.v1.LogStream" json:"stream,omitempty"`
 	Data   []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// When the bytes were read from the command.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	// Set in place of data: output that is not there.
+	Gap *LogGap `protobuf:"bytes,5,opt,name=gap,proto3" json:"gap,omitempty"`
+	// Set in place of data: the terminal has this size from here on.
+	Resize        *Pty `protobuf:"bytes,6,opt,name=resize,proto3" json:"resize,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1580,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1593,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -1079,11 +1624,339 @@ func (x *ReadLogResponse) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ReadLogResponse) GetGap() *LogGap {
+	if x != nil {
+		return x.Gap
+	}
+	return nil
+}
+
+func (x *ReadLogResponse) GetResize() *Pty {
+	if x != nil {
+		return x.Resize
+	}
+	return nil
+}
+
+// LogGap is a run of output that is not there.
+type LogGap struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first offset that is missing, and the first that is not.
+	From          int64     `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            int64     `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	Reason        GapReason `protobuf:"varint,3,opt,name=reason,proto3,enum=deckhand.node.v1.GapReason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogGap) Reset() {
+	*x = LogGap{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogGap) ProtoMessage() {}
+
+func (x *LogGap) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogGap.ProtoReflect.Descriptor instead.
+func (*LogGap) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *LogGap) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *LogGap) GetTo() int64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *LogGap) GetReason() GapReason {
+	if x != nil {
+		return x.Reason
+	}
+	return GapReason_GAP_REASON_UNSPECIFIED
+}
+
+type SearchLogRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// A text, or an expression of RE2 with regexp; ^ and $ are of a line.
+	Pattern    string `protobuf:"bytes,2,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Regexp     bool   `protobuf:"varint,3,opt,name=regexp,proto3" json:"regexp,omitempty"`
+	IgnoreCase bool   `protobuf:"varint,4,opt,name=ignore_case,json=ignoreCase,proto3" json:"ignore_case,omitempty"`
+	// Where to begin, and where to end; end 0 for the log's end.
+	Offset int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	End    int64 `protobuf:"varint,6,opt,name=end,proto3" json:"end,omitempty"`
+	// At most this many matches; 0 for 100.
+	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
+	// Lines to answer before and after that of a match.
+	ContextLines  int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchLogRequest) Reset() {
+	*x = SearchLogRequest{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchLogRequest) ProtoMessage() {}
+
+func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchLogRequest.ProtoReflect.Descriptor instead.
+func (*SearchLogRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SearchLogRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *SearchLogRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *SearchLogRequest) GetRegexp() bool {
+	if x != nil {
+		return x.Regexp
+	}
+	return false
+}
+
+func (x *SearchLogRequest) GetIgnoreCase() bool {
+	if x != nil {
+		return x.IgnoreCase
+	}
+	return false
+}
+
+func (x *SearchLogRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *SearchLogRequest) GetEnd() int64 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
+func (x *SearchLogRequest) GetMaxMatches() int32 {
+	if x != nil {
+		return x.MaxMatches
+	}
+	return 0
+}
+
+func (x *SearchLogRequest) GetContextLines() int32 {
+	if x != nil {
+		return x.ContextLines
+	}
+	return 0
+}
+
+type SearchLogResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Matches []*LogMatch            `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	// Where the search stopped, to go on from.
+	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	// All of it was searched: there are no more matches than these.
+	Complete      bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchLogResponse) Reset() {
+	*x = SearchLogResponse{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchLogResponse) ProtoMessage() {}
+
+func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchLogResponse.ProtoReflect.Descriptor instead.
+func (*SearchLogResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SearchLogResponse) GetMatches() []*LogMatch {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *SearchLogResponse) GetNextOffset() int64 {
+	if x != nil {
+		return x.NextOffset
+	}
+	return 0
+}
+
+func (x *SearchLogResponse) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+// LogMatch is one place in a log that matches. No match is longer than 64 KiB.
+type LogMatch struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Offset int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length int64                  `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	Stream LogStream              `protobuf:"varint,3,opt,name=stream,proto3,enum=deckhand.node.v1.LogStream" json:"stream,omitempty"`
+	Time   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	// The match with its context, at most 2 KiB on either side of its begin.
+	Excerpt       []byte `protobuf:"bytes,5,opt,name=excerpt,proto3" json:"excerpt,omitempty"`
+	ExcerptOffset int64  `protobuf:"varint,6,opt,name=excerpt_offset,json=excerptOffset,proto3" json:"excerpt_offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogMatch) Reset() {
+	*x = LogMatch{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogMatch) ProtoMessage() {}
+
+func (x *LogMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogMatch.ProtoReflect.Descriptor instead.
+func (*LogMatch) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *LogMatch) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *LogMatch) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *LogMatch) GetStream() LogStream {
+	if x != nil {
+		return x.Stream
+	}
+	return LogStream_LOG_STREAM_UNSPECIFIED
+}
+
+func (x *LogMatch) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LogMatch) GetExcerpt() []byte {
+	if x != nil {
+		return x.Excerpt
+	}
+	return nil
+}
+
+func (x *LogMatch) GetExcerptOffset() int64 {
+	if x != nil {
+		return x.ExcerptOffset
+	}
+	return 0
+}
+
 var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x01\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x03\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -1091,7 +1964,17 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
 	"\x03dir\x18\x05 \x01(\tR\x03dir\x123\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1f\n" +
-	"\x05stdin\x18\a \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x05stdin\"\xac\x04\n" +
+	"\x05stdin\x18\a \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x05stdin\x12'\n" +
+	"\x03pty\x18\b \x01(\v2\x15.deckhand.node.v1.PtyR\x03pty\x12\x1b\n" +
+	"\x04user\x18\t \x01(\tB\a\xbaH\x04r\x02( R\x04user\x12>\n" +
+	"\roffline_grace\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\fofflineGrace\x121\n" +
+	"\x10output_cap_bytes\x18\v \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eoutputCapBytes\x12\x1d\n" +
+	"\n" +
+	"stdin_open\x18\f \x01(\bR\tstdinOpen\"G\n" +
+	"\x03Pty\x12\x1f\n" +
+	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xbb\x05\n" +
 	"\x04Exec\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x121\n" +
@@ -1111,7 +1994,11 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"started_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12!\n" +
 	"\fmembers_left\x18\r \x01(\x05R\vmembersLeft\x12#\n" +
-	"\rleader_exited\x18\x0e \x01(\bR\fleaderExited\"J\n" +
+	"\rleader_exited\x18\x0e \x01(\bR\fleaderExited\x12*\n" +
+	"\x11log_dropped_bytes\x18\x0f \x01(\x03R\x0flogDroppedBytes\x12\x1f\n" +
+	"\vstdin_bytes\x18\x10 \x01(\x03R\n" +
+	"stdinBytes\x12@\n" +
+	"\x0elog_deleted_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\flogDeletedAt\"J\n" +
 	"\x10StartExecRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"Y\n" +
 	"\x11StartExecResponse\x12*\n" +
@@ -1135,17 +2022,72 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\">\n" +
 	"\x10KillExecResponse\x12*\n" +
-	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"\x8a\x01\n" +
+	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\"\xbc\x01\n" +
+	"\x11WriteStdinRequest\x12 \n" +
+	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12\x1f\n" +
+	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x1d\n" +
+	"\x04data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@R\x04data\x12\x10\n" +
+	"\x03eof\x18\x04 \x01(\bR\x03eof\x123\n" +
+	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\".\n" +
+	"\x12WriteStdinResponse\x12\x18\n" +
+	"\awritten\x18\x01 \x01(\x03R\awritten\"l\n" +
+	"\x11SignalExecRequest\x12 \n" +
+	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12!\n" +
+	"\x06signal\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18@(\x01R\x06signal\x12\x12\n" +
+	"\x04tree\x18\x03 \x01(\bR\x04tree\"(\n" +
+	"\x12SignalExecResponse\x12\x12\n" +
+	"\x04sent\x18\x01 \x01(\x05R\x04sent\"f\n" +
+	"\x11ResizeExecRequest\x12 \n" +
+	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12/\n" +
+	"\x03pty\x18\x02 \x01(\v2\x15.deckhand.node.v1.PtyB\x06\xbaH\x03\xc8\x01\x01R\x03pty\"\x14\n" +
+	"\x12ResizeExecResponse\"\xbe\x02\n" +
 	"\x0eReadLogRequest\x12 \n" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12\x1f\n" +
 	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x1d\n" +
 	"\x05limit\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05limit\x12\x16\n" +
-	"\x06follow\x18\x04 \x01(\bR\x06follow\"\xa2\x01\n" +
+	"\x06follow\x18\x04 \x01(\bR\x06follow\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12&\n" +
+	"\n" +
+	"tail_lines\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\ttailLines\x12&\n" +
+	"\n" +
+	"tail_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\ttailBytes\"\xfd\x01\n" +
 	"\x0fReadLogResponse\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x123\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.LogStreamR\x06stream\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12.\n" +
-	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*m\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
+	"\x03gap\x18\x05 \x01(\v2\x18.deckhand.node.v1.LogGapR\x03gap\x12-\n" +
+	"\x06resize\x18\x06 \x01(\v2\x15.deckhand.node.v1.PtyR\x06resize\"a\n" +
+	"\x06LogGap\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x03R\x02to\x123\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xac\x02\n" +
+	"\x10SearchLogRequest\x12 \n" +
+	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12$\n" +
+	"\apattern\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\apattern\x12\x16\n" +
+	"\x06regexp\x18\x03 \x01(\bR\x06regexp\x12\x1f\n" +
+	"\vignore_case\x18\x04 \x01(\bR\n" +
+	"ignoreCase\x12\x1f\n" +
+	"\x06offset\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x19\n" +
+	"\x03end\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x03end\x12+\n" +
+	"\vmax_matches\x18\a \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
+	"maxMatches\x12.\n" +
+	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\"\x86\x01\n" +
+	"\x11SearchLogResponse\x124\n" +
+	"\amatches\x18\x01 \x03(\v2\x1a.deckhand.node.v1.LogMatchR\amatches\x12\x1f\n" +
+	"\vnext_offset\x18\x02 \x01(\x03R\n" +
+	"nextOffset\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"\xe0\x01\n" +
+	"\bLogMatch\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\x03R\x06length\x123\n" +
+	"\x06stream\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.LogStreamR\x06stream\x12.\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
+	"\aexcerpt\x18\x05 \x01(\fR\aexcerpt\x12%\n" +
+	"\x0eexcerpt_offset\x18\x06 \x01(\x03R\rexcerptOffset*m\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_PENDING\x10\x01\x12\x16\n" +
@@ -1163,19 +2105,30 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x16END_REASON_NOT_STARTED\x10\b\x12\x16\n" +
 	"\x12END_REASON_UNKNOWN\x10\t\x12\x1b\n" +
 	"\x17END_REASON_START_FAILED\x10\n" +
-	"*i\n" +
+	"*\\\n" +
+	"\tGapReason\x12\x1a\n" +
+	"\x16GAP_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15GAP_REASON_OUTPUT_CAP\x10\x01\x12\x18\n" +
+	"\x14GAP_REASON_DISK_FULL\x10\x02*i\n" +
 	"\tLogStream\x12\x1a\n" +
 	"\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n" +
 	"\x11LOG_STREAM_STDERR\x10\x02\x12\x12\n" +
-	"\x0eLOG_STREAM_PTY\x10\x032\x81\x04\n" +
+	"\x0eLOG_STREAM_PTY\x10\x032\xe2\x06\n" +
 	"\vExecService\x12T\n" +
 	"\tStartExec\x12\".deckhand.node.v1.StartExecRequest\x1a#.deckhand.node.v1.StartExecResponse\x12N\n" +
 	"\aGetExec\x12 .deckhand.node.v1.GetExecRequest\x1a!.deckhand.node.v1.GetExecResponse\x12Q\n" +
 	"\bWaitExec\x12!.deckhand.node.v1.WaitExecRequest\x1a\".deckhand.node.v1.WaitExecResponse\x12T\n" +
 	"\tListExecs\x12\".deckhand.node.v1.ListExecsRequest\x1a#.deckhand.node.v1.ListExecsResponse\x12Q\n" +
-	"\bKillExec\x12!.deckhand.node.v1.KillExecRequest\x1a\".deckhand.node.v1.KillExecResponse\x12P\n" +
-	"\aReadLog\x12 .deckhand.node.v1.ReadLogRequest\x1a!.deckhand.node.v1.ReadLogResponse0\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\bKillExec\x12!.deckhand.node.v1.KillExecRequest\x1a\".deckhand.node.v1.KillExecResponse\x12W\n" +
+	"\n" +
+	"WriteStdin\x12#.deckhand.node.v1.WriteStdinRequest\x1a$.deckhand.node.v1.WriteStdinResponse\x12W\n" +
+	"\n" +
+	"SignalExec\x12#.deckhand.node.v1.SignalExecRequest\x1a$.deckhand.node.v1.SignalExecResponse\x12W\n" +
+	"\n" +
+	"ResizeExec\x12#.deckhand.node.v1.ResizeExecRequest\x1a$.deckhand.node.v1.ResizeExecResponse\x12P\n" +
+	"\aReadLog\x12 .deckhand.node.v1.ReadLogRequest\x1a!.deckhand.node.v1.ReadLogResponse0\x01\x12T\n" +
+	"\tSearchLog\x12\".deckhand.node.v1.SearchLogRequest\x1a#.deckhand.node.v1.SearchLogResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_exec_proto_rawDescOnce sync.Once
@@ -1189,62 +2142,95 @@ func file_deckhand_node_v1_exec_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_exec_proto_rawDescData
 }
 
-var file_deckhand_node_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_deckhand_node_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(ExecState)(0),                // 0: deckhand.node.v1.ExecState
 	(EndReason)(0),                // 1: deckhand.node.v1.EndReason
-	(LogStream)(0),                // 2: deckhand.node.v1.LogStream
-	(*ExecSpec)(nil),              // 3: deckhand.node.v1.ExecSpec
-	(*Exec)(nil),                  // 4: deckhand.node.v1.Exec
-	(*StartExecRequest)(nil),      // 5: deckhand.node.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 6: deckhand.node.v1.StartExecResponse
-	(*GetExecRequest)(nil),        // 7: deckhand.node.v1.GetExecRequest
-	(*GetExecResponse)(nil),       // 8: deckhand.node.v1.GetExecResponse
-	(*WaitExecRequest)(nil),       // 9: deckhand.node.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 10: deckhand.node.v1.WaitExecResponse
-	(*ListExecsRequest)(nil),      // 11: deckhand.node.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 12: deckhand.node.v1.ListExecsResponse
-	(*KillExecRequest)(nil),       // 13: deckhand.node.v1.KillExecRequest
-	(*KillExecResponse)(nil),      // 14: deckhand.node.v1.KillExecResponse
-	(*ReadLogRequest)(nil),        // 15: deckhand.node.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 16: deckhand.node.v1.ReadLogResponse
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(GapReason)(0),                // 2: deckhand.node.v1.GapReason
+	(LogStream)(0),                // 3: deckhand.node.v1.LogStream
+	(*ExecSpec)(nil),              // 4: deckhand.node.v1.ExecSpec
+	(*Pty)(nil),                   // 5: deckhand.node.v1.Pty
+	(*Exec)(nil),                  // 6: deckhand.node.v1.Exec
+	(*StartExecRequest)(nil),      // 7: deckhand.node.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 8: deckhand.node.v1.StartExecResponse
+	(*GetExecRequest)(nil),        // 9: deckhand.node.v1.GetExecRequest
+	(*GetExecResponse)(nil),       // 10: deckhand.node.v1.GetExecResponse
+	(*WaitExecRequest)(nil),       // 11: deckhand.node.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 12: deckhand.node.v1.WaitExecResponse
+	(*ListExecsRequest)(nil),      // 13: deckhand.node.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 14: deckhand.node.v1.ListExecsResponse
+	(*KillExecRequest)(nil),       // 15: deckhand.node.v1.KillExecRequest
+	(*KillExecResponse)(nil),      // 16: deckhand.node.v1.KillExecResponse
+	(*WriteStdinRequest)(nil),     // 17: deckhand.node.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),    // 18: deckhand.node.v1.WriteStdinResponse
+	(*SignalExecRequest)(nil),     // 19: deckhand.node.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 20: deckhand.node.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 21: deckhand.node.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 22: deckhand.node.v1.ResizeExecResponse
+	(*ReadLogRequest)(nil),        // 23: deckhand.node.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),       // 24: deckhand.node.v1.ReadLogResponse
+	(*LogGap)(nil),                // 25: deckhand.node.v1.LogGap
+	(*SearchLogRequest)(nil),      // 26: deckhand.node.v1.SearchLogRequest
+	(*SearchLogResponse)(nil),     // 27: deckhand.node.v1.SearchLogResponse
+	(*LogMatch)(nil),              // 28: deckhand.node.v1.LogMatch
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
-	17, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	0,  // 1: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
-	1,  // 2: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	18, // 3: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	18, // 4: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	18, // 5: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	3,  // 6: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	4,  // 7: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	4,  // 8: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	17, // 9: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	4,  // 10: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	4,  // 11: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	4,  // 12: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	2,  // 13: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	18, // 14: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	5,  // 15: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	7,  // 16: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	9,  // 17: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	11, // 18: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	13, // 19: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	15, // 20: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	6,  // 21: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	8,  // 22: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	10, // 23: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	12, // 24: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	14, // 25: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	16, // 26: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	29, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	5,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
+	29, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
+	0,  // 3: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
+	1,  // 4: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
+	30, // 5: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	30, // 6: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	30, // 7: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	30, // 8: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	4,  // 9: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	6,  // 10: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	6,  // 11: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	29, // 12: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 13: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	6,  // 14: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	6,  // 15: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	29, // 16: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	5,  // 17: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	30, // 18: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	30, // 19: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 20: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	30, // 21: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	25, // 22: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	5,  // 23: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 24: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	28, // 25: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 26: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	30, // 27: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	7,  // 28: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	9,  // 29: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	11, // 30: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	13, // 31: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	15, // 32: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	17, // 33: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	19, // 34: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	21, // 35: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	23, // 36: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	26, // 37: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	8,  // 38: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	10, // 39: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	12, // 40: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	14, // 41: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	16, // 42: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	18, // 43: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	20, // 44: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	22, // 45: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	24, // 46: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	27, // 47: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	38, // [38:48] is the sub-list for method output_type
+	28, // [28:38] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
@@ -1257,8 +2243,8 @@ func file_deckhand_node_v1_exec_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_exec_proto_rawDesc), len(file_deckhand_node_v1_exec_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   14,
+			NumEnums:      4,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

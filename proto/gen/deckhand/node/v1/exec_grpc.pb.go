@@ -19,12 +19,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ExecService_StartExec_FullMethodName = "/deckhand.node.v1.ExecService/StartExec"
-	ExecService_GetExec_FullMethodName   = "/deckhand.node.v1.ExecService/GetExec"
-	ExecService_WaitExec_FullMethodName  = "/deckhand.node.v1.ExecService/WaitExec"
-	ExecService_ListExecs_FullMethodName = "/deckhand.node.v1.ExecService/ListExecs"
-	ExecService_KillExec_FullMethodName  = "/deckhand.node.v1.ExecService/KillExec"
-	ExecService_ReadLog_FullMethodName   = "/deckhand.node.v1.ExecService/ReadLog"
+	ExecService_StartExec_FullMethodName  = "/deckhand.node.v1.ExecService/StartExec"
+	ExecService_GetExec_FullMethodName    = "/deckhand.node.v1.ExecService/GetExec"
+	ExecService_WaitExec_FullMethodName   = "/deckhand.node.v1.ExecService/WaitExec"
+	ExecService_ListExecs_FullMethodName  = "/deckhand.node.v1.ExecService/ListExecs"
+	ExecService_KillExec_FullMethodName   = "/deckhand.node.v1.ExecService/KillExec"
+	ExecService_WriteStdin_FullMethodName = "/deckhand.node.v1.ExecService/WriteStdin"
+	ExecService_SignalExec_FullMethodName = "/deckhand.node.v1.ExecService/SignalExec"
+	ExecService_ResizeExec_FullMethodName = "/deckhand.node.v1.ExecService/ResizeExec"
+	ExecService_ReadLog_FullMethodName    = "/deckhand.node.v1.ExecService/ReadLog"
+	ExecService_SearchLog_FullMethodName  = "/deckhand.node.v1.ExecService/SearchLog"
 )
 
 // ExecServiceClient is the client API for ExecService service.
@@ -43,9 +47,21 @@ type ExecServiceClient interface {
 	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
 	// KillExec ends the command's whole tree and answers when it is gone.
 	KillExec(ctx context.Context, in *KillExecRequest, opts ...grpc.CallOption) (*KillExecResponse, error)
-	// ReadLog streams the exec's output from an offset, in the order in which it
-	// was read from the command.
+	// WriteStdin gives a running command input, each byte once: its place in the
+	// input is named, so that a call may be repeated. It answers when the command
+	// has room for it, or at the time-out with how much it has taken.
+	WriteStdin(ctx context.Context, in *WriteStdinRequest, opts ...grpc.CallOption) (*WriteStdinResponse, error)
+	// SignalExec sends a signal to the command itself or to its whole tree. It is
+	// no kill: how the exec ends is up to the command.
+	SignalExec(ctx context.Context, in *SignalExecRequest, opts ...grpc.CallOption) (*SignalExecResponse, error)
+	// ResizeExec changes the size of the exec's terminal and records it in the log.
+	ResizeExec(ctx context.Context, in *ResizeExecRequest, opts ...grpc.CallOption) (*ResizeExecResponse, error)
+	// ReadLog streams the exec's output in the order in which it was read from
+	// the command, secrets masked by as many bytes as they have.
 	ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error)
+	// SearchLog finds a text or an expression in the exec's output, as ReadLog
+	// answers it, without the log leaving the node.
+	SearchLog(ctx context.Context, in *SearchLogRequest, opts ...grpc.CallOption) (*SearchLogResponse, error)
 }
 
 type execServiceClient struct {
@@ -106,6 +122,36 @@ func (c *execServiceClient) KillExec(ctx context.Context, in *KillExecRequest, o
 	return out, nil
 }
 
+func (c *execServiceClient) WriteStdin(ctx context.Context, in *WriteStdinRequest, opts ...grpc.CallOption) (*WriteStdinResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WriteStdinResponse)
+	err := c.cc.Invoke(ctx, ExecService_WriteStdin_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *execServiceClient) SignalExec(ctx context.Context, in *SignalExecRequest, opts ...grpc.CallOption) (*SignalExecResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignalExecResponse)
+	err := c.cc.Invoke(ctx, ExecService_SignalExec_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *execServiceClient) ResizeExec(ctx context.Context, in *ResizeExecRequest, opts ...grpc.CallOption) (*ResizeExecResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResizeExecResponse)
+	err := c.cc.Invoke(ctx, ExecService_ResizeExec_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *execServiceClient) ReadLog(ctx context.Context, in *ReadLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadLogResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &ExecService_ServiceDesc.Streams[0], ExecService_ReadLog_FullMethodName, cOpts...)
@@ -125,6 +171,16 @@ func (c *execServiceClient) ReadLog(ctx context.Context, in *ReadLogRequest, opt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExecService_ReadLogClient = grpc.ServerStreamingClient[ReadLogResponse]
 
+func (c *execServiceClient) SearchLog(ctx context.Context, in *SearchLogRequest, opts ...grpc.CallOption) (*SearchLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchLogResponse)
+	err := c.cc.Invoke(ctx, ExecService_SearchLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExecServiceServer is the server API for ExecService service.
 // All implementations must embed UnimplementedExecServiceServer
 // for forward compatibility.
@@ -141,9 +197,21 @@ type ExecServiceServer interface {
 	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
 	// KillExec ends the command's whole tree and answers when it is gone.
 	KillExec(context.Context, *KillExecRequest) (*KillExecResponse, error)
-	// ReadLog streams the exec's output from an offset, in the order in which it
-	// was read from the command.
+	// WriteStdin gives a running command input, each byte once: its place in the
+	// input is named, so that a call may be repeated. It answers when the command
+	// has room for it, or at the time-out with how much it has taken.
+	WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error)
+	// SignalExec sends a signal to the command itself or to its whole tree. It is
+	// no kill: how the exec ends is up to the command.
+	SignalExec(context.Context, *SignalExecRequest) (*SignalExecResponse, error)
+	// ResizeExec changes the size of the exec's terminal and records it in the log.
+	ResizeExec(context.Context, *ResizeExecRequest) (*ResizeExecResponse, error)
+	// ReadLog streams the exec's output in the order in which it was read from
+	// the command, secrets masked by as many bytes as they have.
 	ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error
+	// SearchLog finds a text or an expression in the exec's output, as ReadLog
+	// answers it, without the log leaving the node.
+	SearchLog(context.Context, *SearchLogRequest) (*SearchLogResponse, error)
 	mustEmbedUnimplementedExecServiceServer()
 }
 
@@ -169,8 +237,20 @@ func (UnimplementedExecServiceServer) ListExecs(context.Context, *ListExecsReque
 func (UnimplementedExecServiceServer) KillExec(context.Context, *KillExecRequest) (*KillExecResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillExec not implemented")
 }
+func (UnimplementedExecServiceServer) WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WriteStdin not implemented")
+}
+func (UnimplementedExecServiceServer) SignalExec(context.Context, *SignalExecRequest) (*SignalExecResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalExec not implemented")
+}
+func (UnimplementedExecServiceServer) ResizeExec(context.Context, *ResizeExecRequest) (*ResizeExecResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResizeExec not implemented")
+}
 func (UnimplementedExecServiceServer) ReadLog(*ReadLogRequest, grpc.ServerStreamingServer[ReadLogResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadLog not implemented")
+}
+func (UnimplementedExecServiceServer) SearchLog(context.Context, *SearchLogRequest) (*SearchLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchLog not implemented")
 }
 func (UnimplementedExecServiceServer) mustEmbedUnimplementedExecServiceServer() {}
 func (UnimplementedExecServiceServer) testEmbeddedByValue()                     {}
@@ -283,6 +363,60 @@ func _ExecService_KillExec_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ExecService_WriteStdin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WriteStdinRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).WriteStdin(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_WriteStdin_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).WriteStdin(ctx, req.(*WriteStdinRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecService_SignalExec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalExecRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).SignalExec(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_SignalExec_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).SignalExec(ctx, req.(*SignalExecRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ExecService_ResizeExec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResizeExecRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).ResizeExec(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_ResizeExec_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).ResizeExec(ctx, req.(*ResizeExecRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ExecService_ReadLog_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ReadLogRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -293,6 +427,24 @@ func _ExecService_ReadLog_Handler(srv interface{}, stream grpc.ServerStream) err
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ExecService_ReadLogServer = grpc.ServerStreamingServer[ReadLogResponse]
+
+func _ExecService_SearchLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecServiceServer).SearchLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ExecService_SearchLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecServiceServer).SearchLog(ctx, req.(*SearchLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 // ExecService_ServiceDesc is the grpc.ServiceDesc for ExecService service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -320,6 +472,22 @@ var ExecService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KillExec",
 			Handler:    _ExecService_KillExec_Handler,
+		},
+		{
+			MethodName: "WriteStdin",
+			Handler:    _ExecService_WriteStdin_Handler,
+		},
+		{
+			MethodName: "SignalExec",
+			Handler:    _ExecService_SignalExec_Handler,
+		},
+		{
+			MethodName: "ResizeExec",
+			Handler:    _ExecService_ResizeExec_Handler,
+		},
+		{
+			MethodName: "SearchLog",
+			Handler:    _ExecService_SearchLog_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -85,7 +85,10 @@ type JailSpec struct {
 	JailId string `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	// "runc"; empty for "runc". A runtime the node lacks is an error.
 	Runtime string `protobuf:"bytes,2,opt,name=runtime,proto3" json:"runtime,omitempty"`
-	// Root file system: "host".
+	// Root file system: "host", the machine's own system folders, read-only. Or
+	// "machine", which is no jail: commands run on the machine itself, as root,
+	// under the jail id "host". Limits and read_only_paths have no meaning then,
+	// and EnsureJailRequest.host_mode must be set.
 	Rootfs string `protobuf:"bytes,3,opt,name=rootfs,proto3" json:"rootfs,omitempty"`
 	// Limits; 0 for the defaults: 2 CPUs, 4 GiB, 512 processes, 1 GiB of /tmp,
 	// 10 GiB of workspace.
@@ -204,8 +207,10 @@ type Jail struct {
 	// The workspace cannot outgrow workspace_bytes.
 	WorkspaceLimitHard bool                   `protobuf:"varint,5,opt,name=workspace_limit_hard,json=workspaceLimitHard,proto3" json:"workspace_limit_hard,omitempty"`
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// It is no jail: what runs in it runs on the machine itself.
+	HostMode      bool `protobuf:"varint,7,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Jail) Reset() {
@@ -280,9 +285,20 @@ func (x *Jail) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Jail) GetHostMode() bool {
+	if x != nil {
+		return x.HostMode
+	}
+	return false
+}
+
 type EnsureJailRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *JailSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *JailSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Must be set for rootfs "machine", and for nothing else: nobody gets to the
+	// machine itself by the name of a jail alone. The hub sets it for
+	// administrators who hold the node's lock.
+	HostMode      bool `protobuf:"varint,2,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,6 +338,13 @@ func (x *EnsureJailRequest) GetSpec() *JailSpec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *EnsureJailRequest) GetHostMode() bool {
+	if x != nil {
+		return x.HostMode
+	}
+	return false
 }
 
 type EnsureJailResponse struct {
@@ -631,7 +654,7 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x04pids\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04pids\x12$\n" +
 	"\ttmp_bytes\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\btmpBytes\x120\n" +
 	"\x0fworkspace_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eworkspaceBytes\x120\n" +
-	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\"\xeb\x01\n" +
+	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\"\x88\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +
@@ -639,9 +662,11 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\aruntime\x18\x04 \x01(\tR\aruntime\x120\n" +
 	"\x14workspace_limit_hard\x18\x05 \x01(\bR\x12workspaceLimitHard\x129\n" +
 	"\n" +
-	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"K\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
+	"\thost_mode\x18\a \x01(\bR\bhostMode\"h\n" +
 	"\x11EnsureJailRequest\x126\n" +
-	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"@\n" +
+	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1b\n" +
+	"\thost_mode\x18\x02 \x01(\bR\bhostMode\"@\n" +
 	"\x12EnsureJailResponse\x12*\n" +
 	"\x04jail\x18\x01 \x01(\v2\x16.deckhand.node.v1.JailR\x04jail\"\x12\n" +
 	"\x10ListJailsRequest\"A\n" +

@@ -10,6 +10,7 @@
 package nodev1
 
 import (
+	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -274,6 +275,111 @@ func (*SessionResponse_Heartbeat) isSessionResponse_Message() {}
 
 func (*SessionResponse_CertificateRequest_) isSessionResponse_Message() {}
 
+type SetDrainRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Draining bool                   `protobuf:"varint,1,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Why, for those who are refused; at most 200 characters.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDrainRequest) Reset() {
+	*x = SetDrainRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDrainRequest) ProtoMessage() {}
+
+func (x *SetDrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDrainRequest.ProtoReflect.Descriptor instead.
+func (*SetDrainRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetDrainRequest) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *SetDrainRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SetDrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Draining      bool                   `protobuf:"varint,1,opt,name=draining,proto3" json:"draining,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDrainResponse) Reset() {
+	*x = SetDrainResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDrainResponse) ProtoMessage() {}
+
+func (x *SetDrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDrainResponse.ProtoReflect.Descriptor instead.
+func (*SetDrainResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetDrainResponse) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *SetDrainResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type SessionRequest_Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Grows with each session of a node. The node refuses an epoch below one
@@ -287,7 +393,7 @@ type SessionRequest_Welcome struct {
 
 func (x *SessionRequest_Welcome) Reset() {
 	*x = SessionRequest_Welcome{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +405,7 @@ func (x *SessionRequest_Welcome) String() string {
 func (*SessionRequest_Welcome) ProtoMessage() {}
 
 func (x *SessionRequest_Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +453,7 @@ type SessionRequest_IssuedCertificate struct {
 
 func (x *SessionRequest_IssuedCertificate) Reset() {
 	*x = SessionRequest_IssuedCertificate{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +465,7 @@ func (x *SessionRequest_IssuedCertificate) String() string {
 func (*SessionRequest_IssuedCertificate) ProtoMessage() {}
 
 func (x *SessionRequest_IssuedCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +506,7 @@ type SessionRequest_Goodbye struct {
 
 func (x *SessionRequest_Goodbye) Reset() {
 	*x = SessionRequest_Goodbye{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +518,7 @@ func (x *SessionRequest_Goodbye) String() string {
 func (*SessionRequest_Goodbye) ProtoMessage() {}
 
 func (x *SessionRequest_Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,14 +555,16 @@ type SessionResponse_Hello struct {
 	MemoryBytes int64   `protobuf:"varint,8,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	Hostname    string  `protobuf:"bytes,9,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// Changes at every boot of the machine.
-	BootId        string `protobuf:"bytes,10,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	BootId string `protobuf:"bytes,10,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// It takes no new exec and no new jail (NodeService.SetDrain).
+	Draining      bool `protobuf:"varint,11,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionResponse_Hello) Reset() {
 	*x = SessionResponse_Hello{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -468,7 +576,7 @@ func (x *SessionResponse_Hello) String() string {
 func (*SessionResponse_Hello) ProtoMessage() {}
 
 func (x *SessionResponse_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,6 +662,13 @@ func (x *SessionResponse_Hello) GetBootId() string {
 	return ""
 }
 
+func (x *SessionResponse_Hello) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
 // Asks for a new certificate for the same key.
 type SessionResponse_CertificateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -564,7 +679,7 @@ type SessionResponse_CertificateRequest struct {
 
 func (x *SessionResponse_CertificateRequest) Reset() {
 	*x = SessionResponse_CertificateRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +691,7 @@ func (x *SessionResponse_CertificateRequest) String() string {
 func (*SessionResponse_CertificateRequest) ProtoMessage() {}
 
 func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +718,7 @@ var File_deckhand_node_v1_session_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\"\v\n" +
+	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\"\v\n" +
 	"\tHeartbeat\"\xb0\x04\n" +
 	"\x0eSessionRequest\x12D\n" +
 	"\awelcome\x18\x01 \x01(\v2(.deckhand.node.v1.SessionRequest.WelcomeH\x00R\awelcome\x12;\n" +
@@ -619,11 +734,11 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x02 \x01(\tR\x05caPem\x1a!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonB\t\n" +
-	"\amessage\"\xdb\x05\n" +
+	"\amessage\"\xf7\x05\n" +
 	"\x0fSessionResponse\x12?\n" +
 	"\x05hello\x18\x01 \x01(\v2'.deckhand.node.v1.SessionResponse.HelloH\x00R\x05hello\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12g\n" +
-	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xad\x03\n" +
+	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xc9\x03\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
 	"\n" +
@@ -637,15 +752,24 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\fmemory_bytes\x18\b \x01(\x03R\vmemoryBytes\x12\x1a\n" +
 	"\bhostname\x18\t \x01(\tR\bhostname\x12\x17\n" +
 	"\aboot_id\x18\n" +
-	" \x01(\tR\x06bootId\x1a9\n" +
+	" \x01(\tR\x06bootId\x12\x1a\n" +
+	"\bdraining\x18\v \x01(\bR\bdraining\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a&\n" +
 	"\x12CertificateRequest\x12\x10\n" +
 	"\x03csr\x18\x01 \x01(\fR\x03csrB\t\n" +
-	"\amessage2d\n" +
+	"\amessage\"O\n" +
+	"\x0fSetDrainRequest\x12\x1a\n" +
+	"\bdraining\x18\x01 \x01(\bR\bdraining\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06reason\"F\n" +
+	"\x10SetDrainResponse\x12\x1a\n" +
+	"\bdraining\x18\x01 \x01(\bR\bdraining\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2d\n" +
 	"\x0eSessionService\x12R\n" +
-	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012`\n" +
+	"\vNodeService\x12Q\n" +
+	"\bSetDrain\x12!.deckhand.node.v1.SetDrainRequest\x1a\".deckhand.node.v1.SetDrainResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_session_proto_rawDescOnce sync.Once
@@ -659,35 +783,39 @@ func file_deckhand_node_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_session_proto_rawDescData
 }
 
-var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*Heartbeat)(nil),                          // 0: deckhand.node.v1.Heartbeat
 	(*SessionRequest)(nil),                     // 1: deckhand.node.v1.SessionRequest
 	(*SessionResponse)(nil),                    // 2: deckhand.node.v1.SessionResponse
-	(*SessionRequest_Welcome)(nil),             // 3: deckhand.node.v1.SessionRequest.Welcome
-	(*SessionRequest_IssuedCertificate)(nil),   // 4: deckhand.node.v1.SessionRequest.IssuedCertificate
-	(*SessionRequest_Goodbye)(nil),             // 5: deckhand.node.v1.SessionRequest.Goodbye
-	(*SessionResponse_Hello)(nil),              // 6: deckhand.node.v1.SessionResponse.Hello
-	(*SessionResponse_CertificateRequest)(nil), // 7: deckhand.node.v1.SessionResponse.CertificateRequest
-	nil,          // 8: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	(*Jail)(nil), // 9: deckhand.node.v1.Jail
-	(*Exec)(nil), // 10: deckhand.node.v1.Exec
+	(*SetDrainRequest)(nil),                    // 3: deckhand.node.v1.SetDrainRequest
+	(*SetDrainResponse)(nil),                   // 4: deckhand.node.v1.SetDrainResponse
+	(*SessionRequest_Welcome)(nil),             // 5: deckhand.node.v1.SessionRequest.Welcome
+	(*SessionRequest_IssuedCertificate)(nil),   // 6: deckhand.node.v1.SessionRequest.IssuedCertificate
+	(*SessionRequest_Goodbye)(nil),             // 7: deckhand.node.v1.SessionRequest.Goodbye
+	(*SessionResponse_Hello)(nil),              // 8: deckhand.node.v1.SessionResponse.Hello
+	(*SessionResponse_CertificateRequest)(nil), // 9: deckhand.node.v1.SessionResponse.CertificateRequest
+	nil,          // 10: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	(*Jail)(nil), // 11: deckhand.node.v1.Jail
+	(*Exec)(nil), // 12: deckhand.node.v1.Exec
 }
 var file_deckhand_node_v1_session_proto_depIdxs = []int32{
-	3,  // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
+	5,  // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
 	0,  // 1: deckhand.node.v1.SessionRequest.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	4,  // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
-	5,  // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
-	6,  // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
+	6,  // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
+	7,  // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
+	8,  // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
 	0,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	7,  // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
-	8,  // 7: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	9,  // 8: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
-	10, // 9: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
+	9,  // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
+	10, // 7: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	11, // 8: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
+	12, // 9: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
 	1,  // 10: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
-	2,  // 11: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
-	11, // [11:12] is the sub-list for method output_type
-	10, // [10:11] is the sub-list for method input_type
+	3,  // 11: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
+	2,  // 12: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
+	4,  // 13: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -717,9 +845,9 @@ func file_deckhand_node_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_session_proto_rawDesc), len(file_deckhand_node_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_deckhand_node_v1_session_proto_goTypes,
 		DependencyIndexes: file_deckhand_node_v1_session_proto_depIdxs,

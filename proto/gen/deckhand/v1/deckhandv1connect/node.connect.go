@@ -44,6 +44,17 @@ const (
 	NodeServiceCreateJoinTokenProcedure = "/deckhand.v1.NodeService/CreateJoinToken"
 	// NodeServiceRevokeNodeProcedure is the fully-qualified name of the NodeService's RevokeNode RPC.
 	NodeServiceRevokeNodeProcedure = "/deckhand.v1.NodeService/RevokeNode"
+	// NodeServiceDrainNodeProcedure is the fully-qualified name of the NodeService's DrainNode RPC.
+	NodeServiceDrainNodeProcedure = "/deckhand.v1.NodeService/DrainNode"
+	// NodeServiceUndrainNodeProcedure is the fully-qualified name of the NodeService's UndrainNode RPC.
+	NodeServiceUndrainNodeProcedure = "/deckhand.v1.NodeService/UndrainNode"
+	// NodeServiceLockNodeProcedure is the fully-qualified name of the NodeService's LockNode RPC.
+	NodeServiceLockNodeProcedure = "/deckhand.v1.NodeService/LockNode"
+	// NodeServiceUnlockNodeProcedure is the fully-qualified name of the NodeService's UnlockNode RPC.
+	NodeServiceUnlockNodeProcedure = "/deckhand.v1.NodeService/UnlockNode"
+	// NodeServiceListNodeLocksProcedure is the fully-qualified name of the NodeService's ListNodeLocks
+	// RPC.
+	NodeServiceListNodeLocksProcedure = "/deckhand.v1.NodeService/ListNodeLocks"
 	// EnrollmentServiceEnrollNodeProcedure is the fully-qualified name of the EnrollmentService's
 	// EnrollNode RPC.
 	EnrollmentServiceEnrollNodeProcedure = "/deckhand.v1.EnrollmentService/EnrollNode"
@@ -63,6 +74,19 @@ type NodeServiceClient interface {
 	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
 	// RevokeNode ends a node's right to connect and drops its link.
 	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
+	// DrainNode keeps new tasks off a node; those under way go on. Repeating it
+	// changes the reason.
+	DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error)
+	// UndrainNode lets tasks start on a node again.
+	UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error)
+	// LockNode takes the node for work on the machine itself: until it is
+	// released no task starts there and nobody else works on the machine. Held by
+	// somebody else it is refused with FAILED_PRECONDITION (AGENT_019).
+	LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error)
+	// UnlockNode releases the lock; that no lock is held is no error.
+	UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error)
+	// ListNodeLocks answers the locks that are held, and those that were.
+	ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error)
 }
 
 // NewNodeServiceClient constructs a client for the deckhand.v1.NodeService service. By default, it
@@ -100,6 +124,36 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(nodeServiceMethods.ByName("RevokeNode")),
 			connect.WithClientOptions(opts...),
 		),
+		drainNode: connect.NewClient[v1.DrainNodeRequest, v1.DrainNodeResponse](
+			httpClient,
+			baseURL+NodeServiceDrainNodeProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("DrainNode")),
+			connect.WithClientOptions(opts...),
+		),
+		undrainNode: connect.NewClient[v1.UndrainNodeRequest, v1.UndrainNodeResponse](
+			httpClient,
+			baseURL+NodeServiceUndrainNodeProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("UndrainNode")),
+			connect.WithClientOptions(opts...),
+		),
+		lockNode: connect.NewClient[v1.LockNodeRequest, v1.LockNodeResponse](
+			httpClient,
+			baseURL+NodeServiceLockNodeProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("LockNode")),
+			connect.WithClientOptions(opts...),
+		),
+		unlockNode: connect.NewClient[v1.UnlockNodeRequest, v1.UnlockNodeResponse](
+			httpClient,
+			baseURL+NodeServiceUnlockNodeProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("UnlockNode")),
+			connect.WithClientOptions(opts...),
+		),
+		listNodeLocks: connect.NewClient[v1.ListNodeLocksRequest, v1.ListNodeLocksResponse](
+			httpClient,
+			baseURL+NodeServiceListNodeLocksProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -109,6 +163,11 @@ type nodeServiceClient struct {
 	getNode         *connect.Client[v1.GetNodeRequest, v1.GetNodeResponse]
 	createJoinToken *connect.Client[v1.CreateJoinTokenRequest, v1.CreateJoinTokenResponse]
 	revokeNode      *connect.Client[v1.RevokeNodeRequest, v1.RevokeNodeResponse]
+	drainNode       *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	undrainNode     *connect.Client[v1.UndrainNodeRequest, v1.UndrainNodeResponse]
+	lockNode        *connect.Client[v1.LockNodeRequest, v1.LockNodeResponse]
+	unlockNode      *connect.Client[v1.UnlockNodeRequest, v1.UnlockNodeResponse]
+	listNodeLocks   *connect.Client[v1.ListNodeLocksRequest, v1.ListNodeLocksResponse]
 }
 
 // ListNodes calls deckhand.v1.NodeService.ListNodes.
@@ -131,6 +190,31 @@ func (c *nodeServiceClient) RevokeNode(ctx context.Context, req *connect.Request
 	return c.revokeNode.CallUnary(ctx, req)
 }
 
+// DrainNode calls deckhand.v1.NodeService.DrainNode.
+func (c *nodeServiceClient) DrainNode(ctx context.Context, req *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error) {
+	return c.drainNode.CallUnary(ctx, req)
+}
+
+// UndrainNode calls deckhand.v1.NodeService.UndrainNode.
+func (c *nodeServiceClient) UndrainNode(ctx context.Context, req *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error) {
+	return c.undrainNode.CallUnary(ctx, req)
+}
+
+// LockNode calls deckhand.v1.NodeService.LockNode.
+func (c *nodeServiceClient) LockNode(ctx context.Context, req *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error) {
+	return c.lockNode.CallUnary(ctx, req)
+}
+
+// UnlockNode calls deckhand.v1.NodeService.UnlockNode.
+func (c *nodeServiceClient) UnlockNode(ctx context.Context, req *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error) {
+	return c.unlockNode.CallUnary(ctx, req)
+}
+
+// ListNodeLocks calls deckhand.v1.NodeService.ListNodeLocks.
+func (c *nodeServiceClient) ListNodeLocks(ctx context.Context, req *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error) {
+	return c.listNodeLocks.CallUnary(ctx, req)
+}
+
 // NodeServiceHandler is an implementation of the deckhand.v1.NodeService service.
 type NodeServiceHandler interface {
 	// ListNodes answers the organisation's nodes by name.
@@ -142,6 +226,19 @@ type NodeServiceHandler interface {
 	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
 	// RevokeNode ends a node's right to connect and drops its link.
 	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
+	// DrainNode keeps new tasks off a node; those under way go on. Repeating it
+	// changes the reason.
+	DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error)
+	// UndrainNode lets tasks start on a node again.
+	UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error)
+	// LockNode takes the node for work on the machine itself: until it is
+	// released no task starts there and nobody else works on the machine. Held by
+	// somebody else it is refused with FAILED_PRECONDITION (AGENT_019).
+	LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error)
+	// UnlockNode releases the lock; that no lock is held is no error.
+	UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error)
+	// ListNodeLocks answers the locks that are held, and those that were.
+	ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error)
 }
 
 // NewNodeServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -175,6 +272,36 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(nodeServiceMethods.ByName("RevokeNode")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeServiceDrainNodeHandler := connect.NewUnaryHandler(
+		NodeServiceDrainNodeProcedure,
+		svc.DrainNode,
+		connect.WithSchema(nodeServiceMethods.ByName("DrainNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeServiceUndrainNodeHandler := connect.NewUnaryHandler(
+		NodeServiceUndrainNodeProcedure,
+		svc.UndrainNode,
+		connect.WithSchema(nodeServiceMethods.ByName("UndrainNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeServiceLockNodeHandler := connect.NewUnaryHandler(
+		NodeServiceLockNodeProcedure,
+		svc.LockNode,
+		connect.WithSchema(nodeServiceMethods.ByName("LockNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeServiceUnlockNodeHandler := connect.NewUnaryHandler(
+		NodeServiceUnlockNodeProcedure,
+		svc.UnlockNode,
+		connect.WithSchema(nodeServiceMethods.ByName("UnlockNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeServiceListNodeLocksHandler := connect.NewUnaryHandler(
+		NodeServiceListNodeLocksProcedure,
+		svc.ListNodeLocks,
+		connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.NodeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeServiceListNodesProcedure:
@@ -185,6 +312,16 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 			nodeServiceCreateJoinTokenHandler.ServeHTTP(w, r)
 		case NodeServiceRevokeNodeProcedure:
 			nodeServiceRevokeNodeHandler.ServeHTTP(w, r)
+		case NodeServiceDrainNodeProcedure:
+			nodeServiceDrainNodeHandler.ServeHTTP(w, r)
+		case NodeServiceUndrainNodeProcedure:
+			nodeServiceUndrainNodeHandler.ServeHTTP(w, r)
+		case NodeServiceLockNodeProcedure:
+			nodeServiceLockNodeHandler.ServeHTTP(w, r)
+		case NodeServiceUnlockNodeProcedure:
+			nodeServiceUnlockNodeHandler.ServeHTTP(w, r)
+		case NodeServiceListNodeLocksProcedure:
+			nodeServiceListNodeLocksHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -208,6 +345,26 @@ func (UnimplementedNodeServiceHandler) CreateJoinToken(context.Context, *connect
 
 func (UnimplementedNodeServiceHandler) RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.RevokeNode is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.DrainNode is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.UndrainNode is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.LockNode is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.UnlockNode is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.ListNodeLocks is not implemented"))
 }
 
 // EnrollmentServiceClient is a client for the deckhand.v1.EnrollmentService service.

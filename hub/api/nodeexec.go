@@ -1,0 +1,239 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/nodeexec"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// NodeExecs serves NodeExecService.
+type NodeExecs struct {
+	Nodes  *node.Nodes
+	Agents *agent.Service
+	Execs  *nodeexec.Execs
+	// Node answers the live link to a node.
+	Node func(nodeID string) (tool.Node, error)
+}
+
+// request begins a command of the caller's on a node, in an agent's jail
+// unless agentRef is empty.
+func (h *NodeExecs) request(ctx context.Context, nodeRef, agentRef, reason string) (nodeexec.Request, error) {
+	id := auth.From(ctx)
+	r := nodeexec.Request{OrgID: id.OrgID, By: userOf(id), Role: id.Role, Reason: reason, Host: agentRef == ""}
+	nodeID, err := h.Nodes.Find(ctx, id.OrgID, nodeRef)
+	if err != nil {
+		return r, err
+	}
+	row, err := h.Nodes.Get(ctx, id.OrgID, nodeID)
+	if err != nil {
+		return r, err
+	}
+	r.Node = row.Node
+	if !r.Host {
+		r.AgentID, err = h.Agents.Find(ctx, id.OrgID, agentRef)
+	}
+	return r, err
+}
+
+// StartNodeExec stores a command and has it started.
+func (h *NodeExecs) StartNodeExec(ctx context.Context, req *connect.Request[deckhandv1.StartNodeExecRequest]) (*connect.Response[deckhandv1.StartNodeExecResponse], error) {
+	r, err := h.request(ctx, req.Msg.GetNodeId(), req.Msg.GetAgentId(), req.Msg.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	r.Argv, r.Env, r.Dir, r.Stdin = req.Msg.GetArgv(), req.Msg.GetEnv(), req.Msg.GetDir(), req.Msg.GetStdin()
+	r.Timeout = req.Msg.GetTimeout().AsDuration()
+	row, err := h.Execs.Submit(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.StartNodeExecResponse{Exec: execMessage(row)}), nil
+}
+
+// GetNodeExec answers a command, at once or when it has ended.
+func (h *NodeExecs) GetNodeExec(ctx context.Context, req *connect.Request[deckhandv1.GetNodeExecRequest]) (*connect.Response[deckhandv1.GetNodeExecResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Execs.Find(ctx, org, req.Msg.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Execs.Wait(ctx, org, id, req.Msg.GetWait().AsDuration())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetNodeExecResponse{Exec: execMessage(row)}), nil
+}
+
+const execsPage = 50
+
+// ListNodeExecs answers people's commands, newest first.
+func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deckhandv1.ListNodeExecsRequest]) (*connect.Response[deckhandv1.ListNodeExecsResponse], error) {
+	org, nodeID := auth.From(ctx).OrgID, ""
+	if ref := req.Msg.GetNodeId(); ref != "" {
+		id, err := h.Nodes.Find(ctx, org, ref)
+		if err != nil {
+			return nil, err
+		}
+		nodeID = id
+	}
+	limit := req.Msg.GetPageSize()
+	if limit == 0 {
+		limit = execsPage
+	}
+	rows, err := h.Execs.List(ctx, org, nodeID, req.Msg.GetLiveOnly(), limit)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListNodeExecsResponse{}
+	for _, row := range rows {
+		res.Execs = append(res.Execs, execMessage(db.GetNodeExecRow(row)))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// KillNodeExec ends a command with its whole tree.
+func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckhandv1.KillNodeExecRequest]) (*connect.Response[deckhandv1.KillNodeExecResponse], error) {
+	id := auth.From(ctx)
+	execID, err := h.Execs.Find(ctx, id.OrgID, req.Msg.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Execs.Get(ctx, id.OrgID, execID)
+	if err != nil {
+		return nil, err
+	}
+	if err := onHost(id, execID, row.NodeExec.Target == nodeexec.Host); err != nil {
+		return nil, err
+	}
+	if row, err = h.Execs.Kill(ctx, id.OrgID, execID, id.UserName); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.KillNodeExecResponse{Exec: execMessage(row)}), nil
+}
+
+// onHost refuses whoever is no administrator what is about the machine itself.
+func onHost(id auth.Identity, execID string, host bool) error {
+	if !host || id.Role == nodeexec.AdminRole {
+		return nil
+	}
+	return fault.New(fault.Denied, "%s ran on the machine itself, which is for administrators, and you have the role %s", execID, id.Role).
+		WithCode(fault.PermissionDenied).WithFix("ask an administrator").WithObject(execID)
+}
+
+// source answers where a log is, and the link to its node.
+func (h *NodeExecs) source(ctx context.Context, ref, nodeRef string) (nodeexec.Source, tool.Node, error) {
+	id := auth.From(ctx)
+	src, err := h.Execs.Source(ctx, id.OrgID, ref)
+	if err != nil {
+		return src, nil, err
+	}
+	if nodeRef != "" {
+		nodeID, err := h.Nodes.Find(ctx, id.OrgID, nodeRef)
+		if err != nil {
+			return src, nil, err
+		}
+		if nodeID != src.NodeID {
+			return src, nil, fault.New(fault.NotFound, "%s did not run on node %s but on %s", src.ExecID, nodeRef, src.NodeID).
+				WithObject(src.ExecID).WithFix("name that node")
+		}
+	}
+	if err := onHost(id, src.ExecID, src.Host); err != nil {
+		return src, nil, err
+	}
+	link, err := h.Node(src.NodeID)
+	return src, link, err
+}
+
+// ReadNodeLog streams what a command or a step wrote.
+func (h *NodeExecs) ReadNodeLog(ctx context.Context, req *connect.Request[deckhandv1.ReadNodeLogRequest], out *connect.ServerStream[deckhandv1.ReadNodeLogResponse]) error {
+	src, link, err := h.source(ctx, req.Msg.GetExecId(), req.Msg.GetNodeId())
+	if err != nil {
+		return err
+	}
+	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{
+		ExecId: src.ExecID, Offset: req.Msg.GetOffset(), Follow: req.Msg.GetFollow(), Since: req.Msg.GetSince(),
+		TailLines: req.Msg.GetTailLines(),
+	})
+	if err != nil {
+		return fault.FromGRPC(err)
+	}
+	for {
+		piece, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fault.FromGRPC(err)
+		}
+		if err := out.Send(logMessage(piece)); err != nil {
+			return err
+		}
+	}
+}
+
+func logMessage(piece *nodev1.ReadLogResponse) *deckhandv1.ReadNodeLogResponse {
+	m := &deckhandv1.ReadNodeLogResponse{
+		Offset: piece.GetOffset(), Stream: streamName(piece.GetStream()), Data: piece.GetData(), Time: piece.GetTime(),
+	}
+	if gap := piece.GetGap(); gap != nil {
+		m.GapTo, m.GapReason = gap.GetTo(), strings.ToLower(strings.TrimPrefix(gap.GetReason().String(), "GAP_REASON_"))
+	}
+	if size := piece.GetResize(); size != nil {
+		m.Resize = &deckhandv1.TerminalSize{Rows: size.GetRows(), Cols: size.GetCols()}
+	}
+	return m
+}
+
+func streamName(s nodev1.LogStream) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "LOG_STREAM_"))
+}
+
+// SearchNodeLog finds a text or an expression in a log.
+func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deckhandv1.SearchNodeLogRequest]) (*connect.Response[deckhandv1.SearchNodeLogResponse], error) {
+	src, link, err := h.source(ctx, req.Msg.GetExecId(), req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	found, err := link.Exec().SearchLog(ctx, &nodev1.SearchLogRequest{
+		ExecId: src.ExecID, Pattern: req.Msg.GetPattern(), Regexp: req.Msg.GetRegexp(), IgnoreCase: req.Msg.GetIgnoreCase(),
+		Offset: req.Msg.GetOffset(), MaxMatches: req.Msg.GetMaxMatches(), ContextLines: req.Msg.GetContextLines(),
+	})
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	res := &deckhandv1.SearchNodeLogResponse{NextOffset: found.GetNextOffset(), Complete: found.GetComplete()}
+	for _, m := range found.GetMatches() {
+		res.Matches = append(res.Matches, &deckhandv1.NodeLogMatch{
+			Offset: m.GetOffset(), Length: m.GetLength(), Stream: streamName(m.GetStream()), Time: m.GetTime(),
+			Excerpt: m.GetExcerpt(), ExcerptOffset: m.GetExcerptOffset(),
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+func execMessage(row db.GetNodeExecRow) *deckhandv1.NodeExec {
+	e := row.NodeExec
+	return &deckhandv1.NodeExec{
+		Id: e.ID, NodeId: e.NodeID, NodeName: row.NodeName,
+		Target:  deckhandv1.NodeExecTarget(enumValue(deckhandv1.NodeExecTarget_value, "NODE_EXEC_TARGET_", e.Target)),
+		AgentId: deref(e.AgentID), JailId: e.JailID, Argv: e.Argv, Dir: e.Dir, Terminal: e.Terminal,
+		State:     deckhandv1.NodeExecState(enumValue(deckhandv1.NodeExecState_value, "NODE_EXEC_STATE_", e.State)),
+		EndReason: e.EndReason, ExitCode: e.ExitCode, Signal: e.Signal, KilledBy: e.KilledBy, Error: e.Error,
+		LogBytes: e.LogBytes, CreatedBy: e.UserName, MembersLeft: e.MembersLeft,
+		CreatedAt: timestamppb.New(e.CreatedAt), StartedAt: timestamp(e.StartedAt), FinishedAt: timestamp(e.FinishedAt),
+	}
+}

@@ -1,0 +1,103 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func userOf(id auth.Identity) node.User { return node.User{ID: id.UserID, Name: id.UserName} }
+
+// DrainNode keeps new tasks off a node.
+func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.DrainNodeRequest]) (*connect.Response[deckhandv1.DrainNodeResponse], error) {
+	row, err := h.find(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	active, err := h.Nodes.Drain(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	// Tasks that wait learn the new reason.
+	h.Admit(row.Node.OrgID)
+	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DrainNodeResponse{Node: nodeMessage(row), ActiveTasks: int32(active)}), nil //nolint:gosec // bounded by the slots
+}
+
+// UndrainNode lets tasks start on a node again.
+func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1.UndrainNodeRequest]) (*connect.Response[deckhandv1.UndrainNodeResponse], error) {
+	row, err := h.find(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Nodes.Undrain(ctx, row.Node); err != nil {
+		return nil, err
+	}
+	h.Admit(row.Node.OrgID)
+	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UndrainNodeResponse{Node: nodeMessage(row)}), nil
+}
+
+// LockNode takes a node for work on the machine itself.
+func (h *Nodes) LockNode(ctx context.Context, req *connect.Request[deckhandv1.LockNodeRequest]) (*connect.Response[deckhandv1.LockNodeResponse], error) {
+	row, err := h.find(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	lock, active, err := h.Nodes.Lock(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	h.Admit(row.Node.OrgID)
+	return connect.NewResponse(&deckhandv1.LockNodeResponse{
+		Lock: lockMessage(lock, row.Node.Name), ActiveTasks: int32(active), //nolint:gosec // bounded by the slots
+	}), nil
+}
+
+// UnlockNode releases a node's lock.
+func (h *Nodes) UnlockNode(ctx context.Context, req *connect.Request[deckhandv1.UnlockNodeRequest]) (*connect.Response[deckhandv1.UnlockNodeResponse], error) {
+	row, err := h.find(ctx, req.Msg.GetNodeId())
+	if err != nil {
+		return nil, err
+	}
+	released, err := h.Nodes.Unlock(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetForce())
+	if err != nil {
+		return nil, err
+	}
+	if released {
+		h.Admit(row.Node.OrgID)
+	}
+	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UnlockNodeResponse{Node: nodeMessage(row)}), nil
+}
+
+// ListNodeLocks answers the locks that are held, and those that were.
+func (h *Nodes) ListNodeLocks(ctx context.Context, req *connect.Request[deckhandv1.ListNodeLocksRequest]) (*connect.Response[deckhandv1.ListNodeLocksResponse], error) {
+	org, nodeID := auth.From(ctx).OrgID, ""
+	if ref := req.Msg.GetNodeId(); ref != "" {
+		id, err := h.Nodes.Find(ctx, org, ref)
+		if err != nil {
+			return nil, err
+		}
+		nodeID = id
+	}
+	rows, err := h.Nodes.Locks(ctx, org, nodeID, req.Msg.GetReleased())
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListNodeLocksResponse{}
+	for _, row := range rows {
+		res.Locks = append(res.Locks, lockMessage(row.NodeLock, row.NodeName))
+	}
+	return connect.NewResponse(res), nil
+}

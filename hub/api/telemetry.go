@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Telemetry serves NodeTelemetryService.
+type Telemetry struct {
+	Nodes  *node.Nodes
+	Agents *agent.Service
+	// Node answers the live link to a node.
+	Node func(nodeID string) (nodev1.TelemetryServiceClient, error)
+	// Draining ends when the hub is about to stop.
+	Draining context.Context
+}
+
+// WatchNodeTelemetry streams what a machine and its jails use.
+func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request[deckhandv1.WatchNodeTelemetryRequest], out *connect.ServerStream[deckhandv1.WatchNodeTelemetryResponse]) error {
+	ctx, cancel := until(ctx, h.Draining)
+	defer cancel()
+	org := auth.From(ctx).OrgID
+	id, err := h.Nodes.Find(ctx, org, req.Msg.GetNodeId())
+	if err != nil {
+		return err
+	}
+	client, err := h.Node(id)
+	if err != nil {
+		return err
+	}
+	names, err := h.jailNames(ctx, org)
+	if err != nil {
+		return err
+	}
+	in, err := client.WatchTelemetry(ctx, &nodev1.WatchTelemetryRequest{})
+	if err != nil {
+		return fault.FromGRPC(err)
+	}
+	for {
+		res, err := in.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case h.Draining.Err() != nil:
+			return fault.New(fault.Unavailable, "the hub is stopping").WithFix("watch again in a moment")
+		case err != nil:
+			return fault.FromGRPC(err)
+		}
+		if err := out.Send(telemetryMessage(res, names)); err != nil {
+			return err
+		}
+		if !req.Msg.GetFollow() {
+			return nil
+		}
+	}
+}
+
+// maxNames bounds how many agents' jails are told by name.
+const maxNames = 1000
+
+// jailNames answers the agents' names by their jails.
+func (h *Telemetry) jailNames(ctx context.Context, org string) (map[string]string, error) {
+	rows, err := h.Agents.List(ctx, org, "", maxNames)
+	if err != nil {
+		return nil, fmt.Errorf("list agents: %w", err)
+	}
+	names := make(map[string]string, len(rows))
+	for _, row := range rows {
+		names[task.AgentJail(row.Agent.ID)] = row.Agent.Name
+	}
+	return names, nil
+}
+
+func telemetryMessage(res *nodev1.WatchTelemetryResponse, names map[string]string) *deckhandv1.WatchNodeTelemetryResponse {
+	sample := res.GetSample()
+	m := &deckhandv1.WatchNodeTelemetryResponse{Time: sample.GetTime(), Host: usageMessage(sample.GetHost(), names)}
+	for _, u := range sample.GetJails() {
+		m.Jails = append(m.Jails, usageMessage(u, names))
+	}
+	for _, e := range res.GetEvents() {
+		m.Events = append(m.Events, &deckhandv1.NodeUsageEvent{
+			Time: e.GetTime(), JailId: e.GetJailId(), Kind: strings.ToLower(strings.TrimPrefix(e.GetKind().String(), "KIND_")),
+			Count: e.GetCount(), Resource: e.GetResource(),
+		})
+	}
+	return m
+}
+
+func usageMessage(u *nodev1.Usage, names map[string]string) *deckhandv1.NodeUsage {
+	if u == nil {
+		return nil
+	}
+	return &deckhandv1.NodeUsage{
+		JailId: u.GetJailId(), AgentName: names[u.GetJailId()], CpuMillis: u.CpuMillis, MemoryBytes: u.MemoryBytes,
+		MemoryLimitBytes: u.MemoryLimitBytes, Pids: u.Pids, PidsLimit: u.PidsLimit, DiskBytes: u.DiskBytes,
+		DiskLimitBytes: u.DiskLimitBytes, OomKills: u.OomKills,
+	}
+}

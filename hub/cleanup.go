@@ -1,0 +1,91 @@
+package hub
+
+import (
+	"context"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/edge"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// This file ends on nodes what has ended in the hub.
+
+// stopStep ends the command of a cancelled step and keeps what is known of its
+// end. Where the node cannot be reached, reconcile does it when it returns.
+func (h *Hub) stopStep(s db.Step, by string) {
+	if record := h.tools.Get(s.Tool); s.NodeID == nil || record == nil || !record.Runs() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	link, err := h.edge.Node(*s.NodeID)
+	var killed *nodev1.KillExecResponse
+	if err == nil {
+		killed, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ID, By: by})
+	}
+	if err == nil {
+		err = h.store.SetCancelledStepLog(ctx, db.SetCancelledStepLogParams{
+			OrgID: s.OrgID, ID: s.ID, LogBytes: killed.GetExec().GetLogBytes(), Outcome: tool.OutcomeOf(killed.GetExec()),
+		})
+	}
+	if err != nil {
+		h.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "step_id", s.ID, "reason", err)
+	}
+}
+
+// reconcile ends the commands that a node still runs for steps that have ended
+// here, or that nobody here knows.
+func (h *Hub) reconcile(link *edge.Link) {
+	var ids []string
+	for _, e := range link.Hello().GetExecs() {
+		if strings.HasPrefix(e.GetExecId(), "step_") && e.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+			ids = append(ids, e.GetExecId())
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	started, err := h.store.StartedSteps(ctx, db.StartedStepsParams{OrgID: link.OrgID(), Ids: ids})
+	if err != nil {
+		h.cfg.Log.Warn("cannot tell which commands of a node are wanted", "node_id", link.NodeID(), "error", err)
+		return
+	}
+	wanted := make(map[string]bool, len(started))
+	for _, id := range started {
+		wanted[id] = true
+	}
+	for _, id := range ids {
+		if wanted[id] {
+			continue
+		}
+		if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: "hub: its step has ended"}); err != nil {
+			h.cfg.Log.Warn("cannot end a command whose step has ended", "step_id", id, "error", err)
+			continue
+		}
+		h.cfg.Log.Info("ended a command whose step had ended", "step_id", id, "node_id", link.NodeID())
+	}
+}
+
+// taskEnded stops the jail of a task that had one of its own; the workspace
+// stays for people to look at.
+func (h *Hub) taskEnded(t db.Task) {
+	if t.WorkspaceScope != string(persona.ScopeTask) || t.NodeID == nil || t.StartedAt == nil {
+		return
+	}
+	h.background.Go(func() {
+		link, err := h.edge.Node(*t.NodeID)
+		if err != nil {
+			return // the node stops idle jails by itself
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		if _, err := link.Jails().StopJail(ctx, &nodev1.StopJailRequest{JailId: t.JailID}); err != nil {
+			h.cfg.Log.Info("the jail of an ended task was not stopped", "task_id", t.ID, "reason", err)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// User is who holds a lock, drains a node or runs a command.
+type User struct{ ID, Name string }
+
+// HeldLocks answers an organisation's held locks by node. Admission reads them
+// under its own lock, which taking one holds too: between them no task starts
+// on a node that somebody has just taken.
+func HeldLocks(ctx context.Context, q *db.Queries, orgID string) (map[string]*db.NodeLock, error) {
+	rows, err := q.HeldNodeLocks(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("read node locks: %w", err)
+	}
+	out := make(map[string]*db.NodeLock, len(rows))
+	for i := range rows {
+		out[rows[i].NodeID] = &rows[i]
+	}
+	return out, nil
+}
+
+func heldLock(ctx context.Context, q *db.Queries, orgID, nodeID string) (*db.NodeLock, error) {
+	row, err := q.HeldNodeLock(ctx, db.HeldNodeLockParams{OrgID: orgID, NodeID: nodeID})
+	if store.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lock of node %s: %w", nodeID, err)
+	}
+	return &row, nil
+}
+
+// LockedBy says who holds a lock, in words.
+func LockedBy(nodeName string, l *db.NodeLock) string {
+	return fmt.Sprintf("node %s is locked by %s: %s", nodeName, l.UserName, l.Reason)
+}
+
+// locked is the error of whoever must wait for a lock.
+func locked(n db.Node, l *db.NodeLock) *fault.Error {
+	return fault.New(fault.Precondition, "%s", LockedBy(n.Name, l)).WithCode(fault.NodeLocked).WithObject(n.ID).
+		WithFix("wait for them, or see who holds what: deckhand node locks")
+}
+
+// Lock takes a node for a person until they release it, and answers how many
+// tasks are under way there. Repeating it answers the lock as it is.
+func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) (lock db.NodeLock, active int64, err error) {
+	err = n.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.LockAdmission(ctx, node.OrgID); err != nil {
+			return fmt.Errorf("lock admission: %w", err)
+		}
+		if lock, err = takeLock(ctx, q, node, by, reason, nil); err != nil {
+			return err
+		}
+		active, err = activeOn(ctx, q, node)
+		return err
+	})
+	return lock, active, err
+}
+
+// takeLock takes a free lock, or answers the caller's own. A lock that another
+// command took is nobody's to share.
+func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason string, execID *string) (db.NodeLock, error) {
+	if node.RevokedAt != nil {
+		return db.NodeLock{}, fault.New(fault.Precondition, "node %s was revoked", node.Name).WithObject(node.ID)
+	}
+	lock, err := q.TakeNodeLock(ctx, db.TakeNodeLockParams{
+		ID: ident.New("lock"), OrgID: node.OrgID, NodeID: node.ID, UserID: by.ID, UserName: by.Name, Reason: reason, ExecID: execID,
+	})
+	if err == nil {
+		return lock, nil
+	}
+	if !store.IsNotFound(err) {
+		return lock, fmt.Errorf("take the lock of node %s: %w", node.ID, err)
+	}
+	held, err := heldLock(ctx, q, node.OrgID, node.ID)
+	switch {
+	case err != nil:
+		return lock, err
+	case held == nil:
+		return lock, fault.New(fault.Aborted, "the lock of node %s was given back just now", node.Name).WithFix("try again")
+	case held.UserID != by.ID || held.ExecID != nil:
+		return *held, locked(node, held)
+	}
+	return *held, nil
+}
+
+// LockForExec makes sure that a command on the machine runs under the lock:
+// the person's own, or one of its own, which ends with ReleaseExecLock. It
+// belongs into the transaction that stores the command.
+func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reason, execID string) error {
+	if err := q.LockAdmission(ctx, node.OrgID); err != nil {
+		return fmt.Errorf("lock admission: %w", err)
+	}
+	_, err := takeLock(ctx, q, node, by, reason, &execID)
+	return err
+}
+
+// Unlock releases a node's lock. Somebody else's, or one under which a command
+// runs, is released by force only; who did it is recorded. It answers whether
+// there was one.
+func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (bool, error) {
+	released := false
+	err := n.store.Tx(ctx, func(q *db.Queries) error {
+		held, err := heldLock(ctx, q, node.OrgID, node.ID)
+		if err != nil || held == nil {
+			return err
+		}
+		if !force && held.UserID != by.ID {
+			return locked(node, held).WithFix("ask %s, or release it all the same: deckhand node unlock %s --force", held.UserName, node.Name)
+		}
+		if !force && held.ExecID != nil {
+			return locked(node, held).WithFix("it is given back when %s ends; end it with: deckhand node kill %s", *held.ExecID, *held.ExecID)
+		}
+		rows, err := q.ReleaseNodeLock(ctx, db.ReleaseNodeLockParams{OrgID: node.OrgID, ID: held.ID, ReleasedBy: by.Name})
+		released = rows > 0
+		return err
+	})
+	return released, err
+}
+
+const maxLocks = 100
+
+// Locks answers the locks that are held, with released those of the past too;
+// nodeID "" means of every node.
+func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool) ([]db.ListNodeLocksRow, error) {
+	rows, err := n.store.ListNodeLocks(ctx, db.ListNodeLocksParams{OrgID: orgID, NodeID: nodeID, Released: released, MaxRows: maxLocks})
+	if err != nil {
+		return nil, fmt.Errorf("list node locks: %w", err)
+	}
+	return rows, nil
+}
+
+// Drain keeps new tasks off a node and answers how many are under way there.
+func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string) (active int64, err error) {
+	err = n.store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.LockAdmission(ctx, node.OrgID); err != nil {
+			return fmt.Errorf("lock admission: %w", err)
+		}
+		if _, err := q.DrainNode(ctx, db.DrainNodeParams{OrgID: node.OrgID, ID: node.ID, DrainedBy: by.Name, DrainReason: reason}); err != nil {
+			return fmt.Errorf("drain node %s: %w", node.ID, err)
+		}
+		active, err = activeOn(ctx, q, node)
+		return err
+	})
+	return active, err
+}
+
+// Undrain lets tasks start on a node again.
+func (n *Nodes) Undrain(ctx context.Context, node db.Node) error {
+	if _, err := n.store.UndrainNode(ctx, db.UndrainNodeParams{OrgID: node.OrgID, ID: node.ID}); err != nil {
+		return fmt.Errorf("undrain node %s: %w", node.ID, err)
+	}
+	return nil
+}
+
+func activeOn(ctx context.Context, q *db.Queries, node db.Node) (int64, error) {
+	active, err := q.CountActiveOnNode(ctx, db.CountActiveOnNodeParams{OrgID: node.OrgID, NodeID: node.ID})
+	if err != nil {
+		return 0, fmt.Errorf("count tasks on node %s: %w", node.ID, err)
+	}
+	return active, nil
+}
+
+// Blocked says why no task may start on a node that is connected; "" when one
+// may.
+func Blocked(n db.Node, held *db.NodeLock) string {
+	switch {
+	case held != nil:
+		return LockedBy(n.Name, held)
+	case n.DrainedAt != nil:
+		text := fmt.Sprintf("node %s is drained by %s", n.Name, n.DrainedBy)
+		if n.DrainReason != "" {
+			text += ": " + n.DrainReason
+		}
+		return text
+	}
+	return ""
+}

@@ -1,0 +1,165 @@
+package nodeexec
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Config says what Execs works with.
+type Config struct {
+	Store  *store.Store
+	Agents *agent.Service
+	Vault  *vault.Vault
+	Redact *redact.Redactor
+	// Node answers the live link to a node, or an error of kind Unavailable.
+	Node func(nodeID string) (tool.Node, error)
+	// JailOf answers what the jail of a task is made of; of the task only
+	// organisation, agent, version and jail are looked at.
+	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
+	// Admit is called when a lock was given back.
+	Admit func(orgID string)
+	Log   hclog.Logger
+}
+
+// Execs keeps people's commands. It is a lifecycle.Service.
+type Execs struct {
+	lifecycle.Runner
+
+	cfg  Config
+	wake chan string // nodes that have connected
+
+	mu      sync.Mutex
+	running context.Context          // of the service; nil before and after
+	ended   map[string]chan struct{} // what is followed here; closed at the end
+
+	followers sync.WaitGroup // added to under mu while running is set
+}
+
+// New makes Execs.
+func New(cfg Config) *Execs {
+	return &Execs{cfg: cfg, wake: make(chan string, 1024), ended: map[string]chan struct{}{}}
+}
+
+// Start begins to follow commands.
+func (e *Execs) Start(ctx context.Context) error {
+	return e.Run(ctx, func(ctx context.Context) error {
+		e.mu.Lock()
+		e.running = ctx
+		e.mu.Unlock()
+		defer e.followers.Wait()
+		defer func() {
+			e.mu.Lock()
+			e.running = nil
+			e.mu.Unlock()
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case nodeID := <-e.wake:
+				if err := e.adopt(ctx, nodeID); err != nil && ctx.Err() == nil {
+					e.cfg.Log.Warn("cannot find the commands that run on a node", "node_id", nodeID, "error", err)
+				}
+			}
+		}
+	})
+}
+
+// Connected tells that a node's link is up here: commands on it that another
+// hub followed are followed here from now on. It never blocks.
+func (e *Execs) Connected(nodeID string) {
+	select {
+	case e.wake <- nodeID:
+	default:
+		e.cfg.Log.Warn("too many nodes connect at once; commands on one are followed from its next link on", "node_id", nodeID)
+	}
+}
+
+// Get answers a command by its id.
+func (e *Execs) Get(ctx context.Context, orgID, id string) (db.GetNodeExecRow, error) {
+	row, err := e.cfg.Store.GetNodeExec(ctx, db.GetNodeExecParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, fault.New(fault.NotFound, "there is no command %q", id).WithObject(id)
+	}
+	if err != nil {
+		return row, fmt.Errorf("load command %s: %w", id, err)
+	}
+	return row, nil
+}
+
+// Find answers the id of the command that ref names: an id or a unique prefix.
+func (e *Execs) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := e.cfg.Store.FindNodeExecs(ctx, db.FindNodeExecsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix(Kind, ref)})
+	if err == nil && len(rows) == 0 {
+		return "", fault.New(fault.NotFound, "there is no command %q", ref).WithObject(ref).WithFix("list what there is with: deckhand node execs NODE")
+	}
+	return store.One("command", ref, rows, err)
+}
+
+// List answers commands, newest first; nodeID "" for those of every node.
+func (e *Execs) List(ctx context.Context, orgID, nodeID string, live bool, limit int32) ([]db.ListNodeExecsRow, error) {
+	rows, err := e.cfg.Store.ListNodeExecs(ctx, db.ListNodeExecsParams{OrgID: orgID, NodeID: nodeID, LiveOnly: live, MaxRows: limit})
+	if err != nil {
+		return nil, fmt.Errorf("list commands: %w", err)
+	}
+	return rows, nil
+}
+
+// elsewhere is how often a command is looked at that another hub follows.
+const elsewhere = 500 * time.Millisecond
+
+// Wait answers a command when it has ended, or after d as it stands.
+func (e *Execs) Wait(ctx context.Context, orgID, id string, d time.Duration) (db.GetNodeExecRow, error) {
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	for {
+		e.mu.Lock()
+		ended := e.ended[id]
+		e.mu.Unlock()
+		row, err := e.Get(ctx, orgID, id)
+		if err != nil || row.NodeExec.State == "ended" || d <= 0 {
+			return row, err
+		}
+		look := time.NewTimer(elsewhere)
+		select {
+		case <-ended: // nil where another hub follows it
+		case <-look.C:
+		case <-deadline.C:
+			d = 0
+		case <-ctx.Done():
+			look.Stop()
+			return row, ctx.Err()
+		}
+		look.Stop()
+	}
+}
+
+// Kill ends a command with its whole tree, and answers it as it then stands.
+func (e *Execs) Kill(ctx context.Context, orgID, id, by string) (db.GetNodeExecRow, error) {
+	row, err := e.Get(ctx, orgID, id)
+	if err != nil || row.NodeExec.State == "ended" {
+		return row, err
+	}
+	link, err := e.cfg.Node(row.NodeExec.NodeID)
+	if err != nil {
+		return row, err
+	}
+	if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: by}); err != nil {
+		return row, fmt.Errorf("kill %s: %w", id, fault.FromGRPC(err))
+	}
+	return e.Wait(ctx, orgID, id, settleTime)
+}

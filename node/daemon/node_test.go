@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/doctor"
+	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+	"github.com/deckhand-sh/deckhand/node/ledger"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// systemd listens as systemd does and answers what it was told next.
+func systemd(t *testing.T, address string) func() string {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return func() string {
+		buf := make([]byte, 4096)
+		n, err := conn.Read(buf)
+		require.NoError(t, err)
+		return string(buf[:n])
+	}
+}
+
+// H1: systemd's watchdog is fed by contact with the hub and by nothing else.
+func TestSystemdIsToldHowTheDaemonDoes(t *testing.T) {
+	t.Parallel()
+	abstract := ident.New("notify")
+	for name, address := range map[string]string{"a path": filepath.Join(t.TempDir(), "notify"), "an abstract name": "@" + abstract} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			next := systemd(t, address)
+			n := &notifier{address: address, log: hclog.NewNullLogger()}
+			n.ready()
+			require.Contains(t, next(), "READY=1")
+			n.linked(true)
+			require.Equal(t, "STATUS=Linked to the hub", next())
+			n.contact()
+			n.contact()
+			require.Equal(t, "WATCHDOG=1", next())
+			n.linked(false)
+			require.Contains(t, next(), "No link", "the second contact was within a second of the first")
+			n.stopping()
+			require.Equal(t, "STOPPING=1", next())
+		})
+	}
+	(&notifier{}).ready() // without systemd nothing is said
+}
+
+// H1: a drained node starts nothing, and answers for what it has.
+func TestADrainedNodeStartsNothingNew(t *testing.T) {
+	t.Parallel()
+	jails := jailtest.Manager(t, jailtest.Config(t))
+	book, err := ledger.Open(ledger.Config{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, book.Close()) })
+	service, err := exec.NewService(exec.Config{Ledger: book, Jails: jails})
+	require.NoError(t, err)
+	require.NoError(t, service.Start(context.WithoutCancel(t.Context())))
+	t.Cleanup(service.Stop)
+	execs := drainedExecs{service, jails}
+	node := nodeServer{d: &Daemon{cfg: Config{Log: hclog.NewNullLogger()}, jails: jails}}
+
+	spec := jailtest.Spec(ident.New("jail"))
+	_, err = jails.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	start := func(id string) (*nodev1.StartExecResponse, error) {
+		return execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
+			ExecId: id, JailId: spec.GetJailId(), Argv: []string{"true"},
+		}})
+	}
+	before := ident.New("step")
+	_, err = start(before)
+	require.NoError(t, err)
+	answer, err := node.SetDrain(t.Context(), &nodev1.SetDrainRequest{Draining: true, Reason: "new disks"})
+	require.NoError(t, err)
+	require.True(t, answer.GetDraining())
+	refused := ident.New("step")
+	_, err = start(refused)
+	e := fault.As(fault.FromGRPC(err))
+	require.NotNil(t, e, "%v", err)
+	require.Equal(t, fault.Unavailable, e.Kind)
+	require.Contains(t, e.Error(), "new disks")
+	again, err := start(before)
+	require.NoError(t, err, "it is there already")
+	require.True(t, again.GetExisted())
+	answer, err = node.SetDrain(t.Context(), &nodev1.SetDrainRequest{})
+	require.NoError(t, err)
+	require.False(t, answer.GetDraining())
+	ran, err := start(refused)
+	require.NoError(t, err)
+	require.False(t, ran.GetExisted(), "the refusal recorded nothing")
+}
+
+func TestInstallWritesAUnitThatSparesCommands(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a service is installed by root")
+	}
+	dir := t.TempDir()
+	args := []string{"install", "--unit-dir", dir, "--config-dir", filepath.Join(dir, "etc"), "--hub-url", "https://hub.example:7800"}
+	var out, errs bytes.Buffer
+	require.Zero(t, Main(t.Context(), append(args, "--print"), &out, &errs), errs.String())
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, line := range []string{
+		"Type=notify", "WatchdogSec=10min", "KillMode=process", "Delegate=yes", "Restart=always",
+		"ExecStart=" + self + " --config " + dir + "/etc/node.yaml",
+	} {
+		require.Contains(t, out.String(), line+"\n")
+	}
+	require.NoFileExists(t, filepath.Join(dir, unitName))
+
+	unit := out.String()
+	out.Reset()
+	require.Zero(t, Main(t.Context(), args, &out, &errs), errs.String())
+	require.Contains(t, out.String(), "systemctl daemon-reload")
+	written, err := os.ReadFile(filepath.Join(dir, unitName))
+	require.NoError(t, err)
+	require.Equal(t, unit, string(written))
+	config, err := os.ReadFile(filepath.Join(dir, "etc", configName))
+	require.NoError(t, err)
+	require.Contains(t, string(config), "hub-url: https://hub.example:7800")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "etc", configName), []byte("mine"), 0o644))
+	out.Reset()
+	require.Zero(t, Main(t.Context(), args, &out, &errs), errs.String())
+	require.Contains(t, out.String(), "left "+dir+"/etc/node.yaml as it is")
+	kept, err := os.ReadFile(filepath.Join(dir, "etc", configName))
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(kept))
+	require.Equal(t, exitUsage, Main(t.Context(), append(args, "--join-token", "hunter2hunter2"), &out, &errs))
+	require.NotContains(t, errs.String(), "hunter2hunter2")
+}
+
+func TestTheDoctorsReportIsALinePerFindingAndAnExitCode(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, report(&out, []doctor.Finding{
+		{Name: "root", State: doctor.OK, Says: "this is root"}, {Name: "clock", State: doctor.Warn, Says: "30s off", Fix: "set it"},
+	}))
+	require.Equal(t, "ok    root                this is root\nwarn  clock               30s off\n                          -> set it\n", out.String())
+	require.ErrorContains(t, report(&out, []doctor.Finding{{State: doctor.Fail}}), "one check failed")
+	require.ErrorContains(t, report(&out, []doctor.Finding{{State: doctor.Fail}, {State: doctor.Fail}}), "2 checks failed")
+
+	out.Reset()
+	var errs bytes.Buffer
+	code := Main(t.Context(), []string{"doctor", "--data-dir", t.TempDir(), "--containerd", "/nowhere.sock"}, &out, &errs)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, out.String(), "fail  containerd")
+	require.Contains(t, errs.String(), "failed")
+}

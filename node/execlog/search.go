@@ -1,0 +1,275 @@
+package execlog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"time"
+)
+
+const (
+	// MaxMatch bounds the length of a match: an expression sees no further.
+	MaxMatch = 64 << 10
+	// searchWindow is how much of a log is in memory at once, in which lines of
+	// any length are searched.
+	searchWindow = 1 << 20
+	// maxSide bounds an excerpt on either side of where its match begins.
+	maxSide = 2 << 10
+)
+
+// Pattern is what is searched for.
+type Pattern struct {
+	literal []byte
+	// plain is the expression, and after the same behind one more character:
+	// what ^ and \b say of a place depends on the one before it.
+	plain, after *regexp.Regexp
+	reach        int
+}
+
+// NewPattern makes a pattern of a text, or of an expression of RE2 in which ^
+// and $ are of a line. It answers what is wrong with the expression.
+func NewPattern(text string, expression, ignoreCase bool) (*Pattern, error) {
+	if text == "" {
+		return nil, fmt.Errorf("it is empty")
+	}
+	if !expression && !ignoreCase {
+		return &Pattern{literal: []byte(text), reach: len(text)}, nil
+	}
+	if !expression {
+		text = regexp.QuoteMeta(text)
+	}
+	flags := "m"
+	if ignoreCase {
+		flags = "mi"
+	}
+	text = "(?" + flags + ":" + text + ")"
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	if asksForText(parsed) {
+		return nil, fmt.Errorf(`\A and \z are of a text, and a log is searched by lines: use ^ and $`)
+	}
+	p := &Pattern{reach: MaxMatch}
+	if p.plain, err = regexp.Compile(text); err != nil {
+		return nil, err
+	}
+	if p.after, err = regexp.Compile("(?s:.)(" + text + ")"); err != nil {
+		return nil, err
+	}
+	if p.plain.MatchString("") {
+		return nil, fmt.Errorf("it matches the empty text, and so everywhere")
+	}
+	return p, nil
+}
+
+func asksForText(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
+		return true
+	}
+	for _, sub := range re.Sub {
+		if asksForText(sub) {
+			return true
+		}
+	}
+	return false
+}
+
+// find answers the first match in buf that begins at from or after.
+func (p *Pattern) find(buf []byte, from int) (start, end int, ok bool) {
+	if p.literal != nil {
+		i := bytes.Index(buf[from:], p.literal)
+		return from + i, from + i + len(p.literal), i >= 0
+	}
+	before := max(0, from-1)
+	at := p.plain.FindIndex(buf[before:])
+	if at != nil && from > 0 && at[0] == 0 {
+		// It begins before from, perhaps only since nothing is seen before it.
+		if at = p.after.FindSubmatchIndex(buf[before:]); at != nil {
+			at = at[2:4]
+		}
+	}
+	if at == nil {
+		return 0, 0, false
+	}
+	return before + at[0], before + at[1], true
+}
+
+// Query says what to search.
+type Query struct {
+	Pattern *Pattern
+	// Offset is where to begin; End where to end, 0 for the end of the log.
+	Offset, End int64
+	// Max is how many matches to answer at most.
+	Max int
+	// Context is how many lines before and after a match to answer.
+	Context int
+	// Budget is how many bytes to look at, at most; 0 for all.
+	Budget int64
+	// Live says that the log is being written.
+	Live bool
+}
+
+// Match is a place in a log.
+type Match struct {
+	Offset, Length int64
+	Stream         Stream
+	Time           time.Time
+	// Excerpt is the match with its context, from ExcerptOffset on.
+	Excerpt       []byte
+	ExcerptOffset int64
+}
+
+// Found is what a search came to.
+type Found struct {
+	Matches []Match
+	// Next is where the search stopped, and Complete that it was at the end.
+	Next     int64
+	Complete bool
+}
+
+// Search finds the places that match, in order and none within another, in what
+// Read would show. It holds no more than about 1 MiB.
+func (r *Reader) Search(ctx context.Context, q Query) (Found, error) {
+	end, err := r.Size()
+	if err != nil {
+		return Found{}, err
+	}
+	if q.End > 0 {
+		end = min(end, q.End)
+	}
+	s := search{reader: r, query: q, at: q.Offset, end: end}
+	for !s.out.Complete && len(s.out.Matches) < q.Max {
+		if err := ctx.Err(); err != nil {
+			return Found{}, err
+		}
+		if q.Budget > 0 && s.at-q.Offset > q.Budget {
+			break
+		}
+		if err := s.window(); err != nil {
+			return Found{}, err
+		}
+	}
+	s.out.Next = s.at
+	for i := range s.out.Matches {
+		if err := s.describe(&s.out.Matches[i]); err != nil {
+			return Found{}, err
+		}
+	}
+	return s.out, nil
+}
+
+type search struct {
+	reader *Reader
+	query  Query
+	at     int64 // the next byte that a match may begin at
+	end    int64
+	buf    []byte
+	out    Found
+}
+
+// load reads what may be shown from an offset on, into the buffer.
+func (s *search) load(from, to int64) error {
+	s.buf = s.buf[:0]
+	for at := from; at < to; {
+		part, err := s.reader.bytes(at, to, !s.query.Live)
+		if err != nil {
+			return err
+		}
+		if len(part) == 0 {
+			// The rest cannot be shown yet: as if it were not there.
+			s.end = min(s.end, at)
+			return nil
+		}
+		s.buf = append(s.buf, part...)
+		at += int64(len(part))
+	}
+	return nil
+}
+
+// window searches the next part of the log.
+func (s *search) window() error {
+	if s.at >= s.end {
+		s.out.Complete = true
+		return nil
+	}
+	base := max(0, s.at-1)
+	if s.buf == nil {
+		s.buf = make([]byte, 0, min(searchWindow, s.end-base))
+	}
+	if err := s.load(base, min(s.end, base+searchWindow)); err != nil {
+		return err
+	}
+	last := base+int64(len(s.buf)) >= s.end
+	for len(s.out.Matches) < s.query.Max {
+		start, end, ok := s.query.Pattern.find(s.buf, min(len(s.buf), int(s.at-base)))
+		safe := len(s.buf) - s.query.Pattern.reach
+		switch {
+		case !ok && last:
+			s.at, s.out.Complete = max(s.at, s.end), true
+			return nil
+		case !ok:
+			s.at = max(s.at, base+int64(safe)+1)
+			return nil
+		case start > safe && !last:
+			// It may go on, or be another, with what comes after.
+			s.at = base + int64(start)
+			return nil
+		}
+		if end > start {
+			s.out.Matches = append(s.out.Matches, Match{Offset: base + int64(start), Length: int64(end - start)})
+		}
+		s.at = base + int64(max(end, start+1))
+	}
+	return nil
+}
+
+// describe adds to a match what is around it.
+func (s *search) describe(m *Match) error {
+	records, err := s.reader.records()
+	if err != nil {
+		return err
+	}
+	if n := s.reader.search(records, m.Offset); n < records {
+		rec, ok, err := s.reader.record(n)
+		if err != nil {
+			return err
+		}
+		if ok && rec.offset <= m.Offset {
+			m.Stream, m.Time = rec.stream, time.Unix(0, rec.time)
+		}
+	}
+	from := max(0, m.Offset-maxSide)
+	size, err := s.reader.Size()
+	if err != nil {
+		return err
+	}
+	if err := s.load(from, min(size, m.Offset+maxSide)); err != nil {
+		return err
+	}
+	begin := min(int(m.Offset-from), len(s.buf))
+	left, right := begin, min(begin+int(m.Length), len(s.buf))
+	for lines := 0; left > 0; left-- {
+		if s.buf[left-1] == '\n' {
+			if lines++; lines > s.query.Context {
+				break
+			}
+		}
+	}
+	if right == 0 || s.buf[right-1] != '\n' {
+		for lines := 0; right < len(s.buf); right++ {
+			if s.buf[right] == '\n' {
+				if lines++; lines > s.query.Context {
+					break
+				}
+			}
+		}
+	}
+	if end := begin + int(m.Length); right > end && s.buf[right-1] == '\n' {
+		right--
+	}
+	m.Excerpt, m.ExcerptOffset = bytes.Clone(s.buf[left:right]), from+int64(left)
+	return nil
+}

@@ -1,0 +1,159 @@
+package jail_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// counts prints numbers for ever.
+const counts = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.005; done"
+
+// requireWhole says that a log of counts has every number up to its end.
+func requireWhole(t *testing.T, log string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(log, "\n"), "\n")
+	for i, line := range lines {
+		require.Equal(t, strconv.Itoa(i+1), line)
+	}
+}
+
+// When containerd dies, jails go on; what needs it is refused with what to do,
+// and works again once it is back.
+func TestJailsGoOnWithoutContainerd(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	// Of its own: the shared one has jails of other tests.
+	dir := filepath.Join(jailtest.Dir(t), "ctr")
+	own, err := containerd.Config{DataDir: dir}.Complete(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, own.Start(context.WithoutCancel(t.Context())))
+	cfg.Containerd = own.Address()
+	var back *containerd.Daemon
+	t.Cleanup(func() { back.Stop() })
+	m := jailtest.Manager(t, cfg)
+	id := ensure(t, m)
+	count := begin(t, m, id, counts)
+	until(t, m, id, count, "10\n")
+
+	require.NoError(t, unix.Kill(own.PID(), unix.SIGKILL))
+	<-own.Done()
+	require.False(t, containerd.Running(own.Address()))
+	at := len(output(t, m, id, count))
+	eventually(t, func() bool { return len(output(t, m, id, count)) > at+100 }, "more output")
+	status, text := sh(t, m, id, "echo started without containerd")
+	require.Zero(t, status.GetExitCode())
+	require.Equal(t, "started without containerd\n", text)
+	one, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, running, one.GetState())
+	_, err = m.Ensure(t.Context(), jailtest.Spec(ident.New("jail")))
+	require.Error(t, err)
+
+	back, err = containerd.Config{DataDir: dir}.Complete(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, back.Start(context.WithoutCancel(t.Context())))
+	again := jailtest.Spec(ident.New("jail"))
+	eventually(t, func() bool { _, err = m.Ensure(t.Context(), again); return err == nil }, "a way back to containerd")
+	after, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, one.GetPid(), after.GetPid())
+	_, err = m.Stop(t.Context(), id)
+	require.NoError(t, err, "it is found again, and ended in order")
+	requireWhole(t, output(t, m, id, count))
+}
+
+// A jail whose shim dies is lost: its processes are ended, its log is whole, and
+// it can be made again.
+func TestADeadShimLosesTheJailAndNoLog(t *testing.T) {
+	t.Parallel()
+	m := jailtest.Manager(t, jailtest.Config(t))
+	spec := jailtest.Spec(ident.New("jail"))
+	_, err := m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	id := spec.GetJailId()
+	count := begin(t, m, id, counts)
+	until(t, m, id, count, "10\n")
+	one, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	members, err := m.Processes(t.Context(), id)
+	require.NoError(t, err)
+	shim := parent(t, int(one.GetPid()))
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", shim))
+	require.NoError(t, err)
+	require.Contains(t, string(name), "containerd-shim")
+	conn, err := m.Init(t.Context(), id)
+	require.NoError(t, err)
+
+	require.NoError(t, unix.Kill(shim, unix.SIGKILL))
+	select {
+	case <-conn.Closed:
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "its init goes on")
+	}
+	requireGone(t, members)
+	eventually(t, func() bool {
+		one, err := m.Get(t.Context(), id)
+		return err == nil && one.GetState() == nodev1.JailState_JAIL_STATE_LOST
+	}, "a lost jail")
+	_, err = m.Init(t.Context(), id)
+	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+	requireWhole(t, output(t, m, id, count))
+	require.NoError(t, m.Tidy(t.Context()), "what is left of it is cleared")
+	_, err = m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	status, _ := sh(t, m, id, "exit 6")
+	require.EqualValues(t, 6, status.GetExitCode())
+	requireWhole(t, output(t, m, id, count))
+}
+
+// H2: nothing that a jail had outlives its init.
+func TestADeadInitEndsAllThatItStarted(t *testing.T) {
+	t.Parallel()
+	m := jailtest.Manager(t, jailtest.Config(t))
+	id := ensure(t, m)
+	count := begin(t, m, id, "setsid sh -c '"+counts+"' & sleep 4321")
+	until(t, m, id, count, "10\n")
+	members, err := m.Processes(t.Context(), id)
+	require.NoError(t, err)
+	one, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	conn, err := m.Init(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(int(one.GetPid()), unix.SIGKILL))
+	<-conn.Closed
+	requireGone(t, members)
+	eventually(t, func() bool {
+		one, err := m.Get(t.Context(), id)
+		return err == nil && one.GetState() == nodev1.JailState_JAIL_STATE_LOST
+	}, "a lost jail")
+	requireWhole(t, output(t, m, id, count))
+	_, err = conn.Wait(t.Context(), &initv1.WaitRequest{ExecId: count})
+	require.Error(t, err)
+}
+
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	text := string(raw)
+	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:])
+	ppid, err := strconv.Atoi(fields[1])
+	require.NoError(t, err)
+	return ppid
+}

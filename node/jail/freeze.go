@@ -1,0 +1,265 @@
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// A jail is frozen as a whole, its init included: nothing in it runs, nothing
+// is born and nothing dies until it is thawed. So a tree can be read from
+// /proc on the host and be complete. Signals may be sent meanwhile. With
+// version 2 of cgroups a SIGKILL takes effect at once; with version 1 it pends
+// and takes effect at the thaw, before the process runs a single instruction
+// of its own. Either way what was killed while frozen cannot have forked, and
+// init, thawed with the rest, finds its stubs ended and reaps them.
+
+// freezePatience bounds how long a freeze may take. A process that the kernel
+// cannot interrupt, in the middle of a read from a broken disk for example,
+// may outlast it.
+const freezePatience = 2 * time.Second
+
+// freezer counts those who hold one jail frozen. It is thawed with the last.
+type freezer struct {
+	mu      sync.Mutex
+	holders int
+}
+
+// Freeze stops every process of a running jail, its init as well, and answers
+// when all stand. thaw must be called, once, and lets them go on unless
+// somebody else holds the jail frozen too; its error says that they could not
+// be. A jail that does not stand within 2 s, or before ctx ends, is thawed and
+// the error says so.
+//
+// While a jail is frozen its init answers nothing: do not call it before thaw.
+// Stopping a jail thaws it, and so does the next daemon's first look at it.
+func (m *Manager) Freeze(ctx context.Context, id string) (thaw func() error, err error) {
+	e := m.entry(id)
+	// Before the lock: finding a jail again thaws it, for which it is taken.
+	cg, err := m.Cgroup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := cg.freezer()
+	if err != nil {
+		return nil, err
+	}
+	e.freezer.mu.Lock()
+	defer e.freezer.mu.Unlock()
+	if e.freezer.holders == 0 {
+		if err := f.freeze(ctx); err != nil {
+			return nil, fmt.Errorf("freeze jail %s: %w", id, errors.Join(err, f.thaw()))
+		}
+	}
+	e.freezer.holders++
+	var once sync.Once
+	return func() (err error) {
+		once.Do(func() {
+			e.freezer.mu.Lock()
+			defer e.freezer.mu.Unlock()
+			if e.freezer.holders == 0 {
+				return // the jail was stopped meanwhile
+			}
+			if e.freezer.holders--; e.freezer.holders > 0 {
+				return
+			}
+			if err = f.thaw(); err != nil {
+				err = fmt.Errorf("thaw jail %s: %w", id, err)
+			}
+		})
+		return err
+	}, nil
+}
+
+// Processes answers the host's ids of every process of a running jail, init's
+// among them. Unless the jail is frozen the answer is old when it arrives.
+func (m *Manager) Processes(ctx context.Context, id string) ([]int, error) {
+	cg, err := m.Cgroup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	f, err := cg.freezer()
+	if err != nil {
+		return nil, err
+	}
+	return f.processes()
+}
+
+// freezerOf is a folder of the kernel's that a jail is frozen by.
+type freezerOf struct {
+	dir     string
+	version int
+}
+
+func (c Cgroup) freezer() (freezerOf, error) {
+	dir, version := c.Dir("freezer")
+	f := freezerOf{dir, version}
+	if dir == "" || f.isRoot() {
+		return f, fault.New(fault.Precondition, "this machine's kernel cannot freeze a jail: it has no freezer in its cgroups")
+	}
+	return f, nil
+}
+
+// isRoot says whether it is the whole machine, which nobody wants to freeze.
+func (f freezerOf) isRoot() bool {
+	return f.dir == cgroupRoot || f.dir == filepath.Join(cgroupRoot, "freezer")
+}
+
+// freeze answers when all stand.
+func (f freezerOf) freeze(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, freezePatience)
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		// Version 1 wants to be told again: a fork that was under way may have
+		// kept it from the end.
+		if err := f.say(true); err != nil {
+			return err
+		}
+		frozen, err := f.frozen()
+		if err != nil || frozen {
+			return err
+		}
+		timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("its processes do not stand still: %w", ctx.Err())
+		case <-timer.C:
+		}
+	}
+}
+
+func (f freezerOf) thaw() error {
+	err := f.say(false)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // gone, with all that was in it
+	}
+	return err
+}
+
+func (f freezerOf) say(freeze bool) error {
+	file, text := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[freeze]
+	if f.version == 2 {
+		file, text = "cgroup.freeze", map[bool]string{true: "1", false: "0"}[freeze]
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, file), []byte(text), 0); err != nil {
+		return fmt.Errorf("write the jail's freezer: %w", err)
+	}
+	return nil
+}
+
+func (f freezerOf) frozen() (bool, error) {
+	file := map[int]string{1: "freezer.state", 2: "cgroup.events"}[f.version]
+	raw, err := os.ReadFile(filepath.Join(f.dir, file))
+	if err != nil {
+		return false, fmt.Errorf("read the jail's freezer: %w", err)
+	}
+	if f.version == 1 {
+		return string(bytes.TrimSpace(raw)) == "FROZEN", nil
+	}
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		if line == "frozen 1" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// processes answers the members of the folder and of those below it: runc, or
+// a command of the machine, may have made some.
+func (f freezerOf) processes() ([]int, error) {
+	var out []int
+	err := filepath.WalkDir(f.dir, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, field := range bytes.Fields(raw) {
+			pid, err := strconv.Atoi(string(field))
+			if err != nil {
+				return err
+			}
+			if pid != 0 { // 0 is of another PID namespace
+				out = append(out, pid)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the jail's processes: %w", err)
+	}
+	return out, nil
+}
+
+// end kills every process of the folder until none is left.
+func (f freezerOf) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		// Frozen, so that none is born behind our back. If they do not stand, the
+		// next round meets those that were.
+		if err := f.freeze(ctx); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		left, err := f.processes()
+		for _, pid := range left {
+			if pid != os.Getpid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		if terr := f.thaw(); err == nil {
+			err = terr
+		}
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d processes outlive SIGKILL: %w", len(left), ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+// thawForGood lets a jail go on whoever holds it frozen: it is about to be
+// stopped, or those who froze it are gone.
+func (m *Manager) thawForGood(e *entry, pid int32) error {
+	cg, err := cgroupOfProcess(pid)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := cg.freezer()
+	if err != nil {
+		return nil //nolint:nilerr // what cannot be frozen is not
+	}
+	e.freezer.mu.Lock()
+	defer e.freezer.mu.Unlock()
+	e.freezer.holders = 0
+	return f.thaw()
+}

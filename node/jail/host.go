@@ -1,0 +1,308 @@
+package jail
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/initd"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Host mode (H10) is an entry among the jails that is none: the same init, with
+// the same ledger and logs, as a plain process of root on the machine. It lives
+// in a systemd scope, or where there is no systemd in a cgroup that we make, so
+// that its whole tree is known and outlives the daemon. Nobody gets there by a
+// name alone: it is made by EnsureHost and never by Ensure.
+
+const (
+	// HostID is the id of the entry that is the machine itself.
+	HostID = "host"
+	// RootMachine is its root.
+	RootMachine = "machine"
+)
+
+// hostControllers are those of version 1 in which host mode has a cgroup of its
+// own: to be frozen, to be counted.
+var hostControllers = []string{"freezer", "memory", "pids", "cpuacct"}
+
+// EnsureHost answers once host mode's init runs: started, or found again. The
+// caller has made sure that whoever asks may have the whole machine.
+func (m *Manager) EnsureHost(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
+	if in.GetJailId() != HostID || in.GetRootfs() != RootMachine {
+		return nil, fault.New(fault.Invalid, "host mode is jail_id %q with rootfs %q; they are %q and %q", HostID, RootMachine, in.GetJailId(), in.GetRootfs()).
+			WithFix("leave host_mode unset for a jail")
+	}
+	if m.cfg.NoHostMode {
+		return nil, fault.New(fault.Denied, "this node does not run commands outside of jails").
+			WithFix("start deckhand-node without --no-host-mode, or work in a jail").WithObject(HostID)
+	}
+	return m.ensure(ctx, &nodev1.JailSpec{JailId: HostID, Rootfs: RootMachine})
+}
+
+// refuseHost refuses what asks for the machine without saying so, or uses its
+// name for a jail.
+func refuseHost(in *nodev1.JailSpec) error {
+	if in.GetRootfs() == RootMachine {
+		return fault.New(fault.Denied, "rootfs %q is the machine itself, and host_mode is not set", RootMachine).
+			WithFix("ask for host mode, which takes an administrator with the node lock").WithObject(in.GetJailId())
+	}
+	if in.GetJailId() == HostID {
+		return fault.New(fault.Invalid, "jail_id %q is kept for the machine itself", HostID).WithFix("use another")
+	}
+	return nil
+}
+
+// hostName names the cgroup, or scope, of this node's host mode.
+func (m *Manager) hostName() string {
+	sum := sha256.Sum256([]byte(m.cfg.DataDir))
+	return "deckhand-host-" + hex.EncodeToString(sum[:6])
+}
+
+// launchHost starts the init of host mode in a cgroup of its own.
+func (m *Manager) launchHost(ctx context.Context, p paths) (*Init, error) {
+	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of host mode's init: %w", err)
+	}
+	defer log.Close()
+	argv := []string{m.initPath, initd.HostLaunch, p.state}
+	systemd := underSystemd()
+	if systemd {
+		// A name of its own each time: a scope that is just ending keeps its name.
+		scope := m.hostName() + "-" + strings.ReplaceAll(ident.New("s"), "_", "-") + ".scope"
+		argv = append([]string{"systemd-run", "--scope", "--quiet", "--collect", "--unit=" + scope,
+			"--description=Deckhand: commands on the machine itself", "--property=Delegate=yes", "--"}, argv...)
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Dir, cmd.Stderr = "/", log
+	var said bytes.Buffer
+	cmd.Stdout = &said
+	placed, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start host mode: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start host mode: %w", err)
+	}
+	err = m.placeHost(cmd.Process.Pid, systemd)
+	if cerr := placed.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return nil, errors.Join(err, cmd.Wait())
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("start host mode: %w%s", err, lastWords(p.log))
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(said.String()))
+	if err != nil {
+		return nil, fmt.Errorf("start host mode: its init did not say its process: %w", err)
+	}
+	conn, err := m.meetHost(ctx, p, int32(pid))
+	if err != nil {
+		// Nobody else knows of it.
+		return nil, errors.Join(err, endTree(context.WithoutCancel(ctx), int32(pid)))
+	}
+	return conn, nil
+}
+
+// meetHost reaches an init that was just started, and writes down where the
+// kernel accounts for it: once it is dead there is no other way to know.
+func (m *Manager) meetHost(ctx context.Context, p paths, pid int32) (*Init, error) {
+	cg, err := cgroupOfProcess(pid)
+	if err != nil {
+		return nil, err
+	}
+	f, err := cg.freezer()
+	if err != nil {
+		return nil, err
+	}
+	if own := filepath.Base(f.dir); !strings.HasPrefix(own, m.hostName()) {
+		return nil, fmt.Errorf("host mode is in the cgroup %s, which is not its own", f.dir)
+	}
+	if err := os.WriteFile(p.cgroup, cg.raw, 0o600); err != nil {
+		return nil, fmt.Errorf("write down the cgroup of host mode: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	conn, err := await(ctx, socketDialer{p.state}, pid)
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
+	}
+	return conn, nil
+}
+
+// underSystemd says whether systemd runs this machine (sd_booted(3)).
+func underSystemd() bool {
+	if !isDir("/run/systemd/system") {
+		return false
+	}
+	_, err := exec.LookPath("systemd-run")
+	return err == nil
+}
+
+// placeHost puts a process in the cgroups of host mode that systemd does not
+// make: all, or with version 1 the freezer, which systemd leaves alone.
+func (m *Manager) placeHost(pid int, systemd bool) error {
+	var dirs []string
+	switch {
+	case isUnified() && systemd:
+		return nil
+	case isUnified():
+		dirs = []string{filepath.Join(cgroupRoot, m.hostName())}
+	default:
+		for _, controller := range hostControllers {
+			if systemd && controller != "freezer" {
+				continue
+			}
+			if isDir(filepath.Join(cgroupRoot, controller)) {
+				dirs = append(dirs, filepath.Join(cgroupRoot, controller, m.hostName()))
+			}
+		}
+	}
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("make the cgroup of host mode: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
+			return fmt.Errorf("put host mode in its cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// hostRunning answers the PID of host mode's init; 0 when it does not run, and
+// then nothing that it started runs any more.
+func (m *Manager) hostRunning(ctx context.Context, p paths) (int32, error) {
+	pid, err := listenerOf(ctx, p)
+	if err != nil || pid != 0 {
+		return pid, err
+	}
+	return 0, m.endHostRest(ctx, p)
+}
+
+// listenerOf answers who listens on the socket of host mode; 0 for nobody.
+func listenerOf(ctx context.Context, p paths) (int32, error) {
+	conn, err := socketDialer{p.state}.dial(ctx)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reach the init of host mode: %w", err)
+	}
+	defer conn.Close()
+	uc, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0, fmt.Errorf("reach the init of host mode: a %T", conn)
+	}
+	raw, err := uc.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("reach the init of host mode: %w", err)
+	}
+	var peer *unix.Ucred
+	var perr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, perr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || perr != nil {
+		return 0, fmt.Errorf("ask who the init of host mode is: %w", errors.Join(err, perr))
+	}
+	return peer.Pid, nil
+}
+
+// endHost has the init of host mode end every command in good order, and ends
+// what is left.
+func (m *Manager) endHost(ctx context.Context, p paths) error {
+	pid, err := listenerOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	if pid != 0 {
+		if err := m.thawForGood(m.entry(HostID), pid); err != nil {
+			return fmt.Errorf("thaw host mode: %w", err)
+		}
+		if err := unix.Kill(int(pid), unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("end the init of host mode: %w", err)
+		}
+		if err := awaitEnd(ctx, pid); err != nil {
+			m.cfg.Log.Warn("host mode's init does not end its commands; they are killed", "error", err)
+		}
+	}
+	return m.endHostRest(ctx, p)
+}
+
+// awaitEnd answers when a process has ended, or patience has.
+func awaitEnd(ctx context.Context, pid int32) error {
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ended(pid) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// endHostRest kills whatever is in the cgroup that host mode had last, and
+// removes it.
+func (m *Manager) endHostRest(ctx context.Context, p paths) error {
+	raw, err := os.ReadFile(p.cgroup)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read where host mode was: %w", err)
+	}
+	f, err := Cgroup{raw}.freezer()
+	if err != nil {
+		// Of another boot, and not there any more.
+		return os.Remove(p.cgroup)
+	}
+	if own := filepath.Base(f.dir); !strings.HasPrefix(own, m.hostName()) {
+		return fmt.Errorf("%s names the cgroup %s, which is not ours to end", p.cgroup, f.dir)
+	}
+	if err := f.end(ctx); err != nil {
+		return fmt.Errorf("end what host mode left: %w", err)
+	}
+	dirs := []string{f.dir}
+	for _, controller := range hostControllers {
+		dirs = append(dirs, filepath.Join(cgroupRoot, controller, m.hostName()))
+	}
+	for _, dir := range dirs {
+		// systemd may have been faster; one that is not empty yet stays, and is
+		// used again.
+		_ = os.Remove(dir)
+	}
+	if err := os.Remove(p.cgroup); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forget where host mode was: %w", err)
+	}
+	return nil
+}
+
+// endTree ends the cgroup of one process with all that is in it.
+func endTree(ctx context.Context, pid int32) error {
+	if err := unix.Kill(int(pid), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return awaitEnd(ctx, pid)
+}

@@ -1,0 +1,295 @@
+package jail
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Keeper stops the jails of a Manager that nobody uses, and clears what is left
+// of those that were lost. It is a lifecycle.Service.
+type Keeper struct {
+	lifecycle.Runner
+
+	m     *Manager
+	every time.Duration
+}
+
+var _ lifecycle.Service = (*Keeper)(nil)
+
+// keepEvery is how often a Keeper looks unless the idle time is so short that
+// it must look more often.
+const keepEvery = time.Minute
+
+// NewKeeper makes the Keeper of a Manager.
+func NewKeeper(m *Manager) *Keeper {
+	every := keepEvery
+	if m.cfg.IdleStop > 0 {
+		every = max(min(every, m.cfg.IdleStop/4), time.Millisecond)
+	}
+	return &Keeper{m: m, every: every}
+}
+
+// Start begins to look after the jails.
+func (k *Keeper) Start(ctx context.Context) error { return k.Run(ctx, k.loop) }
+
+func (k *Keeper) loop(ctx context.Context) error {
+	tick := time.NewTicker(k.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := k.m.Tidy(ctx); err != nil && ctx.Err() == nil {
+			k.m.cfg.Log.Warn("cannot tidy up the jails; tried again later", "error", err)
+		}
+	}
+}
+
+// Tidy stops every jail that has run nothing and was not asked for since the
+// idle time began, and clears what is left of lost ones.
+func (m *Manager) Tidy(ctx context.Context) error {
+	jails, err := m.List(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, one := range jails {
+		switch one.GetState() {
+		case nodev1.JailState_JAIL_STATE_RUNNING:
+			err = m.stopIdle(ctx, one.GetJailId())
+		case nodev1.JailState_JAIL_STATE_LOST:
+			err = m.clearLost(ctx, one.GetJailId())
+		default:
+			err = nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stopIdle stops a jail if its time has come.
+func (m *Manager) stopIdle(ctx context.Context, id string) error {
+	e := m.entry(id)
+	if !m.isIdle(e) {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := m.paths(id)
+	rec, err := readRecord(p.record)
+	if err != nil || rec == nil || rec.GetStopped() {
+		return err
+	}
+	conn := m.connOf(e)
+	if !conn.Alive() {
+		return nil
+	}
+	e.freezer.mu.Lock()
+	frozen := e.freezer.holders > 0
+	e.freezer.mu.Unlock()
+	if frozen {
+		return nil // somebody is at work on it
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout+stopPatience)
+	defer cancel()
+	list, err := conn.List(ctx, &initv1.ListRequest{})
+	if err != nil {
+		return fmt.Errorf("ask jail %s what runs in it: %w", id, err)
+	}
+	if len(list.GetStatuses()) > 0 {
+		m.touch(e)
+		return nil
+	}
+	if !m.isIdle(e) {
+		return nil // wanted meanwhile
+	}
+	rec.Stopped = true
+	if err := writeRecord(p.record, rec); err != nil {
+		return err
+	}
+	if err := m.end(ctx, e, id); err != nil {
+		return fmt.Errorf("stop the idle jail %s: %w", id, err)
+	}
+	m.cfg.Log.Info("stopped an idle jail", "jail", id)
+	return nil
+}
+
+// isIdle says whether a jail was not asked for since the idle time began.
+func (m *Manager) isIdle(e *entry) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.cfg.IdleStop > 0 && m.cfg.Now().Sub(e.used) >= m.cfg.IdleStop
+}
+
+// clearLost takes away the container of a jail whose init died. The jail stays
+// lost until it is asked for again.
+func (m *Manager) clearLost(ctx context.Context, id string) error {
+	e := m.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	pid, err := m.running(ctx, id)
+	if err != nil || pid != 0 {
+		return err
+	}
+	if err := m.end(ctx, e, id); err != nil {
+		return fmt.Errorf("clear the rest of jail %s: %w", id, err)
+	}
+	return nil
+}
+
+// sweepHost ends what a host mode that is not to run left behind.
+func (m *Manager) sweepHost(ctx context.Context) error {
+	p := m.paths(HostID)
+	rec, err := readRecord(p.record)
+	if err != nil || rec == nil {
+		return err
+	}
+	if rec.GetStopped() {
+		return m.endHost(ctx, p)
+	}
+	_, err = m.hostRunning(ctx, p)
+	return err
+}
+
+// sweepFolders removes the folders of jails without a record: their making, or
+// their removal, was cut short.
+func (m *Manager) sweepFolders() error {
+	dirs, err := os.ReadDir(filepath.Join(m.cfg.DataDir, "jails"))
+	if err != nil {
+		return fmt.Errorf("list the jails: %w", err)
+	}
+	for _, dir := range dirs {
+		if !jailID.MatchString(dir.Name()) {
+			continue
+		}
+		p := m.paths(dir.Name())
+		if rec, err := readRecord(p.record); err != nil || rec != nil {
+			continue // damaged ones are said when they are asked for
+		}
+		if err := m.removeFolders(p); err != nil {
+			return fmt.Errorf("clear the rest of jail %s: %w", dir.Name(), err)
+		}
+		m.cfg.Log.Info("removed a half-made jail", "jail", dir.Name())
+	}
+	return nil
+}
+
+// drainFile is below the data folder while the node is drained.
+const drainFile = "drain"
+
+// Drain says whether a node takes new work.
+type Drain struct {
+	Draining bool
+	// Reason is for those who are refused.
+	Reason string
+}
+
+// Drain answers whether the node is drained.
+func (m *Manager) Drain() Drain {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.drain
+}
+
+// SetDrain begins or ends a drain. It is on disk when it answers.
+func (m *Manager) SetDrain(to Drain) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	path := filepath.Join(m.cfg.DataDir, drainFile)
+	if !to.Draining {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("end the drain: %w", err)
+		}
+		m.drain = Drain{}
+		return nil
+	}
+	raw, err := json.Marshal(to)
+	if err != nil {
+		return fmt.Errorf("begin the drain: %w", err)
+	}
+	if err := writeFile(path, raw); err != nil {
+		return fmt.Errorf("begin the drain: %w", err)
+	}
+	m.drain = to
+	return nil
+}
+
+// readDrain finds a drain of the daemon before. A file that cannot be read
+// drains as well: what was asked for is no longer known but for that.
+func readDrain(dir string) (Drain, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, drainFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return Drain{}, nil
+	}
+	if err != nil {
+		return Drain{}, fmt.Errorf("read whether the node is drained: %w", err)
+	}
+	var d Drain
+	_ = json.Unmarshal(raw, &d)
+	d.Draining = true
+	return d, nil
+}
+
+// Accepting refuses while the node is drained.
+func (m *Manager) Accepting() error {
+	d := m.Drain()
+	if !d.Draining {
+		return nil
+	}
+	reason := ""
+	if d.Reason != "" {
+		reason = ": " + d.Reason
+	}
+	return fault.New(fault.Unavailable, "the node is drained and takes no new work%s", reason).
+		WithCode(fault.NodeUnavailable).WithFix("use another node, or end the drain")
+}
+
+// removeFolders removes all of a jail from the disk, the record last.
+func (m *Manager) removeFolders(p paths) error {
+	if err := m.removeWorkspace(p); err != nil {
+		return err
+	}
+	// Until the record is gone the jail is known, and can be removed again.
+	for _, at := range []string{p.rootfs, p.state, p.image, p.dir} {
+		if err := os.RemoveAll(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmount lets go of the workspace of a jail that does not run.
+func (m *Manager) unmount(id string) error {
+	p, _, err := m.known(id)
+	if err != nil {
+		return err
+	}
+	e := m.entry(id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	mounted, err := isMountPoint(p.workspace)
+	if err != nil || !mounted {
+		return err
+	}
+	if err := mount.UnmountAll(p.workspace, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("unmount the workspace of %s: %w", id, err)
+	}
+	return nil
+}
