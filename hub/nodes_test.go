@@ -97,7 +97,8 @@ func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
 	_, err := startExec(t, r.user, onJail("walker", "true"))
 	require.True(t, fault.Is(err, fault.Precondition), "an agent that never ran has no workspace: %v", err)
-	r.settled("walker")
+	task := r.submit("walker")
+	r.finish(r.begin(task.GetId(), 1))
 
 	exec, err := startExec(t, r.user, onJail("walker", "echo", canary))
 	require.NoError(t, err)
@@ -115,9 +116,14 @@ func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found.Msg.GetMatches(), 1)
 
+	ofTask, err := startExec(t, r.user, &deckhandv1.StartNodeExecRequest{
+		NodeId: "sim", Target: &deckhandv1.StartNodeExecRequest_TaskId{TaskId: task.GetId()}, Argv: []string{"true"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, exec.GetJailId(), ofTask.GetJailId(), "the task works in its agent's jail")
 	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), connect.NewRequest(&deckhandv1.ListNodeExecsRequest{NodeId: "sim"}))
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetExecs(), 1, "what was refused before it was stored is not there")
+	require.Len(t, list.Msg.GetExecs(), 2, "what was refused before it was stored is not there")
 
 	for what, bad := range map[string]*deckhandv1.StartNodeExecRequest{
 		"an unknown agent": onJail("nobody", "true"),

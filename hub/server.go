@@ -73,7 +73,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop, Admit: h.admission.Kick,
 	}, options...))
-	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Execs: h.execs, Node: h.node}
+	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(&api.Terminals{NodeExecs: execs, Draining: s.draining}, options...))
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{

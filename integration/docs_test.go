@@ -60,7 +60,14 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 	require.NoError(t, os.WriteFile(log, []byte(strings.Repeat("2026-11-20 10:00:00 install bash:amd64 <none> 5.2\n", 20)), 0o600))
 	home := t.TempDir()
 
+	var nodes []struct{ Name, Status string }
+	eventually(t, 30*time.Second, "the node to be connected", func() bool {
+		f.json(&nodes, "node", "list")
+		return len(nodes) == 1 && nodes[0].Status == "connected"
+	})
+
 	inPlace := strings.NewReplacer(
+		"web-1", nodes[0].Name,
 		"/var/log/dpkg.log", log,
 		"https://hub.example.com", f.url(),
 		"dhu_…", strings.TrimSpace(readFile(t, filepath.Join(dir, "admin-token"))),
@@ -83,7 +90,12 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 			case roles.is(words):
 				roles.run(command)
 			default:
-				cmd := exec.Command("bash", "-c", inPlace.Replace(command))
+				command = inPlace.Replace(command)
+				if strings.Contains(command, "task_3q9") {
+					newest := strings.Fields(f.cli(0, "task", "list", "-o", "name").out)[0]
+					command = strings.ReplaceAll(command, "task_3q9", newest)
+				}
+				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = ".."
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin(t, "deckhand"))+":"+os.Getenv("PATH"),
 					"DECKHAND_DATA_DIR="+dir, "HOME="+home, "XDG_CONFIG_HOME=")

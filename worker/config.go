@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -53,13 +53,15 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 	}
 	switch {
 	case c.Slots < 1 || c.Slots > 10_000:
-		return nil, fmt.Errorf("slots is %d: give a number from 1 to 10000", c.Slots)
+		return nil, fault.New(fault.Invalid, "slots is %d", c.Slots).WithFix("give --slots a number from 1 to 10000")
 	case !poolName.MatchString(c.Pool):
-		return nil, fmt.Errorf("pool %q: use at most 32 lower-case letters, digits and dashes", c.Pool)
+		return nil, fault.New(fault.Invalid, "pool %q is not a pool's name", c.Pool).
+			WithFix("use at most 32 lower-case letters, digits and dashes with --pool")
 	case len(c.Name) > 200:
-		return nil, errors.New("name is longer than 200 bytes: shorten it")
+		return nil, fault.New(fault.Invalid, "name is longer than 200 bytes").WithFix("shorten --name")
 	case c.Token == "":
-		return nil, errors.New("token is empty: give the worker token that the hub made")
+		return nil, fault.New(fault.Invalid, "token is empty").
+			WithFix("set DECKHAND_TOKEN to the worker token that the hub put into its data folder (worker-token)")
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()
@@ -79,7 +81,7 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 		URL: c.HubURL, Token: c.Token.Reveal(), HTTPClient: c.HTTPClient, UserAgent: "deckhand-worker/" + version.Version,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("hub-url: %w", err)
+		return nil, fault.New(fault.Invalid, "hub-url: %v", err).WithFix("give --hub-url, for example https://hub.example.com:7800")
 	}
 	return newWorker(c, client), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -24,16 +25,28 @@ import (
 type NodeExecs struct {
 	Nodes  *node.Nodes
 	Agents *agent.Service
+	Tasks  *task.Service
 	Execs  *nodeexec.Execs
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
-// request begins a command of the caller's on a node, in an agent's jail
-// unless agentRef is empty.
-func (h *NodeExecs) request(ctx context.Context, nodeRef, agentRef, reason string) (nodeexec.Request, error) {
+// place is where a command is to run: in the jail of an agent or of a task, or
+// with neither on the machine itself.
+type place interface {
+	GetNodeId() string
+	GetAgentId() string
+	GetTaskId() string
+	GetReason() string
+}
+
+// request begins a command of the caller's.
+func (h *NodeExecs) request(ctx context.Context, at place) (nodeexec.Request, error) {
 	id := auth.From(ctx)
-	r := nodeexec.Request{OrgID: id.OrgID, By: userOf(id), Role: id.Role, Reason: reason, Host: agentRef == ""}
+	nodeRef, agentRef, taskRef := at.GetNodeId(), at.GetAgentId(), at.GetTaskId()
+	r := nodeexec.Request{
+		OrgID: id.OrgID, By: userOf(id), Role: id.Role, Reason: at.GetReason(), Host: agentRef == "" && taskRef == "",
+	}
 	nodeID, err := h.Nodes.Find(ctx, id.OrgID, nodeRef)
 	if err != nil {
 		return r, err
@@ -43,15 +56,23 @@ func (h *NodeExecs) request(ctx context.Context, nodeRef, agentRef, reason strin
 		return r, err
 	}
 	r.Node = row.Node
-	if !r.Host {
+	switch {
+	case agentRef != "":
 		r.AgentID, err = h.Agents.Find(ctx, id.OrgID, agentRef)
+	case taskRef != "":
+		var taskID string
+		if taskID, err = h.Tasks.Find(ctx, id.OrgID, taskRef); err != nil {
+			return r, err
+		}
+		t, terr := h.Tasks.Get(ctx, id.OrgID, taskID)
+		r.Task, r.AgentID, err = &t.Task, t.Task.AgentID, terr
 	}
 	return r, err
 }
 
 // StartNodeExec stores a command and has it started.
 func (h *NodeExecs) StartNodeExec(ctx context.Context, req *connect.Request[deckhandv1.StartNodeExecRequest]) (*connect.Response[deckhandv1.StartNodeExecResponse], error) {
-	r, err := h.request(ctx, req.Msg.GetNodeId(), req.Msg.GetAgentId(), req.Msg.GetReason())
+	r, err := h.request(ctx, req.Msg)
 	if err != nil {
 		return nil, err
 	}

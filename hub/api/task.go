@@ -173,6 +173,9 @@ func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.Rea
 		if err != nil {
 			return fault.FromGRPC(err)
 		}
+		if len(piece.GetData()) == 0 {
+			continue // a gap or a new size of the terminal
+		}
 		if err := out.Send(&deckhandv1.ReadLogResponse{
 			Offset: piece.GetOffset(), Stream: strings.ToLower(strings.TrimPrefix(piece.GetStream().String(), "LOG_STREAM_")),
 			Data: piece.GetData(), Time: piece.GetTime(),

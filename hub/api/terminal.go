@@ -49,7 +49,7 @@ func (h *Terminals) OpenTerminal(ctx context.Context, stream *terminalStream) er
 	if open == nil {
 		return fault.New(fault.Invalid, "the first message of a terminal must be open").WithFix("send open, then input and resize")
 	}
-	r, err := h.request(ctx, open.GetNodeId(), open.GetAgentId(), open.GetReason())
+	r, err := h.request(ctx, open)
 	if err != nil {
 		return err
 	}

@@ -236,7 +236,7 @@ func TestANewerSessionOfTheSameNodeReplacesTheOlder(t *testing.T) {
 	older := h.connected(id)
 	h.start(id, nil)
 	within(t, older.Done(), "the older link to end")
-	h.log.wait(t, "a newer session of the node replaces the older one")
+	h.log.wait(t, "a newer session of the node replaces the older one", "older_remote=127.0.0.1:", "newer_remote=127.0.0.1:")
 	first.log.wait(t, "the hub ended the link", "newer session")
 	require.Equal(t, []string{id.NodeID()}, h.Connected())
 }

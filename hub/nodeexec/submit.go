@@ -40,8 +40,10 @@ const defaultTimeout = 10 * time.Minute
 type Request struct {
 	OrgID string
 	Node  db.Node
-	// AgentID is whose jail to run in; Host for the machine itself.
+	// AgentID is whose jail to run in, with Task the one of that task; Host for
+	// the machine itself.
 	AgentID string
+	Task    *db.Task
 	Host    bool
 	By      node.User
 	// Role is the person's; host mode needs AdminRole.
@@ -130,6 +132,17 @@ func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) 
 		}
 		return &nodev1.JailSpec{JailId: HostJail, Rootfs: hostRootfs}, nil
 	}
+	if r.Task != nil {
+		switch {
+		case r.Task.NodeID == nil:
+			return nil, fault.New(fault.Precondition, "task %s has no workspace yet", r.Task.ID).WithObject(r.Task.ID).
+				WithFix("it is made when the task starts")
+		case *r.Task.NodeID != r.Node.ID:
+			return nil, fault.New(fault.Precondition, "the workspace of task %s is on node %s, not on %s", r.Task.ID, *r.Task.NodeID, r.Node.Name).
+				WithObject(r.Task.ID).WithFix("name that node")
+		}
+		return e.cfg.JailOf(ctx, *r.Task)
+	}
 	row, err := e.cfg.Agents.Get(ctx, r.OrgID, r.AgentID)
 	if err != nil {
 		return nil, err
@@ -137,7 +150,7 @@ func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) 
 	switch home := row.Agent.HomeNodeID; {
 	case home == nil:
 		return nil, fault.New(fault.Precondition, "agent %s has no workspace yet", row.Agent.Name).WithObject(r.AgentID).
-			WithFix("its first run makes one: deckhand run %s", row.Agent.Name)
+			WithFix("its first run makes one; where each task has its own, name the task with --task")
 	case *home != r.Node.ID:
 		return nil, fault.New(fault.Precondition, "the workspace of agent %s is on node %s, not on %s", row.Agent.Name, *home, r.Node.Name).
 			WithObject(r.AgentID).WithFix("name that node")

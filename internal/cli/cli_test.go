@@ -73,7 +73,8 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"agent apply", "agent list", "agent show", "run", "task list", "task show", "task watch", "task steps", "task logs",
-		"task cancel", "node list", "node show", "node token", "node revoke", "context use", "context list", "version", "up", "hub", "worker",
+		"task cancel", "node list", "node show", "node token", "node revoke", "node exec", "node shell", "node execs", "node kill", "node logs",
+		"node files ls", "node files cat", "node top", "node drain", "node undrain", "node locks", "node lock", "node unlock", "context use", "context list", "version", "up", "hub", "worker",
 	} {
 		got := execute(t.Context(), append(strings.Fields(line), "--help")...)
 		require.Equal(t, 0, got.code, line)
@@ -99,8 +100,8 @@ func TestARoleThatIsMisconfiguredSaysWhat(t *testing.T) {
 		want string
 		code int
 	}{
-		"no token":       {[]string{"--hub-url", "http://127.0.0.1:1"}, "token is empty", 1},
-		"too many slots": {[]string{"--slots", "99999"}, "slots is 99999", 1},
+		"no token":       {[]string{"--hub-url", "http://127.0.0.1:1"}, "token is empty", 2},
+		"too many slots": {[]string{"--slots", "99999"}, "slots is 99999", 2},
 		"log level":      {[]string{"--log-level", "loud"}, "log-level \"loud\": use trace", 2},
 		"config file":    {[]string{"--config", file}, "unknown key \"slot\"", 2},
 	} {

@@ -35,20 +35,28 @@ const (
 	startFailedWords = "not found"
 )
 
-// target is where a person's command runs: one of the two.
+// target is where a person's command runs: one of the three.
 type target struct {
 	agent string
+	task  string
 	host  bool
 }
 
 func (t *target) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.agent, "agent", "", "run it in this agent's jail")
+	cmd.Flags().StringVar(&t.task, "task", "", "run it in this task's jail, where each task has its own")
 	cmd.Flags().BoolVar(&t.host, "host", false, "run it on the machine itself: administrators only, under the node's lock")
 }
 
 func (t *target) check(cmd *cobra.Command) error {
-	if t.host == (t.agent != "") {
-		return usage(cmd, "say where with --agent AGENT or --host, one of the two")
+	given := 0
+	for _, flag := range []bool{t.agent != "", t.task != "", t.host} {
+		if flag {
+			given++
+		}
+	}
+	if given != 1 {
+		return usage(cmd, "say where with --agent AGENT, --task TASK or --host, one of them")
 	}
 	return nil
 }
@@ -59,7 +67,7 @@ func (a *app) nodeExecCommand() *cobra.Command {
 	var stdin bool
 	request := &deckhandv1.StartNodeExecRequest{}
 	cmd := &cobra.Command{
-		Use: "exec NODE --agent AGENT|--host -- COMMAND [ARG...]", Short: "Run a command in an agent's jail, or on the machine",
+		Use: "exec NODE --agent AGENT|--task TASK|--host -- COMMAND [ARG...]", Short: "Run a command in a jail, or on the machine",
 		Long: `Runs a command on a node and passes on what it writes, standard output and
 standard error apart. Ctrl-C kills it with all that it started. The exit code is
 the command's own; 128 and the number of a signal that ended it; 124 when it
@@ -92,7 +100,10 @@ echo hello | deckhand node exec web-1 --agent log-triage --stdin -- wc -c`,
 			}
 			request.NodeId, request.Argv = args[0], args[1:]
 			request.Target = &deckhandv1.StartNodeExecRequest_AgentId{AgentId: where.agent}
-			if where.host {
+			switch {
+			case where.task != "":
+				request.Target = &deckhandv1.StartNodeExecRequest_TaskId{TaskId: where.task}
+			case where.host:
 				request.Target = &deckhandv1.StartNodeExecRequest_Host{Host: true}
 			}
 			if timeout != 0 {

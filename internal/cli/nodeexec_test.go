@@ -202,8 +202,8 @@ func TestNodeExecTypedWrongIsUsage(t *testing.T) {
 	}{
 		"no node":             {[]string{"node", "exec", "--", "ls"}, "NODE is missing"},
 		"no command":          {[]string{"node", "exec", "web-1", "--host"}, "put it behind --"},
-		"no place":            {[]string{"node", "exec", "web-1", "--", "ls"}, "--agent AGENT or --host"},
-		"two places":          {[]string{"node", "exec", "web-1", "--host", "--agent", "x", "--", "ls"}, "one of the two"},
+		"no place":            {[]string{"node", "exec", "web-1", "--", "ls"}, "--agent AGENT, --task TASK or --host"},
+		"two places":          {[]string{"node", "exec", "web-1", "--host", "--agent", "x", "--", "ls"}, "one of them"},
 		"a shell without tty": {[]string{"node", "shell", "web-1", "--host"}, "needs a terminal"},
 		"a lock without why":  {[]string{"node", "lock", "web-1"}, "--reason is missing"},
 		"two beginnings":      {[]string{"node", "logs", "web-1", "x", "--tail", "1", "--since", "1m"}, "give one of"},
@@ -303,6 +303,9 @@ func TestAShell(t *testing.T) {
 	var stderr bytes.Buffer
 	code := cli.Execute(t.Context(), []string{"node", "shell", "web-1", "--host", "--hub", h.url, "--token", testToken}, tty, tty, &stderr)
 	require.Equal(t, 9, code, stderr.String())
+	// The read that waits for a key ends with the program, or by one.
+	_, err = io.WriteString(master, "\n")
+	require.NoError(t, err)
 	require.NoError(t, tty.Close())
 	text := <-shown
 	require.Contains(t, text, "\x1b[1;31mHOST:web-1\x1b[0m # ")

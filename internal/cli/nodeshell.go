@@ -26,7 +26,7 @@ func (a *app) nodeShellCommand() *cobra.Command {
 	var where target
 	open := &deckhandv1.OpenTerminalRequest_Open{}
 	cmd := &cobra.Command{
-		Use: "shell NODE --agent AGENT|--host", Short: "Open a terminal in an agent's jail, or on the machine",
+		Use: "shell NODE --agent AGENT|--task TASK|--host", Short: "Open a terminal in a jail, or on the machine",
 		Long: `Opens a shell on a node. The prompt says where you are: jail:AGENT in green, or
 HOST:NODE in red. What the terminal shows is recorded on the node; what you type
 is not, unless the terminal shows it. When this program is cut off the shell is
@@ -44,7 +44,10 @@ deckhand node shell web-1 --host --reason "why is the disk full?"`,
 			}
 			open.NodeId = args[0]
 			open.Target = &deckhandv1.OpenTerminalRequest_Open_AgentId{AgentId: where.agent}
-			if where.host {
+			switch {
+			case where.task != "":
+				open.Target = &deckhandv1.OpenTerminalRequest_Open_TaskId{TaskId: where.task}
+			case where.host:
 				open.Target = &deckhandv1.OpenTerminalRequest_Open_Host{Host: true}
 			}
 			client, err := a.connect()

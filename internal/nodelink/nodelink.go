@@ -46,4 +46,6 @@ const (
 // it may ask for. Its changelog:
 //
 //	1: sessions, jails, execs, files.
-const Capability = 1
+//	2: host mode (EnsureJailRequest.host_mode), NodeService, TelemetryService,
+//	   stdin, signals, terminals and log search of execs.
+const Capability = 2

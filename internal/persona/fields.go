@@ -148,7 +148,7 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 func (d *decoder) jail(n *yaml.Node, j *Jail) {
 	d.mapping(n, "jail", []field{
 		{"cpus", func(n *yaml.Node) { j.CPUMillis = int64(d.decimal(n, "jail.cpus", 0.01, 1024)*1000 + 0.5) }},
-		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 16<<20, 1<<50) }},
+		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 32<<20, 1<<50) }},
 		{"pids", func(n *yaml.Node) { j.PIDs = d.integer(n, "jail.pids", 8, 4_000_000) }},
 		{"tmp", func(n *yaml.Node) { j.TmpBytes = d.size(n, "jail.tmp", 1<<20, 1<<50) }},
 		{"read_only_paths", func(n *yaml.Node) {

@@ -168,7 +168,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, error) {
 	d, err := daemon.Config{
 		DataDir: filepath.Join(u.cfg.DataDir, "node"), HubURL: u.hub.URL(), Containerd: address,
-		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken, Log: u.cfg.Log.Named("node"),
+		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err

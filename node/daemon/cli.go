@@ -119,6 +119,7 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 			}
 		}
 		redactor.Add(cfg.JoinToken.Reveal())
+		cfg.Redact = redactor
 		log, err := logging.New("deckhand-node", logs, errs, redactor)
 		if err != nil {
 			return usageError{err}

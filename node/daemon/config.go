@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/node/jail"
 )
 
@@ -56,6 +57,12 @@ type Config struct {
 	// IdleStop is after how long a jail in which nothing runs is stopped; 0 for
 	// 30 minutes, negative for never.
 	IdleStop time.Duration `koanf:"idle-stop"`
+	// KeepResults is how long what a command came to is kept, KeepLogs how long
+	// its output is, and KeepLogBytes how much all of that may take, the oldest
+	// going first. Zero: 7 days, 7 days, 20 GiB.
+	KeepResults  time.Duration `koanf:"keep-results"`
+	KeepLogs     time.Duration `koanf:"keep-logs"`
+	KeepLogBytes int64         `koanf:"keep-log-bytes"`
 	// NoHostMode refuses all commands outside of jails, whoever asks.
 	NoHostMode bool `koanf:"no-host-mode"`
 
@@ -69,6 +76,8 @@ type Config struct {
 	// empty for nowhere.
 	NotifySocket string       `koanf:"-"`
 	Log          hclog.Logger `koanf:"-"`
+	// Redact masks what is read of command logs; nil for the shapes of keys only.
+	Redact *redact.Redactor `koanf:"-"`
 }
 
 // Flags registers the flags that fill a Config, with their defaults.
@@ -86,6 +95,9 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")
+	flags.Duration("keep-results", 7*24*time.Hour, "how long what a command came to is kept")
+	flags.Duration("keep-logs", 7*24*time.Hour, "how long a command's output is kept after its end")
+	flags.Int64("keep-log-bytes", 20<<30, "how much the output of ended commands may take, the oldest going first")
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
 }
 
@@ -135,6 +147,9 @@ func (c *Config) fill() error {
 		if _, err := jointoken.Parse(c.JoinToken.Reveal()); err != nil {
 			return err
 		}
+	}
+	if c.Redact == nil {
+		c.Redact = &redact.Redactor{}
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()

@@ -94,7 +94,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, fault.New(fault.Invalid, "this machine is not enrolled yet, and join-token or hub-url is empty").
 			WithFix("run `deckhand node token` for a token, then start with --hub-url and DECKHAND_JOIN_TOKEN")
 	}
-	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile)}); err != nil {
+	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile), Retention: c.KeepResults}); err != nil {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.ledger.Close)
@@ -106,7 +106,9 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.jails.Close)
-	if d.execs, err = exec.NewService(exec.Config{Ledger: d.ledger, Jails: d.jails, Log: c.Log.Named("exec")}); err != nil {
+	if d.execs, err = exec.NewService(exec.Config{
+		Ledger: d.ledger, Jails: d.jails, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes,
+	}); err != nil {
 		return nil, err
 	}
 	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger}); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/doctor"
 	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -59,9 +60,43 @@ func TestSystemdIsToldHowTheDaemonDoes(t *testing.T) {
 	(&notifier{}).ready() // without systemd nothing is said
 }
 
-// H1: a drained node starts nothing, and answers for what it has.
-func TestADrainedNodeStartsNothingNew(t *testing.T) {
+// H10: a command on the machine has the same ledger, log and end as one in a
+// jail, and its whole tree is killed as truthfully.
+func TestHostModeHasLedgerLogAndKill(t *testing.T) {
 	t.Parallel()
+	execs, jails := newExecs(t)
+	server := jail.NewServer(jails)
+	_, err := server.EnsureJail(t.Context(), &nodev1.EnsureJailRequest{
+		Spec: &nodev1.JailSpec{JailId: jail.HostID, Rootfs: jail.RootMachine}, HostMode: true,
+	})
+	require.NoError(t, err)
+	start := func(script string) string {
+		id := ident.New("step")
+		_, err := execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
+			ExecId: id, JailId: jail.HostID, Argv: []string{"/bin/sh", "-c", script},
+		}})
+		require.NoError(t, err)
+		return id
+	}
+	done, err := execs.WaitExec(t.Context(), &nodev1.WaitExecRequest{ExecId: start("id -u; exit 7")})
+	require.NoError(t, err)
+	require.Equal(t, nodev1.EndReason_END_REASON_EXITED, done.GetExec().GetEndReason(), "%v", done)
+	require.EqualValues(t, 7, done.GetExec().GetExitCode())
+	require.EqualValues(t, 2, done.GetExec().GetLogBytes())
+
+	long := start("setsid sh -c 'sleep 5771 & sleep 5772' & sleep 5773 & wait")
+	killed, err := execs.KillExec(t.Context(), &nodev1.KillExecRequest{ExecId: long, By: "operator"})
+	require.NoError(t, err)
+	require.Equal(t, nodev1.EndReason_END_REASON_KILLED, killed.GetExec().GetEndReason(), "%v", killed)
+	require.Zero(t, killed.GetExec().GetMembersLeft())
+	left, err := jails.Processes(t.Context(), jail.HostID)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "init alone")
+}
+
+// newExecs is an exec service on real jails and a real ledger.
+func newExecs(t *testing.T) (*exec.Service, *jail.Manager) {
+	t.Helper()
 	jails := jailtest.Manager(t, jailtest.Config(t))
 	book, err := ledger.Open(ledger.Config{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	require.NoError(t, err)
@@ -70,11 +105,18 @@ func TestADrainedNodeStartsNothingNew(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, service.Start(context.WithoutCancel(t.Context())))
 	t.Cleanup(service.Stop)
+	return service, jails
+}
+
+// H1: a drained node starts nothing, and answers for what it has.
+func TestADrainedNodeStartsNothingNew(t *testing.T) {
+	t.Parallel()
+	service, jails := newExecs(t)
 	execs := drainedExecs{service, jails}
 	node := nodeServer{d: &Daemon{cfg: Config{Log: hclog.NewNullLogger()}, jails: jails}}
 
 	spec := jailtest.Spec(ident.New("jail"))
-	_, err = jails.Ensure(t.Context(), spec)
+	_, err := jails.Ensure(t.Context(), spec)
 	require.NoError(t, err)
 	start := func(id string) (*nodev1.StartExecResponse, error) {
 		return execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{

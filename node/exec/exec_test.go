@@ -261,7 +261,7 @@ func TestFiveHundredExecsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	// Each is a shell, what it sleeps in, and a stub.
-	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids = 2048 })
+	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids, s.MemoryBytes = 2048, 2<<30 })
 	const many = 500
 	var wg sync.WaitGroup
 	for i := range many {

@@ -76,7 +76,7 @@ func TestALogIsSearchedOnTheNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
-	spec := shell(id, "for i in $(seq 1000); do echo line $i; done; echo 'Error: broken' >&2")
+	spec := shell(id, "for i in $(seq 1000); do echo line $i; done; sleep 0.3; echo 'Error: broken' >&2")
 	n.run(spec)
 	resp, err := n.api.SearchLog(t.Context(), &nodev1.SearchLogRequest{ExecId: spec.GetExecId(), Pattern: `^line \d*99$`, Regexp: true, MaxMatches: 3})
 	require.NoError(t, err)

@@ -134,22 +134,28 @@ func (r *Reader) parts(end int64) (map[Stream]*part, error) {
 		return nil, err
 	}
 	out := map[Stream]*part{}
+	done := r.view.base
 	err = r.each(first, records, end, func(rec record) {
 		p := out[rec.stream]
 		if p == nil {
 			p = &part{}
 			out[rec.stream] = p
 		}
-		for at := max(rec.offset, r.view.base); at < min(rec.end(), end); at++ {
+		// Each byte once, whatever a damaged index says.
+		for at := max(rec.offset, done); at < min(rec.end(), end); at++ {
 			p.data = append(p.data, r.view.buf[at-r.view.base])
 			p.at = append(p.at, at-r.view.base)
+			done = at + 1
 		}
 	})
 	return out, err
 }
 
-// each calls fn with the records of bytes from one on that begin before end.
+// each calls fn with the records of bytes from one on that begin before end. A
+// record has a byte, so that there are not more of them than bytes, but for
+// some changes of a terminal's size.
 func (r *Reader) each(first, records, end int64, fn func(record)) error {
+	records = min(records, first+2*(end-r.view.base)+pageRecords)
 	for n := first; n < records; n++ {
 		rec, ok, err := r.record(n)
 		if err != nil {

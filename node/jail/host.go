@@ -111,14 +111,14 @@ func (m *Manager) launchHost(ctx context.Context, p paths) (*Init, error) {
 	if err := cmd.Wait(); err != nil {
 		return nil, fmt.Errorf("start host mode: %w%s", err, lastWords(p.log))
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(said.String()))
+	pid, err := strconv.ParseInt(strings.TrimSpace(said.String()), 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("start host mode: its init did not say its process: %w", err)
 	}
 	conn, err := m.meetHost(ctx, p, int32(pid))
 	if err != nil {
 		// Nobody else knows of it.
-		return nil, errors.Join(err, endTree(context.WithoutCancel(ctx), int32(pid)))
+		return nil, errors.Join(err, endProcess(context.WithoutCancel(ctx), int32(pid)))
 	}
 	return conn, nil
 }
@@ -299,8 +299,8 @@ func (m *Manager) endHostRest(ctx context.Context, p paths) error {
 	return nil
 }
 
-// endTree ends the cgroup of one process with all that is in it.
-func endTree(ctx context.Context, pid int32) error {
+// endProcess ends an init that nobody could reach, and that has started nothing.
+func endProcess(ctx context.Context, pid int32) error {
 	if err := unix.Kill(int(pid), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}

@@ -7,16 +7,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
-	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -239,120 +236,4 @@ func hostCgroups(t *testing.T, members []int) (out []string) {
 		}
 	}
 	return out
-}
-
-// Lifecycle: a jail that nobody uses is stopped, and woken without loss.
-func TestAnIdleJailIsStoppedAndWokenWithoutLoss(t *testing.T) {
-	t.Parallel()
-	cfg := jailtest.Config(t)
-	now := time.Now()
-	cfg.Now = func() time.Time { return now }
-	cfg.IdleStop = 10 * time.Minute
-	m := jailtest.Manager(t, cfg)
-	idle, busy := jailtest.Spec(ident.New("idle")), jailtest.Spec(ident.New("busy"))
-	for _, spec := range []*nodev1.JailSpec{idle, busy} {
-		_, err := m.Ensure(t.Context(), spec)
-		require.NoError(t, err)
-	}
-	_, text := sh(t, m, idle.GetJailId(), "echo kept > /workspace/kept; echo said")
-	require.Equal(t, "said\n", text)
-	work := begin(t, m, busy.GetJailId(), "echo begun; while [ ! -e go ]; do sleep 0.01; done")
-	until(t, m, busy.GetJailId(), work, "begun")
-	state := func(id string) nodev1.JailState {
-		one, err := m.Get(t.Context(), id)
-		require.NoError(t, err)
-		return one.GetState()
-	}
-	now = now.Add(9 * time.Minute)
-	require.NoError(t, m.Tidy(t.Context()))
-	require.Equal(t, running, state(idle.GetJailId()), "too early")
-	now = now.Add(2 * time.Minute)
-	_, err := m.Cgroup(t.Context(), idle.GetJailId())
-	require.NoError(t, err, "to be looked at is not to be used")
-	require.NoError(t, m.Tidy(t.Context()))
-	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, state(idle.GetJailId()))
-	require.Equal(t, running, state(busy.GetJailId()), "a command lives in it")
-
-	_, err = m.Ensure(t.Context(), idle)
-	require.NoError(t, err)
-	_, text = sh(t, m, idle.GetJailId(), "cat kept")
-	require.Equal(t, "kept\n", text)
-
-	// Its last command ends: from then on it is idle.
-	sh(t, m, busy.GetJailId(), "touch go")
-	conn, err := m.Init(t.Context(), busy.GetJailId())
-	require.NoError(t, err)
-	_, err = conn.Wait(t.Context(), &initv1.WaitRequest{ExecId: work})
-	require.NoError(t, err)
-	now = now.Add(11 * time.Minute)
-	require.NoError(t, m.Tidy(t.Context()))
-	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, state(busy.GetJailId()))
-}
-
-func TestAKeeperLooksByItself(t *testing.T) {
-	t.Parallel()
-	cfg := jailtest.Config(t)
-	cfg.IdleStop = 20 * time.Millisecond
-	m := jailtest.Manager(t, cfg)
-	id := ensure(t, m)
-	conn, err := m.Init(t.Context(), id)
-	require.NoError(t, err)
-	k := jail.NewKeeper(m)
-	require.NoError(t, k.Start(t.Context()))
-	<-conn.Closed
-	k.Stop()
-	require.NoError(t, k.Err())
-	one, err := m.Get(t.Context(), id)
-	require.NoError(t, err)
-	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, one.GetState())
-}
-
-// H1: a drained node goes on with what it has, and takes nothing new, whoever
-// restarts its daemon.
-func TestADrainOutlastsTheDaemon(t *testing.T) {
-	t.Parallel()
-	cfg := jailtest.Config(t)
-	m := jailtest.Manager(t, cfg)
-	spec := jailtest.Spec(ident.New("jail"))
-	_, err := m.Ensure(t.Context(), spec)
-	require.NoError(t, err)
-	require.NoError(t, m.Accepting())
-	require.NoError(t, m.SetDrain(jail.Drain{Draining: true, Reason: "new disks"}))
-
-	next, err := jail.NewManager(t.Context(), cfg)
-	require.NoError(t, err)
-	defer next.Close()
-	for _, m := range []*jail.Manager{m, next} {
-		_, err = m.Ensure(t.Context(), spec)
-		require.NoError(t, err, "it is there")
-		_, err = m.Ensure(t.Context(), jailtest.Spec(ident.New("jail")))
-		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
-		require.ErrorContains(t, err, "new disks")
-		require.Error(t, m.Accepting())
-		_, err = m.EnsureHost(t.Context(), hostSpec())
-		require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
-	}
-	require.NoError(t, next.SetDrain(jail.Drain{}))
-	require.NoError(t, next.SetDrain(jail.Drain{}), "ending it again changes nothing")
-	require.NoError(t, next.Accepting())
-	_, err = next.Ensure(t.Context(), jailtest.Spec(ident.New("jail")))
-	require.NoError(t, err)
-}
-
-// What was cut short in its making or removal is gone with the next daemon.
-func TestAHalfMadeJailIsRemoved(t *testing.T) {
-	t.Parallel()
-	cfg := jailtest.Config(t)
-	m := jailtest.Manager(t, cfg)
-	id := ensure(t, m)
-	workspace, err := m.Workspace(id)
-	require.NoError(t, err)
-	_, err = m.Stop(t.Context(), id)
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(filepath.Join(cfg.DataDir, "jails", id, "record")))
-	again, err := jail.NewManager(t.Context(), cfg)
-	require.NoError(t, err)
-	defer again.Close()
-	require.NoDirExists(t, filepath.Join(cfg.DataDir, "jails", id))
-	require.NoDirExists(t, workspace)
 }

@@ -1,16 +1,21 @@
 package link
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 	"pgregory.net/rapid"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/identity"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // The link as a whole is tested with its other end, in hub/edge.
@@ -124,4 +129,38 @@ func TestTheListenerGivesItsConnectionOnce(t *testing.T) {
 	}()
 	require.NoError(t, first.Close())
 	require.ErrorIs(t, <-ended, net.ErrClosed)
+}
+
+// heartbeats is a stream on which the hub says so many and is gone.
+type heartbeats struct {
+	nodev1.SessionService_SessionServer
+
+	left int
+}
+
+func (h *heartbeats) Recv() (*nodev1.SessionRequest, error) {
+	if h.left == 0 {
+		return nil, io.EOF
+	}
+	h.left--
+	return &nodev1.SessionRequest{Message: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{}}}, nil
+}
+
+// H1, H11: contact with the hub is what was heard of it, and nothing else.
+func TestEachMessageOfTheHubIsContact(t *testing.T) {
+	t.Parallel()
+	contacts := 0
+	l, err := New(Config{
+		Identity: &identity.Identity{}, Services: func(grpc.ServiceRegistrar) {},
+		Hello:     func(context.Context) (*nodev1.SessionResponse_Hello, error) { return nil, io.EOF },
+		OnContact: func() { contacts++ },
+	})
+	require.NoError(t, err)
+	ours, theirs := net.Pipe()
+	defer func() { _ = theirs.Close() }()
+	s := newSession(l, watch(ours))
+	defer s.watchdog.Stop()
+	require.ErrorContains(t, s.receive(&heartbeats{left: 3}, time.Minute), "the hub ended the session")
+	require.Equal(t, 3, contacts)
+	require.NoError(t, ours.Close())
 }

@@ -351,6 +351,7 @@ type StartNodeExecRequest struct {
 	//
 	//	*StartNodeExecRequest_AgentId
 	//	*StartNodeExecRequest_Host
+	//	*StartNodeExecRequest_TaskId
 	Target isStartNodeExecRequest_Target `protobuf_oneof:"target"`
 	Argv   []string                      `protobuf:"bytes,4,rep,name=argv,proto3" json:"argv,omitempty"`
 	// NAME=value.
@@ -429,6 +430,15 @@ func (x *StartNodeExecRequest) GetHost() bool {
 	return false
 }
 
+func (x *StartNodeExecRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Target.(*StartNodeExecRequest_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
 func (x *StartNodeExecRequest) GetArgv() []string {
 	if x != nil {
 		return x.Argv
@@ -485,9 +495,16 @@ type StartNodeExecRequest_Host struct {
 	Host bool `protobuf:"varint,3,opt,name=host,proto3,oneof"`
 }
 
+type StartNodeExecRequest_TaskId struct {
+	// In the jail of this task, which must be on the node.
+	TaskId string `protobuf:"bytes,10,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
 func (*StartNodeExecRequest_AgentId) isStartNodeExecRequest_Target() {}
 
 func (*StartNodeExecRequest_Host) isStartNodeExecRequest_Target() {}
+
+func (*StartNodeExecRequest_TaskId) isStartNodeExecRequest_Target() {}
 
 type StartNodeExecResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1354,13 +1371,16 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"started_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12!\n" +
-	"\fmembers_left\x18\x15 \x01(\x05R\vmembersLeft\"\xf9\x02\n" +
+	"\fmembers_left\x18\x15 \x01(\x05R\vmembersLeft\"\xa0\x03\n" +
 	"\x14StartNodeExecRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12'\n" +
 	"\bagent_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12\x1d\n" +
-	"\x04host\x18\x03 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x00R\x04host\x12 \n" +
+	"\x04host\x18\x03 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x00R\x04host\x12%\n" +
+	"\atask_id\x18\n" +
+	" \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12 \n" +
 	"\x04argv\x18\x04 \x03(\tB\f\xbaH\t\x92\x01\x06\b\x01\x10\x80\x80\x04R\x04argv\x12\x1b\n" +
 	"\x03env\x18\x05 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\bR\x03env\x12\x1a\n" +
 	"\x03dir\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x03dir\x12E\n" +
@@ -1532,6 +1552,7 @@ func file_deckhand_v1_node_exec_proto_init() {
 	file_deckhand_v1_node_exec_proto_msgTypes[1].OneofWrappers = []any{
 		(*StartNodeExecRequest_AgentId)(nil),
 		(*StartNodeExecRequest_Host)(nil),
+		(*StartNodeExecRequest_TaskId)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -232,6 +232,7 @@ type OpenTerminalRequest_Open struct {
 	//
 	//	*OpenTerminalRequest_Open_AgentId
 	//	*OpenTerminalRequest_Open_Host
+	//	*OpenTerminalRequest_Open_TaskId
 	Target isOpenTerminalRequest_Open_Target `protobuf_oneof:"target"`
 	Size   *TerminalSize                     `protobuf:"bytes,4,opt,name=size,proto3" json:"size,omitempty"`
 	// TERM of the person's terminal; empty for "xterm-256color".
@@ -306,6 +307,15 @@ func (x *OpenTerminalRequest_Open) GetHost() bool {
 	return false
 }
 
+func (x *OpenTerminalRequest_Open) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Target.(*OpenTerminalRequest_Open_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
 func (x *OpenTerminalRequest_Open) GetSize() *TerminalSize {
 	if x != nil {
 		return x.Size
@@ -346,25 +356,33 @@ type OpenTerminalRequest_Open_Host struct {
 	Host bool `protobuf:"varint,3,opt,name=host,proto3,oneof"`
 }
 
+type OpenTerminalRequest_Open_TaskId struct {
+	TaskId string `protobuf:"bytes,8,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
 func (*OpenTerminalRequest_Open_AgentId) isOpenTerminalRequest_Open_Target() {}
 
 func (*OpenTerminalRequest_Open_Host) isOpenTerminalRequest_Open_Target() {}
+
+func (*OpenTerminalRequest_Open_TaskId) isOpenTerminalRequest_Open_Target() {}
 
 var File_deckhand_v1_terminal_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_terminal_proto_rawDesc = "" +
 	"\n" +
-	"\x1adeckhand/v1/terminal.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/v1/node_exec.proto\"\xea\x03\n" +
+	"\x1adeckhand/v1/terminal.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/v1/node_exec.proto\"\x91\x04\n" +
 	"\x13OpenTerminalRequest\x12;\n" +
 	"\x04open\x18\x01 \x01(\v2%.deckhand.v1.OpenTerminalRequest.OpenH\x00R\x04open\x12!\n" +
 	"\x05input\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80\x04H\x00R\x05input\x123\n" +
-	"\x06resize\x18\x03 \x01(\v2\x19.deckhand.v1.TerminalSizeH\x00R\x06resize\x1a\xab\x02\n" +
+	"\x06resize\x18\x03 \x01(\v2\x19.deckhand.v1.TerminalSizeH\x00R\x06resize\x1a\xd2\x02\n" +
 	"\x04Open\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12'\n" +
 	"\bagent_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12\x1d\n" +
-	"\x04host\x18\x03 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x00R\x04host\x125\n" +
+	"\x04host\x18\x03 \x01(\bB\a\xbaH\x04j\x02\b\x01H\x00R\x04host\x12%\n" +
+	"\atask_id\x18\b \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x125\n" +
 	"\x04size\x18\x04 \x01(\v2\x19.deckhand.v1.TerminalSizeB\x06\xbaH\x03\xc8\x01\x01R\x04size\x12/\n" +
 	"\x04term\x18\x05 \x01(\tB\x1b\xbaH\x18r\x16(@2\x12^[A-Za-z0-9._+-]*$R\x04term\x12 \n" +
 	"\x06reason\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\x12\x1b\n" +
@@ -433,6 +451,7 @@ func file_deckhand_v1_terminal_proto_init() {
 	file_deckhand_v1_terminal_proto_msgTypes[2].OneofWrappers = []any{
 		(*OpenTerminalRequest_Open_AgentId)(nil),
 		(*OpenTerminalRequest_Open_Host)(nil),
+		(*OpenTerminalRequest_Open_TaskId)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
