@@ -3,6 +3,7 @@ package exec_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,7 +29,7 @@ func (n *node) read(req *nodev1.ReadLogRequest) (string, error) {
 	var out bytes.Buffer
 	for {
 		part, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return out.String(), nil
 		}
 		if err != nil {
@@ -183,7 +184,7 @@ func TestBothStreamsAtFullSpeed(t *testing.T) {
 	require.NoError(t, err)
 	for {
 		part, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
@@ -228,7 +229,7 @@ func TestALineOf256MB(t *testing.T) {
 	require.NoError(t, err)
 	for {
 		part, err := stream.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)
@@ -272,7 +273,7 @@ func TestAReaderThatStopsReading(t *testing.T) {
 	require.Len(t, n.log(spec.GetExecId(), true)[0], size+5)
 	for {
 		part, err := stuck.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)

@@ -53,7 +53,7 @@ func hostLaunch(state string) error {
 		return err
 	}
 	defer null.Close()
-	child, err := os.StartProcess(self, []string{self, HostServe, state}, &os.ProcAttr{
+	child, err := os.StartProcess(self, []string{self, HostServe, state}, &os.ProcAttr{ //nolint:gosec // itself, with a folder that the daemon made
 		Dir: "/", Env: os.Environ(), Files: []*os.File{null, os.Stderr, os.Stderr},
 		Sys: &unix.SysProcAttr{Setsid: true},
 	})
