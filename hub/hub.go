@@ -142,7 +142,7 @@ func (h *Hub) Start(ctx context.Context) error {
 	if err := h.Group.Start(ctx); err != nil {
 		return err
 	}
-	where := []any{"api", h.URL(), "edge", h.EdgeAddress(), "replica", h.replica}
+	where := []any{"api", h.URL(), "edge", h.EdgeAddress(), "edge_listen", h.edgeListener.Addr().String(), "replica", h.replica}
 	if h.nats != nil {
 		where = append(where, "bus", h.nats.URL())
 	}

@@ -135,12 +135,15 @@ type fleet struct {
 const leaseTTL = 3 * time.Second
 
 // newFleet starts a hub on a database of its own.
-func newFleet(t testing.TB) *fleet {
+func newFleet(t testing.TB) *fleet { return newFleetOn(t) }
+
+// newFleetOn is newFleet with flags of the hub's besides.
+func newFleetOn(t testing.TB, args ...string) *fleet {
 	t.Helper()
 	f := &fleet{
 		t: t, dir: t.TempDir(), nodeDir: jailtest.Dir(t), database: postgrestest.Database(t), address: jailtest.Containerd(t),
 	}
-	f.startHub()
+	f.startHub(args...)
 	t.Cleanup(func() {
 		jailtest.RemoveAll(t, jail.Config{DataDir: f.nodeDir, Containerd: f.address, Namespace: f.namespace()})
 	})
@@ -264,6 +267,15 @@ Do what the script says.
 func (f *fleet) submit(agent string) string {
 	f.t.Helper()
 	return strings.TrimSpace(f.cli(0, "run", agent, "go on", "-o", "name").out)
+}
+
+// edgeListener answers where the hub's edge itself listens.
+func (f *fleet) edgeListener() string {
+	f.t.Helper()
+	_, after, found := strings.Cut(f.hub.output.String(), `"edge_listen":"`)
+	require.True(f.t, found)
+	address, _, _ := strings.Cut(after, `"`)
+	return address
 }
 
 // addresses answers where a hub listens, so that another can take its place.

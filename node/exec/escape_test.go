@@ -124,7 +124,8 @@ func TestAForkStormIsHeldAndEnded(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure(func(s *nodev1.JailSpec) { s.Pids = 64 })
-	storm := shell(id, "f() { f | f & }; echo storm; f; sleep 1000")
+	// Not bash's: that one dies back when it cannot fork.
+	storm := command(id, "perl", "-e", `$| = 1; print "storm\n"; fork while 1`)
 	n.startExec(storm)
 	n.until(storm.GetExecId(), "storm\n")
 	n.eventually(func() bool {

@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cable is what lies between a node and the hub's edge; it can be cut.
+type cable struct {
+	listener net.Listener
+
+	mu     sync.Mutex
+	target string
+	cut    bool
+	conns  []net.Conn
+}
+
+func newCable(t testing.TB) *cable {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	c := &cable{listener: l}
+	t.Cleanup(func() {
+		_ = l.Close()
+		c.set("", true)
+	})
+	go c.serve()
+	return c
+}
+
+// set says where the cable leads, and whether it is cut.
+func (c *cable) set(target string, cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.target, c.cut = target, cut
+	if cut {
+		for _, conn := range c.conns {
+			_ = conn.Close()
+		}
+		c.conns = nil
+	}
+}
+
+func (c *cable) serve() {
+	for {
+		near, err := c.listener.Accept()
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		if c.cut || c.target == "" {
+			c.mu.Unlock()
+			_ = near.Close()
+			continue
+		}
+		far, err := net.Dial("tcp", c.target)
+		if err != nil {
+			c.mu.Unlock()
+			_ = near.Close()
+			continue
+		}
+		c.conns = append(c.conns, near, far)
+		c.mu.Unlock()
+		for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+			go func() {
+				_, _ = io.Copy(pair[0], pair[1]) // ends when either end is closed
+				_ = pair[0].Close()
+				_ = pair[1].Close()
+			}()
+		}
+	}
+}
+
+// H11: a link that is cut for a minute during output costs none of it, and the
+// task ends right.
+func TestALinkThatIsCutForAMinute(t *testing.T) {
+	t.Parallel()
+	link := newCable(t)
+	f := newFleetOn(t, "--edge-address", link.listener.Addr().String())
+	_, edge, _ := f.hub.addresses(t)
+	require.Equal(t, link.listener.Addr().String(), edge, "nodes are told of the cable")
+	link.set(f.edgeListener(), false)
+	f.startNode()
+	f.startWorker()
+	const seconds = 70
+	f.persona("printer", fmt.Sprintf(`
+turns:
+  - text: I print for a while.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo ran >> counter; for i in $(seq %d); do echo line $i; sleep 1; done", timeout_seconds: 300}
+  - text: How often?
+    calls:
+      - {tool: shell_exec, arguments: {command: cat counter}}
+  - text: Done.
+    calls:
+      - {tool: complete_task, arguments: {summary: printed}}
+`, seconds))
+	id := f.submit("printer")
+	eventually(t, 30*time.Second, "the command to run", func() bool {
+		steps := f.steps(id)
+		return len(steps) == 1 && steps[0].State == "STEP_STATE_STARTED"
+	})
+	link.set("", true)
+	<-time.After(time.Minute)
+	link.set(f.edgeListener(), false)
+	eventually(t, 2*time.Minute, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	var want strings.Builder
+	for i := 1; i <= seconds; i++ {
+		fmt.Fprintf(&want, "line %d\n", i)
+	}
+	steps := f.steps(id)
+	require.Equal(t, want.String(), f.cli(0, "task", "logs", steps[0].ID).out)
+	require.Equal(t, "ran\n", f.cli(0, "task", "logs", steps[1].ID).out, "it ran once")
+}
