@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +33,18 @@ func TestPullOfAWorkerThatIsGoneTakesNoWakeup(t *testing.T) {
 	for range batch.Messages() {
 		require.Fail(t, "nothing was published yet")
 	}
+
+	// The server learns a moment later that the worker is gone.
+	hub, err := nats.Connect("", nats.InProcessServer(server), nats.UserInfo("hub", "hub-secret"))
+	require.NoError(t, err)
+	t.Cleanup(hub.Close)
+	hubJS, err := jetstream.New(hub)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		durable, err := hubJS.Consumer(t.Context(), first.Stream, first.Consumer)
+		require.NoError(t, err)
+		return durable.CachedInfo().NumWaiting == 0
+	}, patience, 5*time.Millisecond)
 
 	require.NoError(t, b.Publish(t.Context(), "", bus.Wakeup{TaskID: "task_a", Attempt: 1}))
 	began := time.Now()
