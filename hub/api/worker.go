@@ -96,10 +96,6 @@ func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1
 
 // claimed answers all that is needed to begin a task or to go on with it.
 func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTaskResponse, error) {
-	agent, err := h.Agents.Get(ctx, t.OrgID, t.AgentID)
-	if err != nil {
-		return nil, err
-	}
 	version, err := h.Agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return nil, err
@@ -109,7 +105,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		return nil, err
 	}
 	res := &deckhandv1.ClaimTaskResponse{
-		Task: taskMessage(t, agent.Agent.Name, version.Provider, version.Model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
+		Task: taskMessage(t, persona.Name, version.Provider, version.Model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
 	}
 	if t.Attempt == 1 {
 		return res, nil // nothing is left of earlier attempts

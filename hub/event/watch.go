@@ -89,6 +89,8 @@ const (
 	// A hint may come before its event is below the snapshot's horizon: the
 	// watcher looks again after this time, doubled each time up to Poll.
 	firstRetry = 2 * time.Millisecond
+	// minGap is the least time between two reads that hints ask for.
+	minGap = 10 * time.Millisecond
 )
 
 // Run sends what is stored after the cursor, then, when following, what is
@@ -118,6 +120,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	timer := time.NewTimer(w.cfg.Poll)
 	defer timer.Stop()
 	for {
+		lastRead := time.Now()
 		rows, err := w.read(ctx, q, at)
 		if err != nil {
 			return err
@@ -155,7 +158,13 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-hint:
-				wait, again = firstRetry, false
+				wait = firstRetry
+				// Where much happens, one read takes in all of a moment.
+				if rest := minGap - time.Since(lastRead); rest > 0 {
+					timer.Reset(rest)
+				} else {
+					again = false
+				}
 			case <-timer.C:
 				wait, again = min(2*wait, w.cfg.Poll), false
 			case piece := <-thinking:

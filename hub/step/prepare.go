@@ -41,7 +41,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return Prepared{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
 	}
 	// A task that ran before has its inputs, and may have worked on them.
-	if t.StartedAt == nil {
+	if t.StartedAt == nil && t.InputCount > 0 {
 		if err := s.putInputs(ctx, t, call.Node); err != nil {
 			return Prepared{}, err
 		}

@@ -80,7 +80,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 		ID: ident.New("task"), OrgID: sub.OrgID, AgentID: sub.AgentID, AgentVersion: version.Version,
 		Title: sub.Title, Goal: sub.Goal, Priority: sub.Priority, Reason: "just submitted",
 		WorkspaceScope: string(p.Workspace.Scope), CreatedBy: sub.By.ID, CreatedByRole: sub.Role,
-		CorrelationID: logging.Correlation(ctx),
+		CorrelationID: logging.Correlation(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
 	}
 	if params.Goal == "" {
 		params.Goal = "Follow your standing instructions."

@@ -70,7 +70,7 @@ UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_
 WHERE tasks.org_id = $5 AND tasks.id = $6 AND state = 'queued' AND admitted_at IS NOT NULL
   AND attempt + 1 = $7::int
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $5)
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
 `
 
 type ClaimTaskParams struct {
@@ -112,6 +112,7 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,
@@ -251,7 +252,7 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
 WHERE org_id = $1 AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -282,6 +283,7 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,

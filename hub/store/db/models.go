@@ -219,6 +219,7 @@ type Task struct {
 	CreatedByRole    string
 	IdempotencyKey   *string
 	CorrelationID    string
+	InputCount       int32
 	OriginID         *string
 	ParentID         *string
 	AdmittedAt       *time.Time

@@ -105,11 +105,11 @@ func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointPara
 
 const createTask = `-- name: CreateTask :one
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
-                   jail_id, created_by, created_by_role, idempotency_key, correlation_id, queued_at)
+                   jail_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at)
 VALUES ($1, $2, $3, $4, $5, $6, 'queued', $7, $8, $9,
-        $10, $11, $12, $13, $14, clock_timestamp())
+        $10, $11, $12, $13, $14, $15, clock_timestamp())
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
 `
 
 type CreateTaskParams struct {
@@ -127,6 +127,7 @@ type CreateTaskParams struct {
 	CreatedByRole  string
 	IdempotencyKey *string
 	CorrelationID  string
+	InputCount     int32
 }
 
 func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, error) {
@@ -145,6 +146,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		arg.CreatedByRole,
 		arg.IdempotencyKey,
 		arg.CorrelationID,
+		arg.InputCount,
 	)
 	var i Task
 	err := row.Scan(
@@ -165,6 +167,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,
@@ -282,7 +285,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -314,6 +317,7 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,
@@ -344,7 +348,7 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, a.name AS agent_name, v.provider, v.model
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, a.name AS agent_name, v.provider, v.model
 FROM tasks t JOIN agents a ON a.id = t.agent_id
 JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = $1 AND t.id = $2
@@ -383,6 +387,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.CreatedByRole,
 		&i.Task.IdempotencyKey,
 		&i.Task.CorrelationID,
+		&i.Task.InputCount,
 		&i.Task.OriginID,
 		&i.Task.ParentID,
 		&i.Task.AdmittedAt,
@@ -441,7 +446,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, a.name AS agent_name, v.provider, v.model
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, a.name AS agent_name, v.provider, v.model
 FROM tasks t JOIN agents a ON a.id = t.agent_id
 JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = $1
@@ -503,6 +508,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.CreatedByRole,
 			&i.Task.IdempotencyKey,
 			&i.Task.CorrelationID,
+			&i.Task.InputCount,
 			&i.Task.OriginID,
 			&i.Task.ParentID,
 			&i.Task.AdmittedAt,
@@ -580,7 +586,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
 WHERE org_id = $1 AND id = $2 AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -620,6 +626,7 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,
@@ -650,7 +657,7 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -679,6 +686,7 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,
@@ -718,7 +726,7 @@ UPDATE tasks SET
     started_at = CASE WHEN $1::text = 'running' THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END
 WHERE org_id = $3 AND id = $4
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
 `
 
 type MoveTaskParams struct {
@@ -755,6 +763,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,
@@ -888,7 +897,7 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -917,6 +926,7 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.CreatedByRole,
 		&i.IdempotencyKey,
 		&i.CorrelationID,
+		&i.InputCount,
 		&i.OriginID,
 		&i.ParentID,
 		&i.AdmittedAt,

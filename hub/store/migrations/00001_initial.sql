@@ -194,6 +194,7 @@ CREATE TABLE tasks (
     created_by_role   text NOT NULL,
     idempotency_key   text,
     correlation_id    text NOT NULL,
+    input_count       int NOT NULL DEFAULT 0,
     origin_id         text REFERENCES tasks (id),
     parent_id         text REFERENCES tasks (id),
 
@@ -342,7 +343,8 @@ CREATE INDEX events_order ON events (org_id, xid, id);
 -- +goose StatementBegin
 CREATE FUNCTION event_horizon() RETURNS text LANGUAGE sql VOLATILE AS $$
     SELECT (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - coalesce(max(age(backend_xid)), 0))::text
-    FROM pg_stat_activity WHERE datname = current_database() AND backend_xid IS NOT NULL
+    FROM pg_stat_get_activity(NULL) -- what the view pg_stat_activity reads
+    WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND backend_xid IS NOT NULL
 $$;
 -- +goose StatementEnd
 

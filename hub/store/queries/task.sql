@@ -1,8 +1,8 @@
 -- name: CreateTask :one
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
-                   jail_id, created_by, created_by_role, idempotency_key, correlation_id, queued_at)
+                   jail_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at)
 VALUES (@id, @org_id, @agent_id, @agent_version, @title, @goal, 'queued', @reason, @priority, @workspace_scope,
-        @jail_id, @created_by, @created_by_role, sqlc.narg(idempotency_key), @correlation_id, clock_timestamp())
+        @jail_id, @created_by, @created_by_role, sqlc.narg(idempotency_key), @correlation_id, @input_count, clock_timestamp())
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
 RETURNING *;
 
