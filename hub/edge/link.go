@@ -97,9 +97,6 @@ func (l *Link) Telemetry() nodev1.TelemetryServiceClient {
 	return nodev1.NewTelemetryServiceClient(l.conn)
 }
 
-// Machine answers the node's service about itself as a whole.
-func (l *Link) Machine() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(l.conn) }
-
 func (l *Link) alive() bool { return l.ctx.Err() == nil }
 
 // clientOn makes the gRPC client over one connection. It dials once: when the

@@ -154,19 +154,13 @@ func parseKey(key string) (lease.Lease, error) {
 	return lease.Lease{TaskID: parts[0], Attempt: int32(attempt), Token: parts[2]}, nil
 }
 
-// Headers of a refusal that is the relay's own: code and fix of the catalogue.
-const (
-	codeHeader = "Deckhand-Error-Code"
-	fixHeader  = "Deckhand-Error-Fix"
-)
-
 // refuseFault answers an error of the hub's own.
 func refuseFault(w http.ResponseWriter, err error) {
 	message := err.Error()
 	if e := fault.As(err); e != nil {
 		message = e.Message
-		w.Header().Set(codeHeader, string(e.Code))
-		w.Header().Set(fixHeader, e.Fix)
+		w.Header().Set(fault.CodeHeader, string(e.Code))
+		w.Header().Set(fault.FixHeader, e.Fix)
 	}
 	refuse(w, http.StatusForbidden, "permission_error", message)
 }

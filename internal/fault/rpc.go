@@ -15,6 +15,13 @@ import (
 // This file is the one place where errors become RPC codes and come back.
 // Connect and gRPC share their code numbers.
 
+// CodeHeader and FixHeader carry an error's code and fix where the body is in
+// somebody else's format: the model relay answers in its provider's.
+const (
+	CodeHeader = "Deckhand-Error-Code"
+	FixHeader  = "Deckhand-Error-Fix"
+)
+
 var kindToCode = map[Kind]connect.Code{
 	Internal:        connect.CodeInternal,
 	Invalid:         connect.CodeInvalidArgument,

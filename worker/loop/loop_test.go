@@ -469,7 +469,7 @@ func TestModelErrorsEndTheRunInTheRightState(t *testing.T) {
 		},
 		"no key at the relay": {
 			anthropictest.Answer{Status: 401, ErrorType: "authentication_error", ErrorMessage: "anthropic is not connected", Header: map[string]string{
-				anthropic.CodeHeader: "AGENT_025", anthropic.FixHeader: "run deckhand provider connect anthropic",
+				fault.CodeHeader: "AGENT_025", fault.FixHeader: "run deckhand provider connect anthropic",
 			}},
 			deckhandv1.TaskState_TASK_STATE_PAUSED, fault.NoCredentials, "run deckhand provider connect anthropic",
 		},

@@ -185,11 +185,11 @@ func TestErrorsAreTyped(t *testing.T) {
 		"a gateway's error":  {anthropictest.Answer{Status: 502, ErrorType: "", ErrorMessage: ""}, model.Unavailable, fault.ModelUnavailable, 0},
 		"an error midstream": {withBreak(everything, 5, "overloaded_error"), model.Overloaded, fault.ModelUnavailable, 0},
 		"the relay's budget": {
-			anthropictest.Answer{Status: 429, ErrorType: "rate_limit_error", ErrorMessage: "budget", Header: map[string]string{anthropic.CodeHeader: "AGENT_010"}},
+			anthropictest.Answer{Status: 429, ErrorType: "rate_limit_error", ErrorMessage: "budget", Header: map[string]string{fault.CodeHeader: "AGENT_010"}},
 			model.Budget, fault.BudgetLimit, 0,
 		},
 		"an unpriced model": {
-			anthropictest.Answer{Status: 400, ErrorType: "invalid_request_error", ErrorMessage: "no price", Header: map[string]string{anthropic.CodeHeader: "AGENT_024"}},
+			anthropictest.Answer{Status: 400, ErrorType: "invalid_request_error", ErrorMessage: "no price", Header: map[string]string{fault.CodeHeader: "AGENT_024"}},
 			model.Invalid, fault.UnpricedModel, 0,
 		},
 	} {

@@ -14,14 +14,6 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// CodeHeader carries the catalogue's code of an error that the hub's relay
-// answers itself, in the provider's own error format. FixHeader carries what to
-// do about it.
-const (
-	CodeHeader = "Deckhand-Error-Code"
-	FixHeader  = "Deckhand-Error-Fix"
-)
-
 // byType maps the error types of the API, which also come in the middle of a
 // stream under status 200.
 // https://docs.anthropic.com/en/api/errors
@@ -78,8 +70,8 @@ func classify(err error) *model.Error {
 	case strings.Contains(lower, "credit balance"), strings.Contains(lower, "usage limits"):
 		out.Kind = model.Quota
 	}
-	if code := fault.Code(header.Get(CodeHeader)); code != "" {
-		out.Code, out.Fix = code, header.Get(FixHeader)
+	if code := fault.Code(header.Get(fault.CodeHeader)); code != "" {
+		out.Code, out.Fix = code, header.Get(fault.FixHeader)
 		if known, ok := byCode[code]; ok {
 			out.Kind = known
 		}
