@@ -8,7 +8,7 @@ LDFLAGS := -s -w $(if $(VERSION),-X github.com/deckhand-sh/deckhand/internal/ver
 PKG ?= ./...
 ARGS ?=
 
-.PHONY: all setup build init generate lint test race soak demo up bench clean
+.PHONY: all setup build deb init generate lint test race soak demo up bench clean
 
 all: build
 
@@ -20,6 +20,9 @@ init: ## build deckhand-init, which deckhand-node embeds
 
 build: init ## build bin/deckhand and bin/deckhand-node
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
+
+deb: ## build the Debian package of deckhand-node into bin
+	scripts/deb
 
 generate: ## make Go from the protos and the SQL
 	scripts/generate
@@ -33,8 +36,10 @@ test: ## run the tests
 race: ## run the tests with the race detector
 	scripts/test -race $(ARGS) $(PKG)
 
-soak: ## run what is concurrent again and again, with the race detector
+soak: ## run what is concurrent again and again, with the race detector, and all faults at length
 	scripts/test -race -count=20 -timeout=60m $(ARGS) ./internal/... ./hub/bus/... ./node/execlog/... ./node/ledger/... ./node/files/...
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=60m $(ARGS) ./integration/faults/...
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'FullSpeed|DoesNotEnd|StopsReading|ManyJails' $(ARGS) ./node/exec/...
 
 demo: ## show it working on this machine's own logs, and stop it again
 	scripts/demo

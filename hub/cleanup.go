@@ -1,11 +1,15 @@
 package hub
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -24,21 +28,33 @@ func (h *Hub) stopStep(s db.Step, by string) {
 	link, err := h.edge.Node(*s.NodeID)
 	var killed *nodev1.KillExecResponse
 	if err == nil {
-		killed, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ID, By: by})
+		killed, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ExecID, By: by})
 	}
 	if err == nil {
 		err = h.store.SetCancelledStepLog(ctx, db.SetCancelledStepLogParams{
 			OrgID: s.OrgID, ID: s.ID, LogBytes: killed.GetExec().GetLogBytes(), Outcome: tool.OutcomeOf(killed.GetExec()),
 		})
+		h.recorded(*s.NodeID, s.ID)
 	}
 	if err != nil {
 		h.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "step_id", s.ID, "reason", err)
 	}
 }
 
-// reconcile ends the commands that a node still runs for steps that have ended
-// here, or that nobody here knows.
+// reconcile tells a node that has connected what changed while it was away.
 func (h *Hub) reconcile(link *edge.Link) {
+	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+	defer cancel()
+	if err := h.kills.Reconcile(ctx, link.OrgID(), link.NodeID()); err != nil {
+		h.cfg.Log.Warn("cannot give a node its kill orders; will try again", "node_id", link.NodeID(), "error", err)
+	}
+	h.endUnwanted(ctx, link)
+	h.refreeze(ctx, link)
+}
+
+// endUnwanted ends the commands that a node still runs for steps that have
+// ended here, or that nobody here knows.
+func (h *Hub) endUnwanted(ctx context.Context, link *edge.Link) {
 	var ids []string
 	for _, e := range link.Hello().GetExecs() {
 		if strings.HasPrefix(e.GetExecId(), "step_") && e.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
@@ -48,9 +64,7 @@ func (h *Hub) reconcile(link *edge.Link) {
 	if len(ids) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
-	defer cancel()
-	started, err := h.store.StartedSteps(ctx, db.StartedStepsParams{OrgID: link.OrgID(), Ids: ids})
+	started, err := h.store.StartedExecs(ctx, db.StartedExecsParams{OrgID: link.OrgID(), Ids: ids})
 	if err != nil {
 		h.cfg.Log.Warn("cannot tell which commands of a node are wanted", "node_id", link.NodeID(), "error", err)
 		return
@@ -71,9 +85,33 @@ func (h *Hub) reconcile(link *edge.Link) {
 	}
 }
 
+// offlineGrace answers how long a task's commands go on while their node is cut
+// off.
+func (h *Hub) offlineGrace(ctx context.Context, orgID, taskID string) (time.Duration, error) {
+	row, err := h.store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
+	if err != nil {
+		return 0, fmt.Errorf("load task %s: %w", taskID, err)
+	}
+	p, err := h.agents.PersonaOf(ctx, h.store.Queries, orgID, row.Task.AgentID, row.Task.AgentVersion)
+	if err != nil {
+		return 0, fmt.Errorf("load the persona of task %s: %w", taskID, err)
+	}
+	return cmp.Or(p.OfflineGrace, offlineGrace), nil
+}
+
+// taskKilled is told of a task as it stood when the kill switch ended it.
+func (h *Hub) taskKilled(t db.Task) {
+	h.taskEnded(t)
+	if task.State(t.State).Parked() {
+		t.State = string(task.Cancelled)
+		h.taskParked(t)
+	}
+}
+
 // taskEnded stops the jail of a task that had one of its own; the workspace
 // stays for people to look at.
 func (h *Hub) taskEnded(t db.Task) {
+	h.metrics.Ended(t)
 	if t.WorkspaceScope != string(persona.ScopeTask) || t.NodeID == nil || t.StartedAt == nil {
 		return
 	}

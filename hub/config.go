@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/ca"
@@ -24,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 )
 
 // Config is what a hub is made with.
@@ -40,6 +42,9 @@ type Config struct {
 	// EdgeAddress is what nodes are told to dial; the edge's own address when
 	// empty.
 	EdgeAddress string `koanf:"edge-address"`
+	// PeerAddress is the host:port at which the other hubs reach this one's edge;
+	// the edge's own address on this machine when empty.
+	PeerAddress string `koanf:"peer-address"`
 	// DataDir holds the keyset and the tokens of the first start.
 	DataDir string `koanf:"data-dir"`
 	// DatabaseURL names the PostgreSQL database: postgres://….
@@ -52,8 +57,18 @@ type Config struct {
 	NATSListen string `koanf:"nats-listen"`
 	// LeaseTTL is how long a worker's lease lasts without renewal: 1 s to 10 m.
 	LeaseTTL time.Duration `koanf:"lease-ttl"`
+	// UndoWindow is how long after its end a task's changes of files can be taken
+	// back; 0 for 5 minutes, negative for ever.
+	UndoWindow time.Duration `koanf:"undo-window"`
 	// MaxActive caps an organisation's tasks that run at once.
 	MaxActive int `koanf:"max-active"`
+	// EventRetention is how long a finished task's events are kept; 0 for ever.
+	EventRetention time.Duration `koanf:"event-retention"`
+	// DrainDelay is how long a hub that is told to stop goes on serving while it
+	// says that it is not ready, for a balancer to notice.
+	DrainDelay time.Duration `koanf:"drain-delay"`
+	// MaxPerUser caps one user's tasks that run at once.
+	MaxPerUser int `koanf:"max-active-per-user"`
 	// AnthropicBaseURL and AnthropicKey are what the model relay uses.
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
@@ -61,6 +76,11 @@ type Config struct {
 	// InProcessNATS runs the embedded NATS server without any address, for a
 	// worker in the same process.
 	InProcessNATS bool `koanf:"-"`
+
+	// MetricsListen is where metrics are served; empty for nowhere.
+	MetricsListen string `koanf:"metrics-listen"`
+	// Registry takes the metrics; nil for one of the hub's own.
+	Registry *prometheus.Registry `koanf:"-"`
 
 	Log    hclog.Logger     `koanf:"-"`
 	Redact *redact.Redactor `koanf:"-"`
@@ -72,10 +92,12 @@ const (
 	DefaultEdgeListen  = "0.0.0.0:7801"
 	DefaultLeaseTTL    = 30 * time.Second
 	DefaultMaxActive   = 1000
+	DefaultMaxPerUser  = 3
 	DefaultAnthropic   = "https://api.anthropic.com"
 	minLeaseTTL        = time.Second
 	maxLeaseTTL        = 10 * time.Minute
 	keysetFile         = "keyset.json"
+	maxDrainDelay      = 5 * time.Minute
 	heartbeatInterval  = 5 * time.Second
 	nodeStaleIntervals = 4
 )
@@ -95,8 +117,14 @@ func (c *Config) fill() error {
 	if c.MaxActive == 0 {
 		c.MaxActive = DefaultMaxActive
 	}
+	if c.MaxPerUser == 0 {
+		c.MaxPerUser = DefaultMaxPerUser
+	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
+	}
+	if c.Registry == nil {
+		c.Registry = scrape.NewRegistry()
 	}
 	if c.Redact == nil {
 		c.Redact = &redact.Redactor{}
@@ -111,6 +139,12 @@ func (c *Config) fill() error {
 		return invalid("lease-ttl is %s", c.LeaseTTL).WithFix("use %s to %s", minLeaseTTL, maxLeaseTTL)
 	case c.MaxActive < 1:
 		return invalid("max-active is %d", c.MaxActive).WithFix("use 1 or more")
+	case c.EventRetention < 0 || c.EventRetention > 0 && c.EventRetention < time.Hour:
+		return invalid("event-retention is %s", c.EventRetention).WithFix("use 0 to keep events for ever, or 1h or more")
+	case c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay:
+		return invalid("drain-delay is %s", c.DrainDelay).WithFix("use 0 to %s", maxDrainDelay)
+	case c.MaxPerUser < 1:
+		return invalid("max-active-per-user is %d", c.MaxPerUser).WithFix("use 1 or more")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return invalid("tls-cert and tls-key go together").WithFix("give both or neither")
 	case c.NATSURL == "" && c.NATSListen == "" && !c.InProcessNATS:

@@ -14,18 +14,26 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/kill"
+	"github.com/deckhand-sh/deckhand/hub/leader"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/metrics"
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/price"
+	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -33,15 +41,19 @@ import (
 var providers = []string{"script", "anthropic"}
 
 // modes are the execution modes that personas may name.
-var modes = []string{string(persona.Autonomous)}
+var modes = []string{string(persona.Autonomous), string(persona.Supervised)}
 
 const (
 	admissionSweep = 2 * time.Second
 	claimTimeout   = 5 * time.Second
+	inboxSweep     = time.Second
 	nodeWait       = 10 * time.Second
 	watchPoll      = time.Second
 	watchHeartbeat = 15 * time.Second
 	killTimeout    = 10 * time.Second
+	// offlineGrace is how long a command goes on while its node is cut off,
+	// where nobody says otherwise: the node's own default.
+	offlineGrace = 10 * time.Minute
 )
 
 // Hub is one replica of the control plane. It is a lifecycle.Service.
@@ -56,21 +68,29 @@ type Hub struct {
 	listener     net.Listener
 	edgeListener net.Listener
 	background   sync.WaitGroup // short work that nobody waits for
+	drains       sync.Mutex     // held while a node is told of its drain
 
-	nats      *bus.Server // nil when another server is used
-	bus       *bus.Bus
-	edge      *edge.Edge
-	tokens    *auth.Tokens
-	nodes     *node.Nodes
-	execs     *nodeexec.Execs
-	tools     *tool.Registry
-	agents    *agent.Service
-	tasks     *task.Service
-	leases    *lease.Leases
-	reports   *report.Reports
-	steps     *step.Steps
-	watcher   *event.Watcher
-	admission *admission.Admission
+	nats       *bus.Server // nil when another server is used
+	bus        *bus.Bus
+	edge       *edge.Edge
+	self       *replica.Replica
+	leader     *leader.Elector
+	tokens     *auth.Tokens
+	nodes      *node.Nodes
+	execs      *nodeexec.Execs
+	tools      *tool.Registry
+	agents     *agent.Service
+	tasks      *task.Service
+	kills      *kill.Switch
+	leases     *lease.Leases
+	reports    *report.Reports
+	recorder   *event.Recorder
+	metrics    *metrics.Metrics
+	steps      *step.Steps
+	inbox      *inbox.Service
+	watcher    *event.Watcher
+	admission  *admission.Admission
+	workspaces *workspace.Workspaces
 }
 
 // assemble makes the hub's parts and puts those that run into order.
@@ -88,46 +108,81 @@ func (h *Hub) assemble(context.Context) (err error) {
 		return err
 	}
 	h.tokens = auth.NewTokens(h.store)
-	h.nodes = node.New(h.store, nodeStaleIntervals*heartbeatInterval)
+	h.nodes = node.New(h.store, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, persona.Known{Tools: h.tools.Names(), Providers: providers, Modes: modes})
-	recorder := event.NewRecorder(event.RecorderConfig{Store: h.store, Redact: c.Redact, Notify: h.notify, Ended: h.taskEnded})
+	h.metrics = metrics.New(metrics.Config{
+		Registry: c.Registry, Tools: h.tools.Names(), Queries: h.store.Queries, Pool: h.store.Pool,
+		Watches: func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
+		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
+	})
+	recorder := event.NewRecorder(event.RecorderConfig{
+		Store: h.store, Redact: c.Redact, Notify: h.notify, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked,
+	})
+	h.recorder = recorder
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
-		Sweep: admissionSweep, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
+		MaxPerUser: c.MaxPerUser, WorkerStale: lease.WorkerStale(c.LeaseTTL),
+		Sweep: admissionSweep, Decided: h.metrics.Admitted, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
 	})
 	admit := h.admission.Kick
-	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit})
-	h.reports = report.New(report.Config{
-		Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Prices: price.Shipped(), Stop: h.stopStep, Admit: admit,
-	})
+	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit, Jailed: h.jailed, Became: h.metrics.Leases})
 	h.steps = step.New(step.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
-		Node: h.node, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
+		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
+	})
+	h.workspaces = workspace.New(workspace.Config{
+		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow,
+	})
+	h.reports = report.New(report.Config{
+		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Prices: price.Shipped(),
+		Propose: h.steps.ProposeTurn, Stop: h.stopStep, Admit: admit,
+	})
+	h.inbox = inbox.New(inbox.Config{
+		Store: h.store, Recorder: recorder, Steps: h.steps, Vault: h.vault, Redact: c.Redact, Admit: admit,
+		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.execs = nodeexec.New(nodeexec.Config{
-		Store: h.store, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Admit: admit,
+		Store: h.store, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.recorded, Admit: admit,
 		Log: c.Log.Named("nodeexec"),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
-	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat})
+	h.kills = kill.New(kill.Config{
+		Store: h.store, Recorder: recorder, Admit: admit, Ended: h.taskKilled, Timeout: killTimeout, OfflineGrace: h.offlineGrace,
+		Node: func(id string) (kill.Node, error) { return h.node(id) }, Log: c.Log.Named("kill"),
+	})
+	h.watcher = event.NewWatcher(event.WatcherConfig{Store: h.store, Hints: h.bus, Poll: watchPoll, Heartbeat: watchHeartbeat, Sent: h.metrics.Sent})
+	h.self = replica.New(replica.Config{
+		Store: h.store, ID: h.replica, Address: h.peerAddress(), Interval: heartbeatInterval,
+		StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("replica"),
+	})
 	if h.edge, err = edge.New(edge.Config{
-		Listener: h.edgeListener, CA: h.ca, Nodes: h.nodes, Replica: h.replica, Log: c.Log.Named("edge"),
-		HeartbeatInterval: heartbeatInterval, OnChange: h.nodeChanged,
+		Listener: h.edgeListener, CA: h.ca, Nodes: h.nodes, Replica: h.replica, Directory: h.self, Log: c.Log.Named("edge"),
+		HeartbeatInterval: heartbeatInterval, OnChange: h.nodeChanged, Forwarded: h.metrics.Forwarded, OnPressure: admit,
 	}); err != nil {
 		return err
 	}
+	if h.leader, err = leader.New(leader.Config{DatabaseURL: c.DatabaseURL.Reveal(), Log: c.Log.Named("leader")}); err != nil {
+		return err
+	}
+	h.leader.Add("sweeper", &sweeper{leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
+	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
 	server, err := h.server()
 	if err != nil {
 		return err
+	}
+	if c.MetricsListen != "" {
+		h.Add("metrics", scrape.New(c.MetricsListen, c.Registry, c.Log.Named("metrics")))
 	}
 	if h.nats != nil {
 		h.Add("bus server", h.nats)
 	}
 	h.Add("bus", h.bus)
 	h.Add("admission", h.admission)
-	h.Add("sweeper", &sweeper{leases: h.leases, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
+	h.Add("inbox", h.inbox)
 	h.Add("commands", h.execs)
+	h.Add("leader", h.leader)
+	h.Add("replica", h.self)
 	h.Add("edge", h.edge)
 	h.Add("api", server)
 	return nil
@@ -186,6 +241,14 @@ func (h *Hub) EdgeAddress() string {
 	return reachable(h.edgeListener.Addr())
 }
 
+// peerAddress is where other replicas reach this one's edge.
+func (h *Hub) peerAddress() string {
+	if h.cfg.PeerAddress != "" {
+		return h.cfg.PeerAddress
+	}
+	return replica.Reachable(h.edgeListener.Addr())
+}
+
 // reachable answers an address that can be dialled: one that listens on every
 // interface is named by loopback.
 func reachable(a net.Addr) string {
@@ -218,6 +281,11 @@ func (h *Hub) node(nodeID string) (tool.Node, error) {
 	return link, nil
 }
 
+// recorded has a node told that an end is on record here.
+func (h *Hub) recorded(nodeID, id string) {
+	h.edge.Recorded(nodeID, id)
+}
+
 func (h *Hub) telemetry(nodeID string) (nodev1.TelemetryServiceClient, error) {
 	link, err := h.edge.Node(nodeID)
 	if err != nil {
@@ -228,16 +296,24 @@ func (h *Hub) telemetry(nodeID string) (nodev1.TelemetryServiceClient, error) {
 
 // nodeChanged lets tasks start that waited for the node.
 func (h *Hub) nodeChanged(nodeID string, connected bool) {
+	h.metrics.Link(connected)
 	if !connected {
 		return
 	}
 	h.execs.Connected(nodeID)
 	h.background.Go(func() {
-		link, err := h.edge.Node(nodeID)
+		link, err := h.edge.Local(nodeID)
 		if err != nil {
 			return
 		}
+		h.tellDrain(context.Background(), nodeID)
 		h.reconcile(link)
 		h.admission.Kick(link.OrgID())
 	})
+}
+
+// jailed says whether a task has anything to do in a jail.
+func (h *Hub) jailed(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
+	p, err := h.agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	return err != nil || t.InputCount > 0 || h.tools.Jailed(p.Tools), err
 }

@@ -92,8 +92,8 @@ func (r *rig) cancel(taskID string) {
 	require.NoError(r.t, err)
 }
 
-// C3: cancelling between the hub's intent and the node's start leaves nothing
-// running.
+// C3, C5: a cancellation between the hub's intent and the node's start is on the
+// node's record first, so that nothing starts.
 func TestACancelThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
 	arrived, goOn := make(chan struct{}), make(chan struct{})
@@ -101,16 +101,21 @@ func TestACancelThatOvertakesTheStart(t *testing.T) {
 	r := newRigOn(t, hubtest.Config(t), simnode.Config{
 		Run: blocking(started, killed), Before: func(*nodev1.ExecSpec) { close(arrived); <-goOn },
 	})
-	task, _, step := r.sleeping()
+	task := r.submit("walker")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"sleep 1000"}`)
+	require.NoError(t, err)
+	executed := make(chan *deckhandv1.Step, 1)
+	go func() {
+		step, _ := r.execute(lease, step.GetId())
+		executed <- step
+	}()
 	<-arrived
 	r.cancel(task.GetId())
 	close(goOn)
-	require.Equal(t, step.GetId(), <-started)
-	select {
-	case <-killed:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the command goes on")
-	}
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_CANCELLED, (<-executed).GetState())
+	require.Empty(t, started, "nothing was started")
 }
 
 // C5: a node that was away at the cancellation ends the command when it comes

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -256,6 +257,8 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, res.Msg.GetActiveTasks())
 	require.Equal(t, "new disk", res.Msg.GetNode().GetDrain().GetReason())
+	require.True(t, r.node.Drain().GetDraining(), "the node knows")
+	require.Equal(t, "new disk", r.node.Drain().GetReason())
 	r.finish(lease)
 	r.apply("other", scripted("other"))
 	for _, agent := range []string{"walker", "other"} { // with a home there, and without
@@ -267,6 +270,49 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 	undrained, err := r.user.Nodes.UndrainNode(t.Context(), connect.NewRequest(&deckhandv1.UndrainNodeRequest{NodeId: "sim"}))
 	require.NoError(t, err)
 	require.Nil(t, undrained.Msg.GetNode().GetDrain())
+	require.False(t, r.node.Drain().GetDraining())
+}
+
+// H2: a node is told whose ends are on record, so that it need not keep them
+// for long.
+func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	lease := r.begin(r.submit("walker").GetId(), 1)
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"true"}`)
+	require.NoError(t, err)
+	step, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, step.GetState())
+	r.finish(lease)
+	exec, err := startExec(t, r.user, onJail("walker", "true"))
+	require.NoError(t, err)
+	ended(t, r.user, exec.GetId())
+	require.Eventually(t, func() bool {
+		told := r.node.Recorded()
+		return slices.Contains(told, exec.GetId()) && slices.Contains(told, step.GetId())
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+// H1: what a node missed of its drain while it was away it learns when it is
+// back.
+func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	require.Eventually(t, func() bool { return r.node.Drain() != nil }, 20*time.Second, 10*time.Millisecond, "the node is told at once")
+	require.False(t, r.node.Drain().GetDraining())
+	r.node.Stop()
+	require.Eventually(t, func() bool {
+		res, err := r.user.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "sim"}))
+		return err == nil && res.Msg.GetNode().GetStatus() != "connected"
+	}, 20*time.Second, 10*time.Millisecond)
+	_, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: strings.Repeat("é", 300)}))
+	require.NoError(t, err)
+	require.False(t, r.node.Drain().GetDraining())
+	require.NoError(t, r.node.Start(t.Context()))
+	require.Eventually(t, func() bool { return r.node.Drain().GetDraining() }, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, strings.Repeat("é", 200), r.node.Drain().GetReason())
 }
 
 // H1: a revoked node's link ends at once, and what runs there is unknown.

@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -47,7 +48,8 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &httpServer{listener: h.listener}
+	s := &httpServer{listener: h.listener, delay: h.cfg.DrainDelay}
+	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(
@@ -60,19 +62,28 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents), options...))
+	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks), options...))
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
-		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Node: h.node,
+		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Nodes: h.nodes, Node: h.node,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewFileServiceHandler(&api.Files{
-		Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact,
+	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
+	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes}
+	mux.Handle(deckhandv1connect.NewControlServiceHandler(control, options...))
+	mux.Handle(deckhandv1connect.NewAuditServiceHandler(control, options...))
+	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder}
+	mux.Handle(deckhandv1connect.NewFileServiceHandler(files, options...))
+	mux.Handle(deckhandv1connect.NewWorkspaceServiceHandler(&api.Workspaces{
+		Files: files, Steps: h.steps, Changes: h.workspaces, Recorder: h.recorder,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewEventServiceHandler(&api.Events{
+	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
 		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
-	}, options...))
+	}, options...)
+	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop, Admit: h.admission.Kick,
+		Drained: h.tellDrain,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents}, options...))
 	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(&api.Terminals{NodeExecs: execs, Draining: s.draining}, options...))
@@ -81,19 +92,14 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
-		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Tasks: h.tasks,
+		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
 		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
 	mux.Handle(relay.Prefix+"/", models)
-	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker()))
+	ready := &readiness{hub: h, draining: s.leaving}
+	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := h.store.Ping(r.Context()); err != nil {
-			http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
+	mux.Handle("GET /readyz", ready)
 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -109,17 +115,24 @@ func (h *Hub) server() (lifecycle.Service, error) {
 // model answers the provider and model that a task may use.
 func (h *Hub) model(ctx context.Context, t db.Task) (provider, model string, err error) {
 	v, err := h.agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
-	return v.Provider, v.Model, err
+	if err != nil {
+		return "", "", err
+	}
+	return task.RunsWith(t, v)
 }
 
-// httpServer serves until it is stopped; calls under way may end, and streams
-// are told to.
+// httpServer serves until it is stopped. Then it goes on for a while, not ready
+// any more; streams are told to go elsewhere, and calls under way may end.
 type httpServer struct {
 	lifecycle.Runner
 
 	listener net.Listener
 	http     *http.Server
-	// draining ends when the server is about to stop.
+	// leaving ends when the server is told to stop; it serves still.
+	leaving context.Context
+	leave   context.CancelFunc
+	delay   time.Duration
+	// draining ends when the server takes no more calls.
 	draining context.Context
 	drain    context.CancelFunc
 }
@@ -138,6 +151,11 @@ func (s *httpServer) Start(ctx context.Context) error {
 		case <-served:
 			return fmt.Errorf("serve the API: %w", serving)
 		case <-ctx.Done():
+		}
+		s.leave()
+		select {
+		case <-served:
+		case <-time.After(s.delay):
 		}
 		s.drain()
 		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)

@@ -6,7 +6,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/kill"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
@@ -14,14 +17,21 @@ const (
 	// renewals is how many sweeps there are in one lease's time.
 	renewals = 6
 	maxSweep = 5 * time.Second
+	// expiryInterval is how often expired checkpoints are looked for.
+	expiryInterval = 10 * time.Minute
 )
 
-// sweeper puts tasks whose lease has ended back into the queue. Every hub runs
-// one; the rows' locks keep them apart.
+// sweeper puts tasks whose lease has ended, or whose timer has run out, back
+// into the queue, gives kill orders again that are not confirmed, and deletes
+// expired checkpoints. The leader runs it; the rows' locks keep two of them apart
+// while one takes over, and the rest may be done twice.
 type sweeper struct {
 	lifecycle.Runner
 
 	leases *lease.Leases
+	tasks  *task.Service
+	kills  *kill.Switch
+	store  *store.Store
 	every  time.Duration
 	log    hclog.Logger
 }
@@ -29,6 +39,7 @@ type sweeper struct {
 // Start begins sweeping.
 func (s *sweeper) Start(ctx context.Context) error {
 	return s.Run(ctx, func(ctx context.Context) error {
+		var expired time.Time
 		ticker := time.NewTicker(s.every)
 		defer ticker.Stop()
 		for {
@@ -43,6 +54,19 @@ func (s *sweeper) Start(ctx context.Context) error {
 			}
 			if n > 0 {
 				s.log.Info("put tasks of lost workers back into the queue", "tasks", n)
+			}
+			if _, err := s.tasks.Due(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot queue the tasks whose time has come; will try again", "error", err)
+			}
+			if err := s.kills.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot give kill orders again; will try again", "error", err)
+			}
+			if time.Since(expired) < expiryInterval {
+				continue
+			}
+			expired = time.Now()
+			if _, err := s.store.ExpireCheckpoints(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot delete expired checkpoints; will try again", "error", err)
 			}
 		}
 	})

@@ -46,7 +46,13 @@ func newRig(t *testing.T, cfg hub.Config, run func(context.Context, *nodev1.Exec
 // newRigOn is newRig with a node of the test's own making.
 func newRigOn(t *testing.T, cfg hub.Config, node simnode.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, Hub: hubtest.Start(t, cfg)}
+	return joined(t, hubtest.Start(t, cfg), node)
+}
+
+// joined is a rig on a hub that runs.
+func joined(t *testing.T, h *hubtest.Hub, node simnode.Config) *rig {
+	t.Helper()
+	r := &rig{t: t, Hub: h}
 	r.user, r.workers = r.Client(t, r.AdminToken), r.Client(t, r.WorkerToken)
 	join, err := r.LocalJoinToken(t.Context())
 	require.NoError(t, err)
@@ -62,7 +68,7 @@ func newRigOn(t *testing.T, cfg hub.Config, node simnode.Config) *rig {
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "the node to be connected")
 	r.apply("walker", scripted("walker"))
-	res, err := r.workers.Workers.RegisterWorker(t.Context(), connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "by hand", Slots: 4}))
+	res, err := r.workers.Workers.RegisterWorker(t.Context(), connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "by hand", Slots: 100}))
 	require.NoError(t, err)
 	r.worker = res.Msg.GetWorkerId()
 	return r
@@ -401,26 +407,6 @@ func TestSecretsReachTheCommandAndNoStore(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(data), canary)
 	require.Contains(t, string(data), "[redacted]")
-}
-
-// DESIGN §4: where nobody knows the outcome, a person must look.
-func TestAnUnknownOutcomeWaitsForAPerson(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, hubtest.Config(t), func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
-		return "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_UNKNOWN}
-	})
-	task := r.submit("walker")
-	lease := r.begin(task.GetId(), 1)
-	r.turn(lease, 1)
-	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"launch"}`)
-	require.NoError(t, err)
-	done, err := r.execute(lease, step.GetId())
-	require.NoError(t, err)
-	require.Equal(t, deckhandv1.StepState_STEP_STATE_UNKNOWN, done.GetState())
-	require.Equal(t, string(fault.OutcomeUnknown), done.GetErrorCode())
-	paused := r.task(task.GetId())
-	require.Equal(t, deckhandv1.TaskState_TASK_STATE_PAUSED, paused.GetState())
-	require.Contains(t, paused.GetReason(), step.GetId())
 }
 
 // One workspace is used by one task at a time, and the other says why it waits.

@@ -28,10 +28,13 @@ import (
 func procedures() []protoreflect.MethodDescriptor {
 	var out []protoreflect.MethodDescriptor
 	for _, file := range []protoreflect.FileDescriptor{
-		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_file_proto,
+		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_control_proto,
+		deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_file_proto, deckhandv1.File_deckhand_v1_inbox_proto,
 		deckhandv1.File_deckhand_v1_node_proto, deckhandv1.File_deckhand_v1_node_exec_proto, deckhandv1.File_deckhand_v1_terminal_proto,
 		deckhandv1.File_deckhand_v1_node_telemetry_proto,
+		deckhandv1.File_deckhand_v1_workspace_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
+		deckhandv1.File_deckhand_v1_queue_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -54,11 +57,12 @@ func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body
 	data, err := json.Marshal(body)
 	require.NoError(t, err)
 	kind := "application/json"
+	streams := m.IsStreamingServer() || m.IsStreamingClient()
 	// Streams both ways need HTTP/2.
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(m.IsStreamingClient())
 	protocols.SetHTTP1(!m.IsStreamingClient())
-	if m.IsStreamingServer() {
+	if streams {
 		kind = "application/connect+json"
 		data = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...) //nolint:gosec // small
 	}
@@ -77,7 +81,7 @@ func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body
 	all, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
 	var refused struct{ Code string }
-	if !m.IsStreamingServer() {
+	if !streams {
 		if res.StatusCode != http.StatusOK {
 			require.NoError(t, json.Unmarshal(all, &refused), "%s", all)
 		}
@@ -107,9 +111,9 @@ func TestEveryProcedureHasARule(t *testing.T) {
 
 // others are the objects of an organisation that the caller is not of.
 type others struct {
-	org, agent, task, step, node, worker, exec string
-	token                                      string // its administrator's
-	lease                                      string
+	org, agent, task, step, node, worker, exec, item, hold string
+	token                                                  string // its administrator's
+	lease                                                  string
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -121,6 +125,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		switch name := string(f.Name()); name {
 		case "agent_id":
 			out[name] = o.agent
+		case "object_id":
+			if m.Name() == "KillRequest" {
+				out[name] = o.agent
+			}
 		case "task_id":
 			if f.ContainingOneof() == nil {
 				out[name] = o.task
@@ -135,6 +143,16 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.worker
 		case "exec_id":
 			out[name] = o.exec
+		case "item_id":
+			out[name] = o.item
+		case "skip":
+			out[name] = map[string]any{}
+		case "begin":
+			out[name] = o.request(f.Message())
+		case "hold_id":
+			out[name] = o.hold
+		case "scope":
+			out[name] = "KILL_SCOPE_AGENT"
 		case "open":
 			out[name] = o.request(f.Message())
 		case "size":
@@ -157,8 +175,16 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = "file_list"
 		case "arguments_json":
 			out[name] = "{}"
+		case "format":
+			out[name] = "EXPORT_FORMAT_TAR"
 		case "state":
 			out[name] = "TASK_STATE_SUCCEEDED"
+		case "assign_to":
+			if m.Name() == "AssignTaskRequest" {
+				out[name] = "none"
+			}
+		case "first":
+			out[name] = true
 		case "csr":
 			out[name] = "AAAA"
 		case "certificate_pem":
@@ -173,8 +199,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // unfiltered can be called without naming an object: they make one of the
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
-var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch",
-	"ListNodeLocks", "ListNodeExecs"}
+var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -219,10 +245,15 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 			if slices.Contains(unfiltered, string(m.Name())) {
 				delete(body, "agent_id")
 				delete(body, "task_ids")
+				delete(body, "task_id")
 				delete(body, "node_id")
 				_, text := call(t, h.URL(), own, m, body)
-				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec} {
+				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold} {
 					require.NotContains(t, text, id)
+				}
+				if m.Name() == "ListWorkers" {
+					require.NotContains(t, text, victim.worker)
+					return
 				}
 				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil && body["node_id"] == nil {
 					return
@@ -256,6 +287,12 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	exec, err := s.GetNodeExec(t.Context(), db.GetNodeExecParams{OrgID: victim.org, ID: victim.exec})
 	require.NoError(t, err)
 	require.Equal(t, "pending", exec.NodeExec.State)
+	item, err := s.GetInboxItem(t.Context(), db.GetInboxItemParams{OrgID: victim.org, ID: victim.item})
+	require.NoError(t, err)
+	require.Equal(t, "open", item.InboxItem.State)
+	hold, err := s.GetHold(t.Context(), db.GetHoldParams{OrgID: victim.org, ID: victim.hold})
+	require.NoError(t, err)
+	require.Nil(t, hold.ReleasedAt)
 	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: victim.org, NodeID: victim.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
@@ -277,7 +314,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	org, err := s.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: name})
 	require.NoError(t, err)
 	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
-		exec: ident.New("nexec")}
+		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
@@ -305,6 +342,11 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		Arguments: json.RawMessage("{}"), ArgumentsSealed: []byte{0}, ArgumentsDigest: []byte{0}, State: "granted", NodeID: &o.node,
 	})
 	require.NoError(t, err)
+	_, err = s.CreateInboxItem(ctx, db.CreateInboxItemParams{
+		ID: o.item, OrgID: org.ID, Kind: "unknown", TaskID: o.task, StepID: o.step, AgentID: o.agent, Tool: "file_list", Category: "safe",
+		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"),
+	})
+	require.NoError(t, err)
 	_, err = s.CreateNodeExec(ctx, db.CreateNodeExecParams{
 		ID: o.exec, OrgID: org.ID, NodeID: o.node, Target: "jail", AgentID: &o.agent, JailID: "jail_x", Argv: []string{"true"}, SpecSealed: []byte{0},
 	})
@@ -313,6 +355,14 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		ID: ident.New("lock"), OrgID: org.ID, NodeID: o.node, UserID: "user_x", UserName: "x", Reason: "walk",
 	})
 	require.NoError(t, err)
+	_, err = s.CreateHold(ctx, db.CreateHoldParams{
+		ID: o.hold, OrgID: org.ID, Scope: "lineage", ObjectID: "task_none", HeldBy: "x",
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.AppendAudit(ctx, db.AppendAuditParams{
+		OrgID: org.ID, ActorKind: "user", ActorID: "x", Action: "walk", ObjectKind: "task", ObjectID: o.task,
+		Before: json.RawMessage("{}"), After: json.RawMessage("{}"),
+	}))
 	return o
 }
 

@@ -73,10 +73,12 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 		"dhu_…", strings.TrimSpace(readFile(t, filepath.Join(dir, "admin-token"))),
 	)
 	roles := &roles{t: t}
+	stage := &stage{fleet: f, dir: t.TempDir()}
 	docs, err := filepath.Glob("../docs/*.md")
 	require.NoError(t, err)
 	ran := 0
 	for _, path := range append([]string{"../README.md"}, docs...) {
+		end := stage.set(filepath.Base(path))
 		for _, command := range documented(t, path) {
 			ran++
 			words := strings.Fields(command)
@@ -91,10 +93,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				roles.run(command)
 			default:
 				command = inPlace.Replace(command)
-				if strings.Contains(command, "task_3q9") {
-					newest := strings.Fields(f.cli(0, "task", "list", "-o", "name").out)[0]
-					command = strings.ReplaceAll(command, "task_3q9", newest)
-				}
+				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = ".."
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -103,8 +102,63 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				require.NoError(t, err, "%s: %s\n%s", path, command, out)
 			}
 		}
+		end()
 	}
 	require.Greater(t, ran, 12, "the commands were not found")
+}
+
+// stage has what a document's commands are about.
+type stage struct {
+	*fleet
+
+	dir string
+	// task and item stand for task_3q9 and inbox_3q9.
+	task, item string
+}
+
+// set brings about what a document begins with. What it answers clears up
+// afterwards.
+func (s *stage) set(document string) (end func()) {
+	switch document {
+	case "README.md":
+		// It brings the first task about itself.
+		return func() { s.task = strings.Fields(s.cli(0, "task", "list", "-o", "name").out)[0] }
+	case "control.md":
+		before := s.task
+		s.task = s.runs("sleeper", "tools: [shell_exec]", "sleep 600")
+		eventually(s.t, time.Minute, "the task to run", func() bool {
+			return strings.Contains(s.cli(0, "task", "list", "--state", "running", "-o", "name").out, s.task)
+		})
+		return func() {
+			s.cli(0, "task", "cancel", s.task)
+			for _, hold := range strings.Fields(s.cli(0, "hold", "list", "-o", "name").out) {
+				s.cli(0, "hold", "release", hold)
+			}
+			s.task = before
+		}
+	case "inbox.md":
+		s.runs("cleaner", "tools: [shell_exec]\napprovals: {tools: [shell_exec]}", "rm -rf old")
+		eventually(s.t, time.Minute, "the question to be asked", func() bool {
+			s.item = strings.TrimSpace(s.cli(0, "inbox", "list", "-o", "name").out)
+			return s.item != ""
+		})
+	}
+	return func() {}
+}
+
+// runs begins a task that runs a command, and answers its id.
+func (s *stage) runs(agent, keys, command string) string {
+	s.t.Helper()
+	for file, text := range map[string]string{
+		agent + ".md": "---\nname: " + agent + "\ndescription: For the docs.\nprovider: script\nscript: " + agent + ".yaml\n" +
+			"limits: {iterations: 5}\nworkspace: {scope: task}\n" + keys + "\n---\nGo on.\n",
+		agent + ".yaml": "turns:\n  - calls: [{tool: shell_exec, arguments: {command: " + command + "}}]\n" +
+			"  - calls: [{tool: complete_task, arguments: {summary: done}}]\n",
+	} {
+		require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
+	}
+	s.cli(0, "agent", "apply", "-f", filepath.Join(s.dir, agent+".md"))
+	return strings.TrimSpace(s.cli(0, "run", agent, "-o", "name").out)
 }
 
 func readFile(t *testing.T, path string) string {

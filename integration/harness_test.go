@@ -75,7 +75,8 @@ func (b *lockedBuffer) String() string {
 func start(t testing.TB, env []string, path string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(path, args...), output: &lockedBuffer{}, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
+	// Tests load the machine themselves: that is no reason to start nothing.
+	p.cmd.Env = append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	require.NoError(t, p.cmd.Start())
 	go func() {
@@ -245,8 +246,8 @@ func (f *fleet) task(id string) (t task) {
 	return t
 }
 
-// persona applies a scripted agent.
-func (f *fleet) persona(name, script string) {
+// persona applies a scripted agent, with lines of front matter besides.
+func (f *fleet) persona(name, script string, keys ...string) {
 	f.t.Helper()
 	dir := f.t.TempDir()
 	require.NoError(f.t, os.WriteFile(filepath.Join(dir, name+".md"), fmt.Appendf(nil, `---
@@ -255,10 +256,11 @@ description: For tests.
 provider: script
 script: %[1]s.script.yaml
 limits: {iterations: 30}
-tools: [shell_exec, file_read, file_write, file_list, update_plan, manage_scratchpad, complete_task]
+tools: [shell_exec, file_read, file_write, file_edit, file_list, update_plan, manage_scratchpad, complete_task]
+%[2]s
 ---
 Do what the script says.
-`, name), 0o600))
+`, name, strings.Join(keys, "\n")), 0o600))
 	require.NoError(f.t, os.WriteFile(filepath.Join(dir, name+".script.yaml"), []byte(script), 0o600))
 	f.cli(0, "agent", "apply", "-f", dir)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -121,3 +124,64 @@ turns:
 	require.Equal(t, want.String(), f.cli(0, "task", "logs", steps[0].ID).out)
 	require.Equal(t, "ran\n", f.cli(0, "task", "logs", steps[1].ID).out, "it ran once")
 }
+
+// H11: a command whose node is cut off for longer than the persona's offline
+// grace is stopped there, not before and not by anybody else. What it came to,
+// and why, arrives once when the node is back, and the task goes on from it.
+func TestALinkThatIsCutBeyondTheOfflineGrace(t *testing.T) {
+	t.Parallel()
+	link := newCable(t)
+	f := newFleetOn(t, "--edge-address", link.listener.Addr().String())
+	link.set(f.edgeListener(), false)
+	f.startNode()
+	f.startWorker()
+	const grace = 15 * time.Second
+	f.persona("printer", `
+turns:
+  - text: I print for ever.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo ran >> counter; (setsid sh -c 'while :; do date +%s > alive; sleep 0.2; done' &); while :; do echo .; sleep 0.2; done", timeout_seconds: 600}
+  - text: How often, and until when?
+    calls:
+      - {tool: shell_exec, arguments: {command: "cat counter alive; sleep 1; cat alive"}}
+  - text: Done.
+    calls:
+      - {tool: complete_task, arguments: {summary: printed}}
+`, "offline_grace: "+grace.String())
+	id := f.submit("printer")
+	eventually(t, 30*time.Second, "the command to run", func() bool {
+		steps := f.steps(id)
+		return len(steps) == 1 && steps[0].State == "STEP_STATE_STARTED" && len(f.cli(0, "task", "logs", steps[0].ID).out) > 4
+	})
+	cut := time.Now()
+	link.set("", true)
+	data := filepath.Join(f.nodeDir, "jails")
+	var exits []string
+	eventually(t, 2*time.Minute, "the node to stop the command by itself", func() bool {
+		exits, _ = filepath.Glob(filepath.Join(data, "*", "state", "execs", f.steps(id)[0].ID, "exit"))
+		return len(exits) == 1
+	})
+	require.GreaterOrEqual(t, time.Since(cut), grace-heartbeatSlack, "it had its grace")
+	ended, err := os.Stat(exits[0])
+	require.NoError(t, err)
+	require.Equal(t, "STEP_STATE_STARTED", f.steps(id)[0].State, "the hub cannot know yet")
+
+	link.set(f.edgeListener(), false)
+	eventually(t, 2*time.Minute, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	steps := f.steps(id)
+	require.Len(t, steps, 3)
+	require.Equal(t, "STEP_STATE_FAILED", steps[0].State)
+	require.Contains(t, f.cli(0, "task", "steps", id, "-o", "json").out, "cut off from the hub for longer than its offline grace")
+	lines := strings.Fields(f.cli(0, "task", "logs", steps[1].ID).out)
+	require.Len(t, lines, 3)
+	require.Equal(t, "ran", lines[0], "it ran once")
+	require.Equal(t, lines[1], lines[2], "what it left behind was stopped too")
+	last, err := strconv.ParseInt(lines[1], 10, 64)
+	require.NoError(t, err)
+	require.LessOrEqual(t, last, ended.ModTime().Unix()+1)
+	require.NotEmpty(t, f.cli(0, "task", "logs", steps[0].ID).out, "its output arrived")
+}
+
+// heartbeatSlack is how long before the cut the last contact may have been.
+const heartbeatSlack = 6 * time.Second

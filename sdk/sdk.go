@@ -47,8 +47,12 @@ type Config struct {
 type Client struct {
 	Agents     deckhandv1connect.AgentServiceClient
 	Tasks      deckhandv1connect.TaskServiceClient
+	Control    deckhandv1connect.ControlServiceClient
+	Audit      deckhandv1connect.AuditServiceClient
 	Events     deckhandv1connect.EventServiceClient
 	Files      deckhandv1connect.FileServiceClient
+	Inbox      deckhandv1connect.InboxServiceClient
+	Workspaces deckhandv1connect.WorkspaceServiceClient
 	Nodes      deckhandv1connect.NodeServiceClient
 	NodeExecs  deckhandv1connect.NodeExecServiceClient
 	Terminals  deckhandv1connect.TerminalServiceClient
@@ -56,6 +60,7 @@ type Client struct {
 	Enrollment deckhandv1connect.EnrollmentServiceClient
 	// Workers is for workers only.
 	Workers deckhandv1connect.WorkerServiceClient
+	Queue   deckhandv1connect.QueueServiceClient
 
 	url  string
 	http *http.Client
@@ -107,14 +112,19 @@ func New(cfg Config) (*Client, error) {
 	return &Client{
 		Agents:     deckhandv1connect.NewAgentServiceClient(client, target, options),
 		Tasks:      deckhandv1connect.NewTaskServiceClient(client, target, options),
+		Control:    deckhandv1connect.NewControlServiceClient(client, target, options),
+		Audit:      deckhandv1connect.NewAuditServiceClient(client, target, options),
 		Events:     deckhandv1connect.NewEventServiceClient(client, target, options),
 		Files:      deckhandv1connect.NewFileServiceClient(client, target, options),
+		Inbox:      deckhandv1connect.NewInboxServiceClient(client, target, options),
+		Workspaces: deckhandv1connect.NewWorkspaceServiceClient(client, target, options),
 		Nodes:      deckhandv1connect.NewNodeServiceClient(client, target, options),
 		NodeExecs:  deckhandv1connect.NewNodeExecServiceClient(client, target, options),
 		Terminals:  deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
 		Telemetry:  deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
 		Enrollment: deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
 		Workers:    deckhandv1connect.NewWorkerServiceClient(client, target, options),
+		Queue:      deckhandv1connect.NewQueueServiceClient(client, target, options),
 		url:        target,
 		http:       client,
 	}, nil

@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -104,6 +105,32 @@ func TestAHubThatIsDeadReadsAsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: "x"}))
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+}
+
+func TestAHubThatDiesDuringACallReadsAsUnavailable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 64))
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset and no end
+			_ = conn.Close()
+		}
+	}()
+	client, err := sdk.New(sdk.Config{URL: "http://" + l.Addr().String(), Token: "t"})
+	require.NoError(t, err)
+	_, err = client.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = client.Agents.ListAgents(cancelled, connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	require.True(t, fault.Is(err, fault.Canceled), "%v", err)
 }
 
 func TestURLsAndTokensThatCannotBeAreRefused(t *testing.T) {

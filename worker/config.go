@@ -9,10 +9,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -30,6 +33,16 @@ type Config struct {
 	// Pool is the pool of workers that this one belongs to; empty for
 	// "default".
 	Pool string `koanf:"pool"`
+	// Pressure is from when on the worker takes no new task. The disk is that of
+	// the root folder: a worker has no folder of its own.
+	Pressure pressure.Limits `koanf:",squash"`
+
+	// Measure reads the machine's figures; nil for the real ones.
+	Measure func(ctx context.Context) (pressure.Figures, error) `koanf:"-"`
+	// MetricsListen is where metrics are served; empty for nowhere.
+	MetricsListen string `koanf:"metrics-listen"`
+	// Registry takes the metrics; nil for one of the worker's own.
+	Registry *prometheus.Registry `koanf:"-"`
 
 	// Log is where the worker logs; nil for nowhere.
 	Log hclog.Logger `koanf:"-"`
@@ -70,8 +83,14 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 		}
 		c.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
+	if c.Measure == nil {
+		c.Measure = pressure.Machine("/")
+	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
+	}
+	if c.Registry == nil {
+		c.Registry = scrape.NewRegistry()
 	}
 	if c.Redactor == nil {
 		c.Redactor = &redact.Redactor{}

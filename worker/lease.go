@@ -86,7 +86,7 @@ func (h *held) renewed(sent time.Time, ttl time.Duration) {
 }
 
 // renewLoop renews all leases in one call each interval, and sooner after a
-// failure.
+// failure, and when the hub is to hear of this machine's pressure.
 func (w *Worker) renewLoop(ctx context.Context) {
 	retry := backoff.Policy{Base: 200 * time.Millisecond, Max: 2 * time.Second}
 	for failures := 0; ; {
@@ -98,7 +98,7 @@ func (w *Worker) renewLoop(ctx context.Context) {
 		if failures > 0 {
 			wait = min(interval, retry.Delay(failures))
 		}
-		if backoff.Wait(ctx, wait) != nil {
+		if w.rest(ctx, wait, failures > 0) != nil {
 			return
 		}
 		if err := w.renew(ctx, interval); err != nil {
@@ -110,14 +110,45 @@ func (w *Worker) renewLoop(ctx context.Context) {
 	}
 }
 
-// renew renews all leases that are held.
+// rest waits until the next renewal is due: after d or, unless the last one
+// failed, as soon as the hub does not know how this machine does. Under pressure
+// the door is shut, whatever the hub knows.
+func (w *Worker) rest(ctx context.Context, d time.Duration, failed bool) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		why, changed := w.pressure.Now()
+		w.door.press(why != "")
+		if told := w.told.Load(); !failed && why != deref(told) && w.registered.Load().GetWorkerId() != "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// renew renews all leases that are held, tells the hub that this worker is
+// there, also where it holds none, and hears whether it may take more.
 func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	all := w.leases.all()
-	if len(all) == 0 {
-		return nil
-	}
 	registered := w.registered.Load()
-	req := &deckhandv1.RenewLeasesRequest{WorkerId: registered.GetWorkerId()}
+	if registered.GetWorkerId() == "" {
+		return nil // it is registering
+	}
+	why, _ := w.pressure.Now()
+	req := &deckhandv1.RenewLeasesRequest{WorkerId: registered.GetWorkerId(), Pressure: why}
 	for _, h := range all {
 		req.Leases = append(req.Leases, h.lease)
 	}
@@ -125,12 +156,17 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	defer cancel()
 	sent := time.Now()
 	res, err := w.client.Workers.RenewLeases(ctx, connect.NewRequest(req))
+	if len(all) > 0 {
+		w.metrics.renewed(err)
+	}
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
 			w.forget()
 		}
 		return fmt.Errorf("renew %d leases: %w", len(all), err)
 	}
+	w.told.Store(&why)
+	w.door.set(res.Msg.GetDraining())
 	if len(res.Msg.GetRenewals()) != len(all) {
 		return fmt.Errorf("the hub answered %d renewals for %d leases", len(res.Msg.GetRenewals()), len(all))
 	}

@@ -34,7 +34,7 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 			return nil, fault.New(fault.Invalid, "the script cannot be read: %s", err).
 				WithCode(fault.TaskParsing).WithFix("correct %s and apply the persona again", p.Script)
 		}
-		return s, nil
+		return counted{s, provider, w.metrics}, nil
 	case anthropic.Provider:
 		m, err := anthropic.New(anthropic.Config{
 			BaseURL:    w.client.URL() + "/relay/anthropic",
@@ -45,7 +45,7 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 		if err != nil {
 			return nil, err
 		}
-		return model.WithRetries(m, model.RetryConfig{OnRetry: w.noteRetry(task.GetId())}), nil
+		return model.WithRetries(counted{m, provider, w.metrics}, model.RetryConfig{OnRetry: w.noteRetry(task.GetId())}), nil
 	default:
 		return nil, fault.New(fault.Invalid, "workers cannot run provider %q", provider).
 			WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(Providers(), ", "))

@@ -34,14 +34,21 @@ const (
 	claimRetry = 2 * time.Second
 )
 
-// connect answers a connection to the bus.
-func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus) (*nats.Conn, error) {
+// connect answers a connection to the bus. Each time that it has come back
+// after a loss, again holds a signal.
+func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus, again chan<- struct{}) (*nats.Conn, error) {
 	if bus.GetUrl() == "" && len(w.cfg.NATSOptions) == 0 {
 		return nil, errors.New("the hub names no bus: set its NATS URL for workers")
 	}
 	options := []nats.Option{
 		nats.Name(w.cfg.Name), nats.UserInfo(bus.GetUsername(), bus.GetPassword()),
 		nats.MaxReconnects(-1), nats.ReconnectJitter(500*time.Millisecond, 2*time.Second), nats.Timeout(5 * time.Second),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			select {
+			case again <- struct{}{}:
+			default: // one signal is enough
+			}
+		}),
 	}
 	if bus.GetInboxPrefix() != "" {
 		options = append(options, nats.CustomInboxPrefix(bus.GetInboxPrefix()))
@@ -52,7 +59,8 @@ func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus) (*nats.Conn
 // listen pulls wake-ups until the context ends or they cannot be heard.
 func (w *Worker) listen(ctx context.Context) error {
 	bus := w.registered.Load().GetBus()
-	conn, err := w.connect(bus)
+	again := make(chan struct{}, 1)
+	conn, err := w.connect(bus, again)
 	if err != nil {
 		return fmt.Errorf("connect to the bus: %w", err)
 	}
@@ -73,7 +81,7 @@ func (w *Worker) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.pull(ctx, conn, consumer, free); err != nil {
+		if err := w.pull(ctx, conn, again, consumer, free); err != nil {
 			return err
 		}
 	}
@@ -86,6 +94,13 @@ func (w *Worker) waitForSlot(ctx context.Context) (int, error) {
 		return 0, context.Cause(ctx)
 	case <-w.forgotten:
 		return 0, errForgotten
+	case <-w.door.open():
+	}
+	select {
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-w.forgotten:
+		return 0, errForgotten
 	case w.slots <- struct{}{}:
 		<-w.slots
 		return cap(w.slots) - len(w.slots), nil
@@ -93,8 +108,9 @@ func (w *Worker) waitForSlot(ctx context.Context) (int, error) {
 }
 
 // pull asks for as many wake-ups as there are free slots and takes on what
-// comes.
-func (w *Worker) pull(ctx context.Context, conn *nats.Conn, consumer jetstream.Consumer, free int) error {
+// comes. The server has forgotten what was asked when the connection was lost:
+// then it is over.
+func (w *Worker) pull(ctx context.Context, conn *nats.Conn, again <-chan struct{}, consumer jetstream.Consumer, free int) error {
 	pulling, cancel := context.WithTimeout(ctx, pullWait)
 	defer cancel()
 	batch, err := consumer.Fetch(free, jetstream.FetchContext(pulling))
@@ -105,6 +121,10 @@ func (w *Worker) pull(ctx context.Context, conn *nats.Conn, consumer jetstream.C
 		select {
 		case <-w.forgotten:
 			return errForgotten
+		case <-again:
+			return nil
+		case <-w.door.closed():
+			return nil // what is on its way comes to another worker
 		case msg, ok := <-batch.Messages():
 			if ok {
 				w.receive(ctx, msg)

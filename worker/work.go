@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -48,6 +49,11 @@ func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, 
 	switch {
 	case errors.As(err, &gone), errors.Is(err, loop.ErrLeaseLost), errors.Is(err, errOutdated), leased.Err() != nil:
 		log.Info("stopped without a further write", "cause", err)
+		cause := "gone"
+		if errors.Is(err, errOutdated) {
+			cause = "outdated"
+		}
+		w.metrics.lost.WithLabelValues(cause).Inc()
 		return
 	case errors.Is(err, errStopping):
 		w.release(leased, h.lease, err.Error(), log)
@@ -86,9 +92,11 @@ func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse,
 	if err != nil {
 		return nil, err
 	}
-	started, err := w.startTask(ctx, claim.GetLease(), log)
-	if err != nil {
-		return nil, err
+	started := &deckhandv1.StartTaskResponse{}
+	if !claim.GetStarted() {
+		if started, err = w.startTask(ctx, claim.GetLease(), log); err != nil {
+			return nil, err
+		}
 	}
 	return loop.Run(ctx, loop.Config{
 		Hub: w.client.Workers, Model: m, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Log: log,
@@ -126,7 +134,7 @@ func (w *Worker) startTask(ctx context.Context, lease *deckhandv1.Lease, log hcl
 	}
 }
 
-// failed makes an outcome of an error that no retry mends.
+// failed makes an outcome of an error. The hub tries again later what may pass.
 func failed(err error) *loop.Outcome {
 	out := &loop.Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_FAILED, Message: err.Error(),
@@ -134,6 +142,10 @@ func failed(err error) *loop.Outcome {
 	}
 	if e := fault.As(err); e != nil {
 		out.Code, out.Message = e.Code, e.Message
+		switch e.Kind {
+		case fault.Internal, fault.Unavailable, fault.Deadline, fault.Exhausted, fault.Aborted:
+			out.Transient = true
+		}
 		if e.Fix != "" {
 			out.Reason = e.Message + ": " + e.Fix
 		}
@@ -141,14 +153,22 @@ func failed(err error) *loop.Outcome {
 	return out
 }
 
-// finish stores where the task ended, trying again for as long as the lease
+// finish stores where the task ended, or that it waits for a person, trying again for as long as the lease
 // lasts.
 func (w *Worker) finish(ctx context.Context, lease *deckhandv1.Lease, out *loop.Outcome, log hclog.Logger) error {
+	waits := out.State == deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL
 	for failures := 1; ; failures++ {
-		_, err := w.client.Workers.FinishTask(ctx, connect.NewRequest(&deckhandv1.FinishTaskRequest{
-			Lease: lease, State: out.State, Reason: cut(out.Reason, 4096), Summary: cut(out.Summary, 65536),
-			ErrorCode: string(out.Code), ErrorMessage: cut(out.Message, 8192), Events: out.Events,
-		}))
+		var err error
+		if waits {
+			_, err = w.client.Workers.YieldTask(ctx, connect.NewRequest(&deckhandv1.YieldTaskRequest{Lease: lease, Events: out.Events}))
+		} else {
+			_, err = w.client.Workers.FinishTask(ctx, connect.NewRequest(&deckhandv1.FinishTaskRequest{
+				Lease: lease, State: out.State, Reason: cut(out.Reason, 4096), Summary: cut(out.Summary, 65536),
+				ErrorCode: string(out.Code), ErrorMessage: cut(out.Message, 8192), Events: out.Events,
+				Checkpoint: out.Checkpoint, Progress: out.Progress,
+				Transient: out.Transient, RetryAfter: durationpb.New(out.RetryAfter),
+			}))
+		}
 		if err == nil {
 			log.Info("ended", "state", out.State.String(), "error_code", out.Code)
 			return nil
@@ -156,7 +176,13 @@ func (w *Worker) finish(ctx context.Context, lease *deckhandv1.Lease, out *loop.
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		switch e := fault.As(err); e.Kind {
+		e := fault.As(err)
+		if waits && e.Code == fault.LeaseEnded {
+			// The hub parked the task by itself, or has an earlier try of this.
+			log.Info("stopped without a further write", "cause", err)
+			return nil
+		}
+		switch e.Kind {
 		case fault.Precondition, fault.Invalid, fault.NotFound, fault.Denied:
 			return fmt.Errorf("finish the task: %w", err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -37,19 +38,28 @@ type Worker struct {
 	leases *leases
 	// slots holds one element for each task that runs.
 	slots chan struct{}
-	tasks sync.WaitGroup
+	door  *door
+	// pressure says whether this machine has room for new tasks.
+	pressure *pressure.Watch
+	tasks    sync.WaitGroup
 	// registered is what the hub answered last; never nil once running.
 	registered atomic.Pointer[deckhandv1.RegisterWorkerResponse]
 	// forgotten is poked when the hub no longer knows this worker.
 	forgotten chan struct{}
-	retry     backoff.Policy
+	metrics   *metrics
+	// told is the pressure that the hub knows of; nil for none.
+	told  atomic.Pointer[string]
+	retry backoff.Policy
 }
 
 func newWorker(cfg Config, client *sdk.Client) *Worker {
-	return &Worker{
-		cfg: cfg, client: client, leases: newLeases(), slots: make(chan struct{}, cfg.Slots),
+	w := &Worker{
+		cfg: cfg, client: client, leases: newLeases(), slots: make(chan struct{}, cfg.Slots), door: newDoor(),
+		pressure:  pressure.New(pressure.Config{Limits: cfg.Pressure, Measure: cfg.Measure, Log: cfg.Log}),
 		forgotten: make(chan struct{}, 1), retry: backoff.Policy{Base: 200 * time.Millisecond, Max: 15 * time.Second},
 	}
+	w.metrics = newMetrics(cfg.Registry, cfg.Slots, func() int { return len(w.slots) })
+	return w
 }
 
 // Start begins to take on tasks. A hub that cannot be reached yet is waited
@@ -64,6 +74,10 @@ func (w *Worker) run(ctx context.Context) error {
 	defer stopRenewing()
 	defer w.tasks.Wait()
 
+	if err := w.pressure.Start(renewing); err != nil {
+		return fmt.Errorf("watch the machine: %w", err)
+	}
+	defer w.pressure.Stop()
 	if err := w.register(ctx); err != nil {
 		return ended(ctx, err)
 	}
@@ -114,6 +128,9 @@ func (w *Worker) register(ctx context.Context) error {
 		cancel()
 		if err == nil {
 			w.cfg.Redactor.Add(res.Msg.GetBus().GetPassword())
+			if req.GetWorkerId() != res.Msg.GetWorkerId() {
+				w.told.Store(nil)
+			}
 			w.registered.Store(res.Msg)
 			// What was said about the registration before is settled.
 			select {

@@ -294,6 +294,7 @@ func TestARenewalThatSaysTheLeaseIsGoneStopsTheTaskAtOnce(t *testing.T) {
 	submit(t, hub, "task_1", twoTurns)
 	hub.Wake(t, "task_1")
 	<-started
+	require.Eventually(t, func() bool { return hub.Calls("RecordEvents") > 0 }, 10*time.Second, time.Millisecond)
 	hub.Steal("task_1")
 	<-left
 	close(release)
@@ -324,6 +325,27 @@ func TestLeasesOutliveManyRenewals(t *testing.T) {
 	hub.WaitState(t, "task_1", succeeded)
 	hub.WaitState(t, "task_2", succeeded)
 	require.Less(t, hub.Calls("RenewLeases"), hub.Calls("ExecuteStep")+20)
+}
+
+// C2: a worker without a task tells that it is there, and takes none while it
+// is drained.
+func TestADrainedWorkerTakesNothingNew(t *testing.T) {
+	t.Parallel()
+	hub := hubtest.New(t, hubtest.Config{LeaseTTL: 3 * time.Second})
+	start(t, hub, nil)
+	heard := func(more int) {
+		n := hub.Heard() + more
+		require.Eventually(t, func() bool { return hub.Heard() >= n }, 30*time.Second, 10*time.Millisecond)
+	}
+	hub.Drain(true)
+	heard(2)
+	submit(t, hub, "task_1", twoTurns)
+	hub.Wake(t, "task_1")
+	heard(2)
+	require.EqualValues(t, 1, hub.Pending(t), "the wake-up is left to others")
+	require.Zero(t, hub.Calls("ClaimTask"))
+	hub.Drain(false)
+	hub.WaitState(t, "task_1", succeeded)
 }
 
 func TestAWorkerThatTheHubForgotRegistersAgain(t *testing.T) {

@@ -1,7 +1,10 @@
-// Package admission decides which queued tasks may start, in order of priority
-// and arrival, and publishes a wake-up for each. It runs in any hub under a
+// Package admission decides which queued tasks may start, in the order of
+// package queue, and publishes a wake-up for each. It runs in any hub under a
 // transaction-scoped lock per organisation, so that no cap is raced, and
 // stores why a task is not starting.
+//
+// It lets no more tasks go ahead than workers will soon have slots for: what is
+// admitted has left the queue, and nobody can put anything before it.
 //
 // A wake-up may be lost with the bus; Republish sends those again that nobody
 // has claimed.
@@ -11,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,7 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/queue"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -33,10 +37,16 @@ type Config struct {
 	Wake func(ctx context.Context, pool string, w bus.Wakeup) error
 	// StaleAfter is how long a node counts as connected after it was heard.
 	StaleAfter time.Duration
-	// MaxActive caps an organisation's tasks that hold a slot.
-	MaxActive int
+	// MaxActive caps an organisation's tasks that hold a slot, MaxPerUser those
+	// of one of its users.
+	MaxActive, MaxPerUser int
+	// WorkerStale is how long a worker counts as there after it was heard.
+	WorkerStale time.Duration
 	// Sweep is how often everything is looked at again, whatever was kicked.
 	Sweep time.Duration
+	// Decided, if set, is told after the commit how many tasks that were looked at
+	// may start and how many wait.
+	Decided func(admitted, waiting int)
 	// ClaimTimeout is how long a wake-up may stay unclaimed.
 	ClaimTimeout time.Duration
 	Log          hclog.Logger
@@ -51,7 +61,12 @@ type Admission struct {
 }
 
 // New makes an Admission.
-func New(cfg Config) *Admission { return &Admission{cfg: cfg, kicks: make(chan string, 4096)} }
+func New(cfg Config) *Admission {
+	if cfg.Decided == nil {
+		cfg.Decided = func(int, int) {}
+	}
+	return &Admission{cfg: cfg, kicks: make(chan string, 4096)}
+}
 
 // Kick asks for a look at an organisation's queue soon. It never blocks: when
 // too many wait already, the sweep will find it.
@@ -69,7 +84,7 @@ func (a *Admission) loop(ctx context.Context) error {
 	ticker := time.NewTicker(a.cfg.Sweep)
 	defer ticker.Stop()
 	for {
-		orgs := map[string]bool{}
+		orgs, swept := map[string]bool{}, false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -84,6 +99,7 @@ func (a *Admission) loop(ctx context.Context) error {
 				}
 			}
 		case <-ticker.C:
+			swept = true
 			waiting, err := a.cfg.Queries.OrganisationsWithQueue(ctx)
 			if err != nil && ctx.Err() == nil {
 				a.cfg.Log.Warn("cannot read the queue; will try again", "error", err)
@@ -96,155 +112,129 @@ func (a *Admission) loop(ctx context.Context) error {
 			}
 		}
 		for org := range orgs {
-			if err := a.Admit(ctx, org); err != nil && ctx.Err() == nil {
+			if err := a.admit(ctx, org, swept); err != nil && ctx.Err() == nil {
 				a.cfg.Log.Warn("cannot admit tasks; will try again", "org_id", org, "error", err)
 			}
 		}
 	}
 }
 
-// lookAt bounds how much of a queue one admission considers.
-const lookAt = 500
+// perShare bounds how many tasks of one share an admission considers.
+const perShare = 200
 
-// Admit lets what may start of an organisation's queue start.
-func (a *Admission) Admit(ctx context.Context, orgID string) error {
+// Admit lets what may start of an organisation's queue start, and stores of the
+// rest why it does not.
+func (a *Admission) Admit(ctx context.Context, orgID string) error { return a.admit(ctx, orgID, true) }
+
+// admit is Admit. Where nothing can start, and reasons are not asked for, it
+// does not look at the queue: that happens at every end of a task.
+func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error {
 	return a.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
 			return fmt.Errorf("lock admission of %s: %w", orgID, err)
 		}
-		queue, err := tx.QueuedTasks(ctx, db.QueuedTasksParams{OrgID: orgID, MaxRows: lookAt})
-		if err != nil || len(queue) == 0 {
-			return err
-		}
-		active, err := tx.BusyJails(ctx, orgID)
-		if err != nil {
-			return fmt.Errorf("read busy jails: %w", err)
-		}
-		busy := make(map[string]string, len(active))
-		for _, b := range active {
-			busy[b.JailID] = b.ID
-		}
-		nodes, err := tx.ListNodes(ctx, db.ListNodesParams{OrgID: orgID, StaleAfter: a.cfg.StaleAfter})
-		if err != nil {
-			return fmt.Errorf("read nodes: %w", err)
-		}
-		locks, err := node.HeldLocks(ctx, tx.Queries, orgID)
+		r, err := a.look(ctx, tx, orgID)
 		if err != nil {
 			return err
 		}
-		slots := a.cfg.MaxActive - len(active)
-		for _, q := range queue {
-			chosen, wait, err := a.decide(q, slots, busy, nodes, locks)
+		if !reasons && r.full() {
+			return nil
+		}
+		tasks, err := tx.QueuedTasks(ctx, db.QueuedTasksParams{OrgID: orgID, PerShare: perShare})
+		if err != nil {
+			return fmt.Errorf("read the queue: %w", err)
+		}
+		if len(tasks) == 0 {
+			return nil
+		}
+		if err := r.lookAround(ctx, tx); err != nil {
+			return err
+		}
+		var served []string
+		var wakes []wake
+		turns := map[string]queue.Turn{}
+		for _, t := range tasks {
+			turns[t.Share] = queue.Turn{Active: r.users[t.Share], Served: t.ServedAt}
+		}
+		err = queue.Walk(tasks, entry, turns, func(t db.QueuedTasksRow) (bool, error) {
+			chosen, wait, err := r.decide(ctx, tx, t)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if wait != "" {
-				if wait != q.Reason {
-					if err := tx.SetTaskReason(ctx, db.SetTaskReasonParams{OrgID: orgID, ID: q.ID, Reason: wait}); err != nil {
-						return fmt.Errorf("store reason of %s: %w", q.ID, err)
-					}
+				if wait != t.Reason {
+					tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+						return q.SetTaskReason(ctx, db.SetTaskReasonParams{OrgID: orgID, ID: t.ID, Reason: wait})
+					})
 				}
-				continue
+				return false, nil
 			}
-			if err := tx.AdmitTask(ctx, db.AdmitTaskParams{
-				OrgID: orgID, ID: q.ID, NodeID: &chosen, Reason: "admitted; waits for a free worker",
-			}); err != nil {
-				return fmt.Errorf("admit %s: %w", q.ID, err)
-			}
-			if q.WorkspaceScope == string(persona.ScopeAgent) && q.HomeNodeID == nil {
-				if err := tx.SetAgentHome(ctx, db.SetAgentHomeParams{OrgID: orgID, ID: q.AgentID, NodeID: &chosen}); err != nil {
-					return fmt.Errorf("set home of %s: %w", q.AgentID, err)
-				}
-			}
-			slots--
-			busy[q.JailID] = q.ID
-			tx.AfterCommit(func() {
-				// A failure is not lost: the sweep publishes it again.
-				if err := a.cfg.Wake(ctx, WakePool(orgID, q.Pool), bus.Wakeup{TaskID: q.ID, Attempt: q.Attempt + 1}); err != nil {
-					a.cfg.Log.Warn("cannot publish a wake-up; will try again", "task_id", q.ID, "error", err)
-				}
+			r.take(t)
+			served = append(served, t.Share)
+			wakes = append(wakes, wake{WakePool(orgID, t.Pool), bus.Wakeup{TaskID: t.ID, Attempt: t.Attempt + 1}})
+			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+				return q.AdmitTask(ctx, db.AdmitTaskParams{
+					OrgID: orgID, ID: t.ID, NodeID: &chosen, Reason: "admitted; waits for a free worker",
+				})
 			})
+			if t.WorkspaceScope == string(persona.ScopeAgent) && t.HomeNodeID == nil {
+				r.homes[t.AgentID] = chosen
+				tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+					return q.SetAgentHome(ctx, db.SetAgentHomeParams{OrgID: orgID, ID: t.AgentID, NodeID: &chosen})
+				})
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
 		}
+		tx.AfterCommit(func() { a.cfg.Decided(len(wakes), len(tasks)-len(wakes)) })
+		if len(wakes) == 0 {
+			return nil
+		}
+		slices.Sort(served) // each once, and their rows in the order in which every hub locks them
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+			return q.ServeShares(ctx, db.ServeSharesParams{OrgID: orgID, Shares: slices.Compact(served)})
+		})
+		tx.AfterCommit(func() { a.wake(ctx, wakes) })
 		return nil
 	})
+}
+
+func entry(t db.QueuedTasksRow) queue.Entry { return queue.Entry{Share: t.Share, Priority: t.Priority} }
+
+// wake is a wake-up to be published.
+type wake struct {
+	pool   string
+	wakeup bus.Wakeup
+}
+
+// wake publishes wake-ups. A failure is not lost: the sweep publishes again
+// what nobody claims.
+func (a *Admission) wake(ctx context.Context, wakes []wake) {
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	limit := make(chan struct{}, 16)
+	for _, w := range wakes {
+		limit <- struct{}{}
+		sending.Go(func() {
+			defer func() { <-limit }()
+			if err := a.cfg.Wake(ctx, w.pool, w.wakeup); err != nil && ctx.Err() == nil {
+				a.cfg.Log.Warn("cannot publish a wake-up; will try again", "task_id", w.wakeup.TaskID, "error", err)
+			}
+		})
+	}
 }
 
 // WakePool names the consumer of an organisation's pool of workers.
 func WakePool(orgID, pool string) string { return orgID + "-" + pool }
 
-// decide answers the node for a task, or why it must wait.
-func (a *Admission) decide(q db.QueuedTasksRow, slots int, busy map[string]string, nodes []db.ListNodesRow,
-	locks map[string]*db.NodeLock,
-) (chosen, wait string, err error) {
-	switch q.AgentStatus {
-	case "paused", "error_suspended", "disabled":
-		return "", fmt.Sprintf("agent %s is %s; resume it to go on", q.AgentName, q.AgentStatus), nil
-	}
-	if slots <= 0 {
-		return "", fmt.Sprintf("all %d task slots of the organisation are taken; waits for one to end", a.cfg.MaxActive), nil
-	}
-	if holder := busy[q.JailID]; holder != "" {
-		return "", fmt.Sprintf("task %s is using the agent's workspace; waits for it to end", holder), nil
-	}
-	p, err := a.cfg.Agents.Persona(q.Digest, q.Markdown)
-	if err != nil {
-		return "", "", fmt.Errorf("task %s: %w", q.ID, err)
-	}
-	// The workspace lives on one node: a task goes where its agent's or its
-	// own earlier attempts have been.
-	home := q.NodeID
-	if q.WorkspaceScope == string(persona.ScopeAgent) {
-		home = q.HomeNodeID
-	}
-	if home != nil {
-		for _, n := range nodes {
-			if n.Node.ID == *home && n.Node.RevokedAt == nil {
-				if n.Connected {
-					return n.Node.ID, node.Blocked(n.Node, locks[n.Node.ID]), nil
-				}
-				return "", fmt.Sprintf("node %s, which holds the workspace, is not connected; start deckhand-node there", n.Node.Name), nil
-			}
-		}
-		return "", fmt.Sprintf("node %s, which holds the workspace, was revoked", *home), nil
-	}
-	match, blocked := false, ""
-	for _, n := range nodes {
-		if n.Node.RevokedAt != nil || !matches(p.Nodes, n.Node) {
-			continue
-		}
-		match = true
-		if !n.Connected {
-			continue
-		}
-		if blocked = node.Blocked(n.Node, locks[n.Node.ID]); blocked == "" {
-			return n.Node.ID, "", nil
-		}
-	}
-	if blocked != "" {
-		return "", blocked, nil
-	}
-	if match {
-		return "", "no node that the persona may use is connected; start deckhand-node on one", nil
-	}
-	return "", "no node matches the persona's nodes; enrol one (deckhand node token) or change the persona", nil
-}
-
-func matches(want persona.Nodes, n db.Node) bool {
-	if len(want.Names) > 0 && !slices.Contains(want.Names, n.Name) {
-		return false
-	}
-	labels := node.Labels(n)
-	for k, v := range want.Labels {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
-}
+// republish bounds how many wake-ups one sweep sends again.
+const republish = 500
 
 // Republish sends the wake-ups again that nobody has claimed in time.
 func (a *Admission) Republish(ctx context.Context) error {
-	tasks, err := a.cfg.Queries.UnclaimedTasks(ctx, db.UnclaimedTasksParams{OlderThan: a.cfg.ClaimTimeout, MaxRows: lookAt})
+	tasks, err := a.cfg.Queries.UnclaimedTasks(ctx, db.UnclaimedTasksParams{OlderThan: a.cfg.ClaimTimeout, MaxRows: republish})
 	if err != nil {
 		return fmt.Errorf("find unclaimed tasks: %w", err)
 	}

@@ -9,14 +9,50 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Agents serves AgentService.
-type Agents struct{ agents *agent.Service }
+type Agents struct {
+	agents *agent.Service
+	tasks  *task.Service
+}
 
 // NewAgents makes the handler.
-func NewAgents(agents *agent.Service) *Agents { return &Agents{agents} }
+func NewAgents(agents *agent.Service, tasks *task.Service) *Agents { return &Agents{agents, tasks} }
+
+// TellAgent gives an agent a message: to the task that it is at, or as a new
+// one.
+func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.TellAgentRequest]) (*connect.Response[deckhandv1.TellAgentResponse], error) {
+	id := auth.From(ctx)
+	agentID, err := h.agents.Find(ctx, id.OrgID, req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	at, err := h.tasks.At(ctx, id.OrgID, agentID)
+	if err != nil {
+		return nil, err
+	}
+	text, key := req.Msg.GetText(), req.Msg.GetIdempotencyKey()
+	if at != nil {
+		if err := own(id, *at); err != nil {
+			return nil, err
+		}
+		row, _, err := h.tasks.Tell(ctx, id.OrgID, at.ID, text, key, actor(id))
+		if err != nil {
+			return nil, err
+		}
+		return connect.NewResponse(&deckhandv1.TellAgentResponse{Task: taskRow(row)}), nil
+	}
+	row, err := h.tasks.Submit(ctx, task.Submission{
+		OrgID: id.OrgID, AgentID: agentID, Goal: text, IdempotencyKey: key, By: actor(id), Role: id.Role,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.TellAgentResponse{Task: taskRow(row), Created: true}), nil
+}
 
 // ApplyAgent stores a persona file.
 func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1.ApplyAgentRequest]) (*connect.Response[deckhandv1.ApplyAgentResponse], error) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -45,6 +46,11 @@ func enumValue(values map[string]int32, prefix, word string) int32 {
 	return values[prefix+upper(word)]
 }
 
+// enumWord answers an enum value's word, as it is stored.
+func enumWord(value interface{ String() string }, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
+}
+
 func upper(word string) string {
 	out := []byte(word)
 	for i, c := range out {
@@ -80,8 +86,22 @@ func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task 
 		},
 		CorrelationId: t.CorrelationID, CreatedBy: t.CreatedBy, Provider: provider, Model: model,
 		CreatedAt: timestamppb.New(t.CreatedAt), StartedAt: timestamp(t.StartedAt), FinishedAt: timestamp(t.FinishedAt),
-		EventSeq: t.EventSeq,
+		Assignee: assigneeOf(t, agentName), AssignedBy: t.AssignedBy, AssignedAt: timestamp(t.AssignedAt),
+		Context: t.Context, Conversation: conversation(t.Conversation), NotBefore: timestamp(t.NotBefore),
+		Failures: t.Failures, WorkerLosses: t.WorkerLosses,
+		EventSeq: t.EventSeq, LineageId: t.LineageID, OriginId: deref(t.OriginID), ResumedAt: t.ResumedAt, TriggerId: t.TriggerID,
+		Override: overrideMessage(t), PauseNext: t.PauseNext, MessagesWaiting: t.MessagesWaiting,
 	}
+}
+
+// overrideMessage answers what a task runs with instead of what its persona
+// says; nil for nothing.
+func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
+	o, err := task.OverrideOf(t)
+	if err != nil || o == (task.Override{}) {
+		return nil // the hub alone writes the column
+	}
+	return &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model}
 }
 
 func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
@@ -100,7 +120,7 @@ func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 }
 
 func stepMessage(s db.Step) *deckhandv1.Step {
-	return &deckhandv1.Step{
+	m := &deckhandv1.Step{
 		Id: s.ID, TaskId: s.TaskID, Number: s.Number, Turn: s.Turn, CallIndex: s.CallIndex, CallId: s.CallID,
 		Attempt: s.Attempt, Tool: s.Tool,
 		Category:  deckhandv1.ToolCategory(enumValue(deckhandv1.ToolCategory_value, "TOOL_CATEGORY_", s.Category)),
@@ -108,8 +128,12 @@ func stepMessage(s db.Step) *deckhandv1.Step {
 		State:          deckhandv1.StepState(enumValue(deckhandv1.StepState_value, "STEP_STATE_", s.State)),
 		DecisionReason: s.DecisionReason, Observation: s.Observation, Outcome: object(s.Outcome), ErrorCode: s.ErrorCode,
 		NodeId: deref(s.NodeID), LogBytes: s.LogBytes, ProposedAt: timestamppb.New(s.ProposedAt),
-		StartedAt: timestamp(s.StartedAt), FinishedAt: timestamp(s.FinishedAt),
+		StartedAt: timestamp(s.StartedAt), FinishedAt: timestamp(s.FinishedAt), ExecId: s.ExecID, ChangedBy: s.ChangedBy,
 	}
+	if s.ChangedArguments != nil {
+		m.ChangedArguments = object(s.ChangedArguments)
+	}
+	return m
 }
 
 func eventMessage(e *db.EventsAfterRow) *deckhandv1.Event {
@@ -130,7 +154,7 @@ func nodeMessage(n node.Record) *deckhandv1.Node {
 	m := &deckhandv1.Node{
 		Id: n.Node.ID, Name: n.Node.Name, Labels: node.Labels(n.Node), Status: status, Version: n.Node.Version,
 		Capability: n.Node.Capability, Runtimes: n.Node.Runtimes, CreatedAt: timestamppb.New(n.Node.CreatedAt),
-		LastSeenAt: timestamp(n.Node.LastSeenAt),
+		LastSeenAt: timestamp(n.Node.LastSeenAt), Pressure: n.Node.Pressure,
 	}
 	if n.Node.DrainedAt != nil {
 		m.Drain = &deckhandv1.NodeDrain{By: n.Node.DrainedBy, Reason: n.Node.DrainReason, Since: timestamp(n.Node.DrainedAt)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -24,6 +25,8 @@ type Files struct {
 	Tasks  *task.Service
 	Nodes  *node.Nodes
 	Redact *redact.Redactor
+	// Recorder stores who uploaded what.
+	Recorder *event.Recorder
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/logging"
@@ -35,6 +36,11 @@ func (b boundary) enter(ctx context.Context, header string) context.Context {
 func (b boundary) leave(ctx context.Context, procedure string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if e := fault.As(err); (e == nil || e.Kind == fault.Internal) && ctx.Err() == nil && store.Gone(err) {
+		logging.From(ctx, b.log).Warn("the database does not answer", "procedure", procedure, "error", err)
+		return fault.ToConnect(fault.New(fault.Unavailable, "the hub's database does not answer").
+			WithFix("try again; if it lasts, see the hub's log and that PostgreSQL runs"))
 	}
 	var done *connect.Error
 	if e := fault.As(err); e == nil && !errors.As(err, &done) && ctx.Err() == nil {

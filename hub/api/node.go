@@ -21,6 +21,8 @@ type Nodes struct {
 	Drop func(nodeID, reason string)
 	// Admit is called when tasks may start that waited for a node.
 	Admit func(orgID string)
+	// Drained tells a node that it was drained, or no longer is.
+	Drained func(ctx context.Context, nodeID string)
 }
 
 // ListNodes answers the organisation's nodes by name.

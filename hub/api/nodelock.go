@@ -22,6 +22,7 @@ func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.D
 	if err != nil {
 		return nil, err
 	}
+	h.Drained(ctx, row.Node.ID)
 	// Tasks that wait learn the new reason.
 	h.Admit(row.Node.OrgID)
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
@@ -39,6 +40,7 @@ func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1
 	if err := h.Nodes.Undrain(ctx, row.Node); err != nil {
 		return nil, err
 	}
+	h.Drained(ctx, row.Node.ID)
 	h.Admit(row.Node.OrgID)
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -12,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -28,35 +30,64 @@ type Tasks struct {
 	Tasks  *task.Service
 	Agents *agent.Service
 	Steps  *step.Steps
+	Nodes  *node.Nodes
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
-func actor(id auth.Identity) event.Actor { return event.Actor{Kind: "user", ID: id.UserName} }
+func actor(id auth.Identity) event.Actor {
+	return event.Actor{Kind: event.User, ID: id.UserName, Address: id.Address, UserAgent: id.UserAgent}
+}
 
 // SubmitTask stores a task and lets admission start it.
 func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.SubmitTaskRequest]) (*connect.Response[deckhandv1.SubmitTaskResponse], error) {
 	id := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, id.OrgID, req.Msg.GetAgentId())
+	to := req.Msg.GetAssignTo()
+	switch {
+	case to == "" && req.Msg.GetAgentId() == "":
+		return nil, fault.New(fault.Invalid, "agent_id is empty").WithFix("name an agent, or say with assign_to who is to do it")
+	case to == "":
+		to = "@agent:" + req.Msg.GetAgentId()
+	case req.Msg.GetAgentId() != "":
+		return nil, fault.New(fault.Invalid, "agent_id and assign_to are both given").WithFix("give one of them")
+	}
+	sub := task.Submission{
+		OrgID: id.OrgID, Goal: req.Msg.GetGoal(), Title: req.Msg.GetTitle(), Priority: req.Msg.GetPriority(),
+		Context: req.Msg.GetContext(), IdempotencyKey: req.Msg.GetIdempotencyKey(), By: actor(id), Role: id.Role,
+	}
+	who, err := assignee(ctx, h.Agents, h.Tasks, id.OrgID, to)
 	if err != nil {
 		return nil, err
 	}
-	sub := task.Submission{
-		OrgID: id.OrgID, AgentID: agentID, Goal: req.Msg.GetGoal(), Title: req.Msg.GetTitle(), Priority: req.Msg.GetPriority(),
-		IdempotencyKey: req.Msg.GetIdempotencyKey(), By: actor(id), Role: id.Role,
+	sub.AgentID, sub.Human = who.AgentID, who.Human
+	for _, m := range req.Msg.GetConversation() {
+		sub.Conversation = append(sub.Conversation, task.Message{Role: m.GetRole(), Text: m.GetText()})
 	}
 	for _, in := range req.Msg.GetInputs() {
 		sub.Inputs = append(sub.Inputs, task.Input{Path: in.GetPath(), Content: in.GetContent()})
+	}
+	for _, ref := range req.Msg.GetAfter() {
+		after, err := h.Tasks.Find(ctx, id.OrgID, ref)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(sub.After, after) {
+			sub.After = append(sub.After, after)
+		}
 	}
 	row, err := h.Tasks.Submit(ctx, sub)
 	if err != nil {
 		return nil, err
 	}
-	position, err := h.Tasks.QueuePosition(ctx, row.Task)
+	m := taskRow(row)
+	m.After = sub.After
+	standings, err := h.Tasks.Standings(ctx, id.OrgID, row.Task)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SubmitTaskResponse{Task: taskRow(row), QueuePosition: position}), nil
+	st, ok := standings[row.Task.ID]
+	m.Standing = standing(st, ok)
+	return connect.NewResponse(&deckhandv1.SubmitTaskResponse{Task: m, QueuePosition: st.Place}), nil
 }
 
 func taskRow(row db.GetTaskRow) *deckhandv1.Task {
@@ -74,7 +105,11 @@ func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.Get
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: taskRow(row)}), nil
+	m, err := shown(ctx, h.Tasks, row)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: m}), nil
 }
 
 const tasksPage = 20
@@ -105,24 +140,21 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		return nil, err
 	}
 	res := &deckhandv1.ListTasksResponse{NextPageToken: next}
+	tasks := make([]db.Task, len(rows))
+	for i, row := range rows {
+		tasks[i] = row.Task
+	}
+	standings, err := h.Tasks.Standings(ctx, org, tasks...)
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range rows {
-		res.Tasks = append(res.Tasks, taskRow(db.GetTaskRow(row)))
+		m := taskRow(db.GetTaskRow(row))
+		st, ok := standings[m.GetId()]
+		m.Standing = standing(st, ok)
+		res.Tasks = append(res.Tasks, m)
 	}
 	return connect.NewResponse(res), nil
-}
-
-// CancelTask ends a task.
-func (h *Tasks) CancelTask(ctx context.Context, req *connect.Request[deckhandv1.CancelTaskRequest]) (*connect.Response[deckhandv1.CancelTaskResponse], error) {
-	id := auth.From(ctx)
-	taskID, err := h.Tasks.Find(ctx, id.OrgID, req.Msg.GetTaskId())
-	if err != nil {
-		return nil, err
-	}
-	row, err := h.Tasks.Cancel(ctx, id.OrgID, taskID, req.Msg.GetReason(), actor(id))
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&deckhandv1.CancelTaskResponse{Task: taskRow(row)}), nil
 }
 
 // ListSteps answers a task's steps in order.
@@ -161,7 +193,7 @@ func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.Rea
 	if err != nil {
 		return err
 	}
-	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: id, Offset: req.Msg.GetOffset(), Follow: req.Msg.GetFollow()})
+	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: s.ExecID, Offset: req.Msg.GetOffset(), Follow: req.Msg.GetFollow()})
 	if err != nil {
 		return fault.FromGRPC(err)
 	}

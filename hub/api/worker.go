@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/bus"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/step"
@@ -29,6 +30,9 @@ import (
 // stands: short enough for any proxy between worker and hub.
 const executeWait = 20 * time.Second
 
+// maxRetryAfter bounds how long a worker may have a task wait for its next try.
+const maxRetryAfter = time.Hour
+
 // renewalsPerLease is how often a worker renews in one lease's time.
 const renewalsPerLease = 3
 
@@ -39,7 +43,7 @@ type Workers struct {
 	Leases  *lease.Leases
 	Reports *report.Reports
 	Steps   *step.Steps
-	Tasks   *task.Service
+	Inbox   *inbox.Service
 	Agents  *agent.Service
 	Tools   *tool.Registry
 	Redact  *redact.Redactor
@@ -88,7 +92,7 @@ func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	res.Claimed = true
+	res.Claimed, res.Started = true, task.State(t.State) == task.Running
 	res.Lease = &deckhandv1.Lease{TaskId: le.TaskID, Attempt: le.Attempt, Token: le.Token}
 	res.LeaseTtl = durationpb.New(h.Leases.TTL())
 	return connect.NewResponse(res), nil
@@ -104,39 +108,29 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ClaimTaskResponse{
-		Task: taskMessage(t, persona.Name, version.Provider, version.Model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
+	provider, model, err := task.RunsWith(t, version)
+	if err != nil {
+		return nil, err
 	}
-	if t.Attempt == 1 {
+	res := &deckhandv1.ClaimTaskResponse{
+		Task: taskMessage(t, persona.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
+	}
+	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
 		return res, nil // nothing is left of earlier attempts
 	}
-	turns, err := h.Store.ListTurns(ctx, db.ListTurnsParams{OrgID: t.OrgID, TaskID: t.ID})
+	past, err := h.Reports.Past(ctx, t)
 	if err != nil {
-		return nil, fmt.Errorf("load turns of %s: %w", t.ID, err)
+		return nil, err
 	}
-	for _, row := range turns {
-		turn, err := h.Reports.Original(row)
-		if err != nil {
-			return nil, err
-		}
-		res.Turns = append(res.Turns, turn)
-	}
-	steps, err := h.Store.ListSteps(ctx, db.ListStepsParams{OrgID: t.OrgID, TaskID: t.ID})
-	if err != nil {
-		return nil, fmt.Errorf("load steps of %s: %w", t.ID, err)
-	}
-	for _, s := range steps {
+	res.Turns = past.Turns
+	for _, s := range past.Steps {
 		res.Steps = append(res.Steps, stepMessage(s))
 	}
-	checkpoint, err := h.Store.NewestCheckpoint(ctx, db.NewestCheckpointParams{OrgID: t.OrgID, TaskID: t.ID})
-	switch {
-	case store.IsNotFound(err):
-	case err != nil:
-		return nil, fmt.Errorf("load checkpoint of %s: %w", t.ID, err)
-	default:
-		res.Checkpoint = &deckhandv1.Checkpoint{
-			Iteration: checkpoint.Iteration, State: object(checkpoint.State), CreatedAt: timestamppb.New(checkpoint.CreatedAt),
-		}
+	for _, m := range past.Messages {
+		res.Messages = append(res.Messages, taskMessageOf(m))
+	}
+	if c := past.Checkpoint; c != nil {
+		res.Checkpoint = &deckhandv1.Checkpoint{Iteration: c.Iteration, State: object(c.State), CreatedAt: timestamppb.New(c.CreatedAt)}
 	}
 	return res, nil
 }
@@ -147,11 +141,11 @@ func (h *Workers) RenewLeases(ctx context.Context, req *connect.Request[deckhand
 	for i, l := range req.Msg.GetLeases() {
 		leases[i] = leaseOf(l)
 	}
-	renewals, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId(), leases)
+	renewals, draining, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId(), h.Redact.String(req.Msg.GetPressure()), leases)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.RenewLeasesResponse{}
+	res := &deckhandv1.RenewLeasesResponse{Draining: draining}
 	for _, r := range renewals {
 		res.Renewals = append(res.Renewals, &deckhandv1.RenewLeasesResponse_Renewal{TaskId: r.TaskID, Held: r.Held, Reason: r.Reason})
 	}
@@ -200,11 +194,16 @@ func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deck
 
 // RecordTurn stores a finished model turn.
 func (h *Workers) RecordTurn(ctx context.Context, req *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error) {
-	turn, err := h.Reports.Turn(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetTurn(), drafts(req.Msg.GetEvents()))
+	m := req.Msg
+	turn, steps, err := h.Reports.Turn(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), m.GetTurn(), drafts(m.GetEvents()), m.GetPropose())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RecordTurnResponse{Turn: turn}), nil
+	res := &deckhandv1.RecordTurnResponse{Turn: turn}
+	for _, s := range steps {
+		res.Steps = append(res.Steps, stepMessage(s))
+	}
+	return connect.NewResponse(res), nil
 }
 
 // ProposeStep asks the hub to decide one tool call.
@@ -235,28 +234,38 @@ func (h *Workers) ExecuteStep(ctx context.Context, req *connect.Request[deckhand
 
 // SaveCheckpoint stores the loop's state at an iteration boundary.
 func (h *Workers) SaveCheckpoint(ctx context.Context, req *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error) {
-	c := req.Msg.GetCheckpoint()
-	if err := h.Reports.Checkpoint(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), c.GetIteration(), c.GetState().AsMap(),
-		req.Msg.GetProgress(), drafts(req.Msg.GetEvents())); err != nil {
+	m := req.Msg
+	told, err := h.Reports.Checkpoint(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), *checkpointOf(m.GetCheckpoint(), m.GetProgress()), drafts(m.GetEvents()))
+	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SaveCheckpointResponse{}), nil
+	res := &deckhandv1.SaveCheckpointResponse{}
+	for _, m := range told {
+		res.Messages = append(res.Messages, taskMessageOf(m))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// checkpointOf answers nil where there is no checkpoint.
+func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *report.Boundary {
+	if c == nil {
+		return nil
+	}
+	return &report.Boundary{Iteration: c.GetIteration(), State: c.GetState().AsMap(), Progress: progress}
 }
 
 // FinishTask moves the task to where its loop ended.
 func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
-	org, m := auth.From(ctx).OrgID, req.Msg
-	if err := h.Reports.Finish(ctx, org, leaseOf(m.GetLease()), report.End{
+	m := req.Msg
+	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), report.End{
 		State: taskStates[m.GetState()], Reason: m.GetReason(), Summary: m.GetSummary(),
 		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
+		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),
+		Transient: m.GetTransient(), RetryAfter: min(m.GetRetryAfter().AsDuration(), maxRetryAfter),
 	}); err != nil {
 		return nil, err
 	}
-	row, err := h.Tasks.Get(ctx, org, m.GetLease().GetTaskId())
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&deckhandv1.FinishTaskResponse{Task: taskRow(row)}), nil
+	return connect.NewResponse(&deckhandv1.FinishTaskResponse{}), nil
 }
 
 // ReleaseTask hands the task back to the queue.
@@ -265,4 +274,13 @@ func (h *Workers) ReleaseTask(ctx context.Context, req *connect.Request[deckhand
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.ReleaseTaskResponse{}), nil
+}
+
+// YieldTask ends an attempt whose next call waits for a person.
+func (h *Workers) YieldTask(ctx context.Context, req *connect.Request[deckhandv1.YieldTaskRequest]) (*connect.Response[deckhandv1.YieldTaskResponse], error) {
+	org, m := auth.From(ctx).OrgID, req.Msg
+	if err := h.Inbox.Yield(ctx, org, leaseOf(m.GetLease()), drafts(m.GetEvents())); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.YieldTaskResponse{}), nil
 }

@@ -38,6 +38,8 @@ type Identity struct {
 	UserID   string
 	UserName string
 	Role     string
+	// Address and UserAgent say where the call came from.
+	Address, UserAgent string
 }
 
 type identityKey struct{}

@@ -129,6 +129,16 @@ func (b *Bus) connect(ctx context.Context) (err error) {
 	return b.ensure(ctx)
 }
 
+// Connected answers an error while NATS cannot be reached.
+func (b *Bus) Connected() error {
+	for what, conn := range map[string]*nats.Conn{"wake-ups": b.work, "events": b.events} {
+		if conn == nil || !conn.IsConnected() {
+			return fmt.Errorf("NATS cannot be reached for %s", what)
+		}
+	}
+	return nil
+}
+
 func (b *Bus) disconnect() {
 	for _, conn := range []*nats.Conn{b.work, b.events} {
 		if conn != nil {

@@ -64,8 +64,8 @@ type CA struct {
 	leafLife time.Duration
 	now      func() time.Time
 
-	mu   sync.Mutex // guards edge
-	edge *tls.Certificate
+	mu     sync.Mutex                  // guards issued
+	issued map[string]*tls.Certificate // to this process itself, by common name
 }
 
 // Open loads the authority, or makes it when there is none yet.
@@ -93,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*CA, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
-	return &CA{key: key, cert: cert, pool: pool, leafLife: cfg.LeafLifetime, now: cfg.Now}, nil
+	return &CA{key: key, cert: cert, pool: pool, leafLife: cfg.LeafLifetime, now: cfg.Now, issued: map[string]*tls.Certificate{}}, nil
 }
 
 // create answers a new authority as PEM: its key, then its certificate.
@@ -169,25 +169,32 @@ func (c *CA) Now() time.Time { return c.now() }
 // key of its own, which never leaves the process, and another when two thirds
 // of its life are over, so call it for each handshake.
 func (c *CA) EdgeCertificate() (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.edge != nil && c.now().Before(c.edge.Leaf.NotAfter.Add(-c.leafLife/3)) {
-		return c.edge, nil
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make the edge's key: %w", err)
-	}
-	leaf, err := c.sign(&x509.Certificate{
+	return c.own(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: nodelink.ServerName},
 		DNSNames:    []string{nodelink.ServerName},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("issue the edge's certificate: %w", err)
+	})
+}
+
+// own answers this process's certificate of that common name, made anew when
+// less than a third of its life is left.
+func (c *CA) own(template *x509.Certificate) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := template.Subject.CommonName
+	if kept := c.issued[name]; kept != nil && c.now().Before(kept.Leaf.NotAfter.Add(-c.leafLife/3)) {
+		return kept, nil
 	}
-	c.edge = &tls.Certificate{Certificate: [][]byte{leaf.Raw, c.cert.Raw}, PrivateKey: key, Leaf: leaf}
-	return c.edge, nil
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key for %s: %w", name, err)
+	}
+	leaf, err := c.sign(template, key.Public())
+	if err != nil {
+		return nil, fmt.Errorf("issue the certificate of %s: %w", name, err)
+	}
+	c.issued[name] = &tls.Certificate{Certificate: [][]byte{leaf.Raw, c.cert.Raw}, PrivateKey: key, Leaf: leaf}
+	return c.issued[name], nil
 }
 
 // sign completes a leaf's template and signs it.

@@ -19,7 +19,7 @@ import (
 // back into errors of package fault.
 func (l *Link) interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if !l.alive() {
-		return l.lost(l.reason())
+		return lost(l.node.ID, l.reason())
 	}
 	return l.explain(ctx, invoke(outgoing(ctx), method, req, reply, cc, opts...))
 }
@@ -31,13 +31,13 @@ func (l *Link) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *g
 		return open(ctx, desc, cc, method, opts...)
 	}
 	if !l.alive() {
-		return nil, l.lost(l.reason())
+		return nil, lost(l.node.ID, l.reason())
 	}
 	stream, err := open(outgoing(ctx), desc, cc, method, opts...)
 	if err != nil {
 		return nil, l.explain(ctx, err)
 	}
-	return &explained{ClientStream: stream, link: l, ctx: ctx}, nil
+	return &explained{ClientStream: stream, explain: func(err error) error { return l.explain(ctx, err) }}, nil
 }
 
 func outgoing(ctx context.Context) context.Context {
@@ -50,31 +50,32 @@ func outgoing(ctx context.Context) context.Context {
 // explain answers a call's error as one of package fault. What the node said
 // stays, which is known by its details; a connection that ended under the call
 // becomes AGENT_018, unless it was the caller who went away.
-func (l *Link) explain(ctx context.Context, err error) error {
+func explain(ctx context.Context, nodeID string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
 	st, _ := status.FromError(err)
 	if len(st.Details()) == 0 && ctx.Err() == nil && (st.Code() == codes.Unavailable || st.Code() == codes.Canceled) {
-		return l.lost(err)
+		return lost(nodeID, err)
 	}
 	return fault.FromGRPC(err)
 }
 
-func (l *Link) lost(cause error) error {
-	return unavailable(l.node.ID, "lost its link to the hub").WithCause(cause)
+func (l *Link) explain(ctx context.Context, err error) error { return explain(ctx, l.node.ID, err) }
+
+func lost(nodeID string, cause error) error {
+	return unavailable(nodeID, "lost its link to the hub").WithCause(cause)
 }
 
 // explained is a stream whose errors are explained.
 type explained struct {
 	grpc.ClientStream
 
-	link *Link
-	ctx  context.Context // the caller's
+	explain func(error) error
 }
 
 // SendMsg sends a message.
-func (s *explained) SendMsg(m any) error { return s.link.explain(s.ctx, s.ClientStream.SendMsg(m)) }
+func (s *explained) SendMsg(m any) error { return s.explain(s.ClientStream.SendMsg(m)) }
 
 // RecvMsg receives a message.
-func (s *explained) RecvMsg(m any) error { return s.link.explain(s.ctx, s.ClientStream.RecvMsg(m)) }
+func (s *explained) RecvMsg(m any) error { return s.explain(s.ClientStream.RecvMsg(m)) }

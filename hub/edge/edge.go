@@ -12,6 +12,10 @@
 // again; commands on them go on meanwhile. When a node dies, its link is
 // dropped after three missed heartbeats, and calls in flight answer
 // fault.Unavailable: the step's outcome is then asked for by its id, later.
+//
+// A call of a node whose link another replica holds goes there over mTLS, to
+// the same port, and on over the link: see Way and peer.go. When that replica
+// dies, so does the call, as if the link had.
 package edge
 
 import (
@@ -20,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,10 +46,20 @@ type Config struct {
 	Nodes    NodeStore
 	// Replica names this hub process in the session rows.
 	Replica string
-	Log     hclog.Logger
+	// Directory tells which other replica holds a node; nil when there is only
+	// this one.
+	Directory Directory
+	// Forwarded, if set, is told of each call that came from another replica
+	// ("in") or went to one ("out"), when it has ended or, for a stream that goes
+	// out, has begun.
+	Forwarded func(direction string, err error)
+	Log       hclog.Logger
 	// OnChange, if set, is told of each node that connects and disconnects, one
 	// call at a time and in order. It must be quick.
 	OnChange func(nodeID string, connected bool)
+	// OnPressure, if set, is told of an organisation one of whose nodes has come
+	// under pressure or has room again. It must be quick.
+	OnPressure func(orgID string)
 
 	// HeartbeatInterval is how often both ends speak at least; 0 for 5 s. A link
 	// on which nothing is heard for three intervals is dropped.
@@ -75,6 +90,8 @@ type Edge struct {
 	mu    sync.Mutex       // guards links
 	links map[string]*Link // by node id
 
+	peers *peers
+
 	changing sync.Mutex // orders registry changes and their OnChange calls
 }
 
@@ -91,6 +108,12 @@ func New(cfg Config) (*Edge, error) {
 	if cfg.OnChange == nil {
 		cfg.OnChange = func(string, bool) {}
 	}
+	if cfg.OnPressure == nil {
+		cfg.OnPressure = func(string) {}
+	}
+	if cfg.Forwarded == nil {
+		cfg.Forwarded = func(string, error) {}
+	}
 	if cfg.HeartbeatInterval <= 0 {
 		cfg.HeartbeatInterval = 5 * time.Second
 	}
@@ -106,13 +129,15 @@ func New(cfg Config) (*Edge, error) {
 	if cfg.MaxHandshakes <= 0 {
 		cfg.MaxHandshakes = 256
 	}
-	return &Edge{
+	e := &Edge{
 		cfg:      cfg,
 		admit:    rate.NewLimiter(rate.Limit(cfg.AdmitPerSecond), cfg.AdmitBurst),
 		slots:    make(chan struct{}, cfg.MaxHandshakes),
 		refusals: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		links:    map[string]*Link{},
-	}, nil
+	}
+	e.peers = newPeers(e)
+	return e, nil
 }
 
 // Start begins to take connections.
@@ -127,6 +152,9 @@ func (e *Edge) accept(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var links sync.WaitGroup
 	defer links.Wait()
+	links.Go(func() { e.touch(ctx) })
+	links.Go(func() { _ = e.peers.server.Serve(e.peers) }) // always net.ErrClosed
+	defer e.peers.stop()
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { _ = e.cfg.Listener.Close() })()
 
@@ -167,12 +195,17 @@ func (e *Edge) serve(ctx context.Context, raw net.Conn) {
 		e.refused(raw.RemoteAddr(), err)
 		return
 	}
+	if conn.ConnectionState().NegotiatedProtocol == nodelink.PeerALPN {
+		e.peers.take(conn)
+		return
+	}
 	if err := newLink(ctx, e, conn, node).run(); err != nil {
 		e.refused(raw.RemoteAddr(), fmt.Errorf("node %s: %w", node.ID, err))
 	}
 }
 
-// handshake identifies the node by its certificate and waits for its turn.
+// handshake identifies a node by its certificate and waits for its turn. Of a
+// replica it sees to it that it is one; the answered node is then empty.
 func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandshakeTimeout)
 	defer cancel()
@@ -180,11 +213,14 @@ func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node,
 		MinVersion: tls.VersionTLS13,
 		ClientAuth: tls.RequireAndVerifyClientCert,
 		ClientCAs:  e.cfg.CA.Pool(),
-		NextProtos: []string{nodelink.ALPN},
+		NextProtos: []string{nodelink.ALPN, nodelink.PeerALPN},
 		Time:       e.cfg.CA.Now,
 		// Every session is verified anew.
 		SessionTicketsDisabled: true,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if slices.Contains(hello.SupportedProtos, nodelink.PeerALPN) {
+				return e.cfg.CA.ReplicaCertificate(e.cfg.Replica)
+			}
 			return e.cfg.CA.EdgeCertificate()
 		},
 	})
@@ -192,6 +228,10 @@ func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node,
 		return nil, ca.Node{}, fmt.Errorf("TLS handshake: %w", err)
 	}
 	state := conn.ConnectionState()
+	if state.NegotiatedProtocol == nodelink.PeerALPN {
+		_, err := ca.ReplicaOf(state.PeerCertificates[0])
+		return conn, ca.Node{}, err
+	}
 	if state.NegotiatedProtocol != nodelink.ALPN {
 		return nil, ca.Node{}, errors.New("TLS handshake: the client does not speak " + nodelink.ALPN)
 	}

@@ -71,7 +71,7 @@ func TestHubCallsTheNodeOverTheLinkThatTheNodeDialled(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	id := h.enrol()
-	_, err := h.Node(id.NodeID())
+	_, err := h.Local(id.NodeID())
 	require.Equal(t, fault.NodeUnavailable, fault.As(err).Code)
 	require.True(t, fault.Is(err, fault.Unavailable))
 	require.Contains(t, err.Error(), "check that deckhand-node runs")
@@ -156,7 +156,7 @@ func TestACutConnectionIsReplacedByASessionOfAHigherEpoch(t *testing.T) {
 	// The hub may see the new connection before it sees that the old one is gone;
 	// then it replaces it, and nobody is told of a change.
 	h.log.wait(t, "node connected", "epoch=2")
-	after, err := h.Node(id.NodeID())
+	after, err := h.Local(id.NodeID())
 	require.NoError(t, err)
 	require.Greater(t, after.Epoch(), before.Epoch())
 	within(t, before.Done(), "the old link to end")

@@ -194,7 +194,7 @@ func (h *hub) enrol() *identity.Identity {
 func (h *hub) connected(id *identity.Identity) *edge.Link {
 	h.t.Helper()
 	require.Equal(h.t, change{id.NodeID(), true}, within(h.t, h.changes, "the node to connect"))
-	l, err := h.Node(id.NodeID())
+	l, err := h.Local(id.NodeID())
 	require.NoError(h.t, err)
 	return l
 }
@@ -202,7 +202,7 @@ func (h *hub) connected(id *identity.Identity) *edge.Link {
 func (h *hub) disconnected(id *identity.Identity) {
 	h.t.Helper()
 	require.Equal(h.t, change{id.NodeID(), false}, within(h.t, h.changes, "the node to disconnect"))
-	_, err := h.Node(id.NodeID())
+	_, err := h.Local(id.NodeID())
 	require.Error(h.t, err)
 }
 
@@ -216,18 +216,27 @@ type node struct {
 // start links a machine to the hub.
 func (h *hub) start(id *identity.Identity, services func(grpc.ServiceRegistrar)) *node {
 	h.t.Helper()
-	if services == nil {
-		services = func(grpc.ServiceRegistrar) {}
-	}
+	return h.startWith(id, func(cfg *link.Config) {
+		if services != nil {
+			cfg.Services = services
+		}
+	})
+}
+
+// startWith is start with a configuration of the test's own.
+func (h *hub) startWith(id *identity.Identity, edit func(*link.Config)) *node {
+	h.t.Helper()
 	n := &node{log: newLines()}
-	var err error
-	n.Link, err = link.New(link.Config{
-		Identity: id, Services: services, Log: n.log.logger(), Now: h.clock.Now,
+	cfg := link.Config{
+		Identity: id, Services: func(grpc.ServiceRegistrar) {}, Log: n.log.logger(), Now: h.clock.Now,
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
 			return &nodev1.SessionResponse_Hello{Version: "test", Capability: 1, Runtimes: []string{"runc"}}, nil
 		},
 		Backoff: backoff.Policy{Base: time.Millisecond, Max: 20 * time.Millisecond},
-	})
+	}
+	edit(&cfg)
+	var err error
+	n.Link, err = link.New(cfg)
 	require.NoError(h.t, err)
 	require.NoError(h.t, n.Start(context.WithoutCancel(h.t.Context())))
 	h.t.Cleanup(n.Stop)

@@ -39,10 +39,11 @@ func (l *Link) reason() error {
 	return cause
 }
 
-// Link is a live session of one node. Its calls answer errors of package
-// fault: fault.Unavailable (AGENT_018) when the link ends under them, and then
-// nobody can tell from here whether the node did what was asked.
+// Link is a live session of one node that this replica holds, and the way to
+// call it.
 type Link struct {
+	Way
+
 	edge   *Edge
 	node   ca.Node
 	remote string
@@ -51,6 +52,8 @@ type Link struct {
 	// epoch and hello are set before the link is registered and do not change.
 	epoch int64
 	hello *nodev1.SessionResponse_Hello
+
+	recorded recorded
 
 	ctx context.Context // ends with the link; its cause says why
 	end context.CancelCauseFunc
@@ -62,6 +65,7 @@ func newLink(ctx context.Context, e *Edge, conn net.Conn, node ca.Node) *Link {
 	l := &Link{edge: e, node: node, remote: conn.RemoteAddr().String(), closed: make(chan struct{})}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	l.conn = l.clientOn(conn)
+	l.Way = Way{l.conn}
 	return l
 }
 
@@ -82,20 +86,6 @@ func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
 
 // Err answers why the link ended; nil while it lives.
 func (l *Link) Err() error { return l.reason() }
-
-// Exec answers the node's exec service.
-func (l *Link) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(l.conn) }
-
-// Jails answers the node's jail service.
-func (l *Link) Jails() nodev1.JailServiceClient { return nodev1.NewJailServiceClient(l.conn) }
-
-// Files answers the node's file service.
-func (l *Link) Files() nodev1.FileServiceClient { return nodev1.NewFileServiceClient(l.conn) }
-
-// Telemetry answers the node's telemetry service.
-func (l *Link) Telemetry() nodev1.TelemetryServiceClient {
-	return nodev1.NewTelemetryServiceClient(l.conn)
-}
 
 func (l *Link) alive() bool { return l.ctx.Err() == nil }
 

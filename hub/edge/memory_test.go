@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -26,6 +27,8 @@ type nodeRow struct {
 	epoch   int64
 	open    bool
 	hello   *nodev1.SessionResponse_Hello
+	// pressure is what SetPressure stored.
+	pressure string
 }
 
 func newMemory() *memory {
@@ -90,21 +93,36 @@ func (m *memory) UpdateHello(_ context.Context, nodeID string, _ int64, hello *n
 	return nil
 }
 
-func (m *memory) Touch(_ context.Context, nodeID string, epoch int64) error {
+func (m *memory) Touch(_ context.Context, sessions []edge.Session) (map[string]error, error) {
+	over := map[string]error{}
+	for _, s := range sessions {
+		row, err := m.row(s.NodeID)
+		if err != nil {
+			over[s.NodeID] = err
+			continue
+		}
+		select {
+		case m.touched <- s.NodeID:
+		default:
+		}
+		m.mu.Lock()
+		if row.epoch != s.Epoch {
+			over[s.NodeID] = fault.New(fault.Aborted, "node %s has a newer session on another replica", s.NodeID)
+		}
+		m.mu.Unlock()
+	}
+	return over, nil
+}
+
+func (m *memory) SetPressure(_ context.Context, nodeID string, _ int64, why string) (string, error) {
 	row, err := m.row(nodeID)
 	if err != nil {
-		return err
-	}
-	select {
-	case m.touched <- nodeID:
-	default:
+		return "", err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if row.epoch != epoch {
-		return fault.New(fault.Aborted, "node %s has a newer session on another replica", nodeID)
-	}
-	return nil
+	row.pressure = why
+	return row.node.OrgID, nil
 }
 
 func (m *memory) CloseSession(_ context.Context, nodeID string, epoch int64) error {

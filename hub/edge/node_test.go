@@ -32,7 +32,7 @@ func TestAWholeNodeRunsACommandInAJail(t *testing.T) {
 		t.Cleanup(d.Stop)
 		require.NoError(t, d.Start(context.WithoutCancel(t.Context())))
 		require.Equal(t, change{d.NodeID(), true}, within(t, h.changes, "the node to connect"))
-		link, err := h.Node(d.NodeID())
+		link, err := h.Local(d.NodeID())
 		require.NoError(t, err)
 		return d, link
 	}

@@ -1,14 +1,16 @@
 package edge
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Node answers the live link to a node; fault.Unavailable (AGENT_018) when
-// this replica has none.
-func (e *Edge) Node(nodeID string) (*Link, error) {
+// Local answers the live link to a node that is held here; fault.Unavailable
+// (AGENT_018) when this replica has none.
+func (e *Edge) Local(nodeID string) (*Link, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if link := e.links[nodeID]; link != nil && link.alive() {
@@ -31,16 +33,84 @@ func (e *Edge) Connected() []string {
 	return ids
 }
 
-// Drop ends a node's link, if there is one here, and tells the node why. From
-// then on no call can be made over it. Other replicas learn of a revocation by
-// their next Touch.
+// Drop ends a node's link, here or at the replica that holds it, and tells the
+// node why. From then on no call can be made over it. A replica that cannot be
+// told learns of a revocation by its next Touch.
 func (e *Edge) Drop(nodeID, reason string) {
 	e.mu.Lock()
 	link := e.links[nodeID]
 	e.mu.Unlock()
 	if link != nil {
 		link.end(goodbye(reason))
+		return
 	}
+	if way, err := e.Node(nodeID); err == nil {
+		if r, ok := way.calls.(*remote); ok {
+			r.tell(dropMethod, reason)
+		}
+	}
+}
+
+// Recorded has a node told that the end of a step or exec is on record,
+// wherever its link is. It does not block. A node that is not told keeps the end
+// for longer than it need.
+func (e *Edge) Recorded(nodeID, id string) {
+	if link, err := e.Local(nodeID); err == nil {
+		link.Recorded(id)
+		return
+	}
+	e.peers.soon(func() {
+		if way, err := e.Node(nodeID); err == nil {
+			if r, ok := way.calls.(*remote); ok {
+				r.tell(recordedMethod, id)
+			}
+		}
+	})
+}
+
+// touch tells the store, once in an interval and of all nodes at once, which
+// are there, and learns which may stay. A store that is down drops no link.
+func (e *Edge) touch(ctx context.Context) {
+	tick := time.NewTicker(e.cfg.HeartbeatInterval)
+	defer tick.Stop()
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		held := e.held()
+		if len(held) == 0 {
+			continue
+		}
+		sessions := make([]Session, 0, len(held))
+		for _, link := range held {
+			sessions = append(sessions, Session{NodeID: link.node.ID, Epoch: link.epoch})
+		}
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		over, err := e.cfg.Nodes.Touch(ctx, sessions)
+		cancel()
+		if err != nil && !failing {
+			e.cfg.Log.Warn("cannot record which nodes are alive", "nodes", len(sessions), "error", err)
+		}
+		failing = err != nil
+		for nodeID, why := range over {
+			held[nodeID].end(goodbye(refusal(why)))
+		}
+	}
+}
+
+// held answers the live links by node.
+func (e *Edge) held() map[string]*Link {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held := make(map[string]*Link, len(e.links))
+	for id, link := range e.links {
+		if link.alive() {
+			held[id] = link
+		}
+	}
+	return held
 }
 
 // register makes a link the node's current one and ends the one before. It

@@ -30,6 +30,8 @@ type session struct {
 	watchdog *time.Timer
 	// out is what others have to say; only one goroutine may send.
 	out chan *nodev1.SessionRequest
+	// pressure is what the node said last of itself.
+	pressure *pressure
 }
 
 // run opens the session and holds it until the link ends. It answers an error
@@ -53,6 +55,7 @@ func (l *Link) run() error {
 		return fmt.Errorf("open the session: %w", err)
 	}
 	s := &session{Link: l, stream: stream, watchdog: watchdog, out: make(chan *nodev1.SessionRequest)}
+	s.pressure = newPressure()
 
 	err = s.open(ctx)
 	if err != nil {
@@ -132,6 +135,8 @@ func (s *session) greet(ctx context.Context) error {
 	if err := s.edge.cfg.Nodes.UpdateHello(ctx, s.node.ID, s.epoch, s.hello); err != nil {
 		return fmt.Errorf("record Hello: %w", err)
 	}
+	s.pressure.stored = s.hello.GetPressure()
+	s.pressure.say(s.hello.GetPressure())
 	return nil
 }
 
@@ -141,12 +146,12 @@ func (s *session) hold(ctx context.Context) {
 	defer parts.Wait()
 	s.heard()
 	parts.Go(func() { s.end(s.receive()) })
-	parts.Go(func() { s.touch(ctx) })
+	parts.Go(func() { s.storePressure(ctx) })
 
 	beat := time.NewTicker(s.edge.cfg.HeartbeatInterval)
 	defer beat.Stop()
 	for {
-		message := &nodev1.SessionRequest{Message: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{}}}
+		var message *nodev1.SessionRequest
 		select {
 		case <-s.ctx.Done():
 			var why goodbye
@@ -155,6 +160,9 @@ func (s *session) hold(ctx context.Context) {
 			}
 			return
 		case <-beat.C:
+			message = &nodev1.SessionRequest{Message: &nodev1.SessionRequest_Heartbeat{
+				Heartbeat: &nodev1.Heartbeat{RecordedIds: s.recorded.take()},
+			}}
 		case message = <-s.out:
 		}
 		if err := s.stream.Send(message); err != nil && !errors.Is(err, io.EOF) {
@@ -180,8 +188,11 @@ func (s *session) receive() error {
 			return fmt.Errorf("receive: %w", err)
 		}
 		s.heard()
-		if request := message.GetCertificateRequest(); request != nil {
-			s.renew(request.GetCsr())
+		switch said := message.GetMessage().(type) {
+		case *nodev1.SessionResponse_CertificateRequest_:
+			s.renew(said.CertificateRequest.GetCsr())
+		case *nodev1.SessionResponse_Heartbeat:
+			s.pressure.say(said.Heartbeat.GetPressure())
 		}
 	}
 }
@@ -214,32 +225,6 @@ func (s *session) issue(csr []byte) (string, error) {
 		return "", fault.New(fault.Denied, "the certificate request is for another key than the node's own")
 	}
 	return s.edge.cfg.CA.IssueNode(s.node.ID, s.node.OrgID, request)
-}
-
-// touch tells the store, once in an interval, that the node is still there,
-// and learns whether it may stay. A store that is down drops no link.
-func (s *session) touch(ctx context.Context) {
-	tick := time.NewTicker(s.edge.cfg.HeartbeatInterval)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-		err := s.edge.cfg.Nodes.Touch(ctx, s.node.ID, s.epoch)
-		cancel()
-		switch {
-		case err == nil:
-		case fault.Is(err, fault.Aborted), fault.Is(err, fault.Denied), fault.Is(err, fault.NotFound):
-			s.end(goodbye(refusal(err)))
-		case !failing:
-			s.edge.cfg.Log.Warn("cannot record that a node is alive", "node_id", s.node.ID, "error", err)
-		}
-		failing = err != nil
-	}
 }
 
 // sayGoodbye tells the node why its link ends, if it still listens. No other

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -21,7 +22,12 @@ type Actor struct {
 	// Kind is user, worker, hub or node.
 	Kind string
 	ID   string
+	// Address and UserAgent are where a user called from, for the audit.
+	Address, UserAgent string
 }
+
+// User is the kind of actors that are people, or programs with their tokens.
+const User = "user"
 
 // Hub is the actor of what the hub does by itself.
 var Hub = Actor{Kind: "hub", ID: "hub"}
@@ -37,18 +43,29 @@ type Draft struct {
 type RecorderConfig struct {
 	Store  *store.Store
 	Redact *redact.Redactor
-	// Notify is called after a commit for every task that got events. Neither
-	// it nor Ended may block.
+	// Notify is called after a commit for every task that got events. None of
+	// these may block.
 	Notify func(orgID, taskID string)
+	// Stored, if set, is told after the commit of each batch of events of one
+	// task, as they were given and not masked: it may count them.
+	Stored func(drafts []Draft)
 	// Ended is called after the commit that brought a task to a final state.
 	Ended func(t db.Task)
+	// Parked is called after the commit that let a task begin to wait for a
+	// person, or end to.
+	Parked func(t db.Task)
 }
 
 // Recorder runs the transactions that append events.
 type Recorder struct{ cfg RecorderConfig }
 
 // NewRecorder makes a Recorder.
-func NewRecorder(cfg RecorderConfig) *Recorder { return &Recorder{cfg} }
+func NewRecorder(cfg RecorderConfig) *Recorder {
+	if cfg.Stored == nil {
+		cfg.Stored = func([]Draft) {}
+	}
+	return &Recorder{cfg}
+}
 
 // Tx is a transaction that may append events.
 type Tx struct {
@@ -57,6 +74,8 @@ type Tx struct {
 	recorder *Recorder
 	touched  map[[2]string]bool
 	appends  []db.AppendEventsParams
+	stored   [][]Draft
+	last     []func(ctx context.Context, q *db.Queries) error
 	after    []func()
 }
 
@@ -75,9 +94,17 @@ func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 				return fmt.Errorf("append events of %s: %w", p.TaskID, err)
 			}
 		}
+		for _, fn := range tx.last {
+			if err := fn(ctx, last); err != nil {
+				return err
+			}
+		}
 		return nil
 	}); err != nil {
 		return err
+	}
+	for _, drafts := range tx.stored {
+		r.cfg.Stored(drafts)
 	}
 	for key := range tx.touched {
 		r.cfg.Notify(key[0], key[1])
@@ -90,6 +117,19 @@ func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 
 // Ended says that the transaction brings a task to a final state.
 func (tx *Tx) Ended(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Ended(t) }) }
+
+// Parked says that the transaction lets a task begin to wait for a person, or
+// end to.
+func (tx *Tx) Parked(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Parked(t) }) }
+
+// WithCommit has fn's statements sent together with COMMIT: they cost no round
+// trip, and what they answer is not seen.
+func (tx *Tx) WithCommit(fn func(ctx context.Context, q *db.Queries) error) {
+	tx.last = append(tx.last, fn)
+}
+
+// Redact masks what must not be stored.
+func (tx *Tx) Redact() *redact.Redactor { return tx.recorder.cfg.Redact }
 
 // AfterCommit runs fn when the transaction is committed, and not at all when it
 // is not.
@@ -121,6 +161,9 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("append events of %s: %w", h.TaskID, err)
+	}
+	if seq > 0 {
+		r.cfg.Stored(drafts)
 	}
 	r.cfg.Notify(h.OrgID, h.TaskID)
 	return seq, true, nil
@@ -154,14 +197,16 @@ func (tx *Tx) Append(orgID, taskID string, actor Actor, drafts ...Draft) error {
 		return err
 	}
 	tx.touched[[2]string{orgID, taskID}] = true
-	if n := len(tx.appends) - 1; n >= 0 {
-		if p := &tx.appends[n]; p.TaskID == taskID && p.OrgID == orgID && p.ActorKind == actor.Kind && p.ActorID == actor.ID {
-			p.Types, p.Payloads = append(p.Types, types...), append(p.Payloads, payloads...)
-			return nil
-		}
+	tx.stored = append(tx.stored, drafts)
+	at := slices.IndexFunc(tx.appends, func(p db.AppendEventsParams) bool { return p.TaskID == taskID && p.OrgID == orgID })
+	if at < 0 {
+		at = len(tx.appends)
+		tx.appends = append(tx.appends, db.AppendEventsParams{OrgID: orgID, TaskID: taskID})
 	}
-	tx.appends = append(tx.appends, db.AppendEventsParams{
-		OrgID: orgID, TaskID: taskID, ActorKind: actor.Kind, ActorID: actor.ID, Types: types, Payloads: payloads,
-	})
+	p := &tx.appends[at]
+	p.Types, p.Payloads = append(p.Types, types...), append(p.Payloads, payloads...)
+	for range types {
+		p.ActorKinds, p.ActorIds = append(p.ActorKinds, actor.Kind), append(p.ActorIds, actor.ID)
+	}
 	return nil
 }

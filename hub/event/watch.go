@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -54,13 +55,33 @@ type WatcherConfig struct {
 	Poll time.Duration
 	// Heartbeat is how long nothing may be sent.
 	Heartbeat time.Duration
+	// SlowAfter is how long a caller may take to make room for one item; 0 for
+	// 10 s. One that takes longer is told to come back: see Run.
+	SlowAfter time.Duration
+	// Sent, if set, is told of each event that was sent to whom follows, and how
+	// long after it was written.
+	Sent func(lag time.Duration)
 }
 
 // Watcher streams events.
-type Watcher struct{ cfg WatcherConfig }
+type Watcher struct {
+	cfg  WatcherConfig
+	open atomic.Int64
+}
 
 // NewWatcher makes a Watcher.
-func NewWatcher(cfg WatcherConfig) *Watcher { return &Watcher{cfg} }
+func NewWatcher(cfg WatcherConfig) *Watcher {
+	if cfg.SlowAfter <= 0 {
+		cfg.SlowAfter = 10 * time.Second
+	}
+	if cfg.Sent == nil {
+		cfg.Sent = func(time.Duration) {}
+	}
+	return &Watcher{cfg: cfg}
+}
+
+// Open answers how many watches run.
+func (w *Watcher) Open() int64 { return w.open.Load() }
 
 // Watch is what to stream.
 type Watch struct {
@@ -70,6 +91,9 @@ type Watch struct {
 	After    Cursor
 	Follow   bool
 	Thinking bool
+	// Cut, if set, breaks the caller's connection: it is called while send waits
+	// for a caller that reads nothing at all, after three times SlowAfter.
+	Cut func()
 }
 
 // Item is one thing streamed: an event, a piece of thinking, or a heartbeat
@@ -95,9 +119,21 @@ const (
 
 // Run sends what is stored after the cursor, then, when following, what is
 // live, in commit order, with no gap and no repeat. It ends when all watched
-// tasks have ended, when send fails, or with ctx. send is called by one
-// goroutine; a slow one slows only this watch.
+// tasks have ended, when send fails, or with ctx.
+//
+// send is called by one goroutine; a slow one slows only this watch, since each
+// reads the database for itself and holds one batch. It does hold memory and a
+// connection for that, so a caller that takes longer than SlowAfter for one item
+// ends with fault.WatchSlow, and goes on from its cursor when it likes. A cursor
+// from before what retention has deleted ends with fault.CursorExpired.
 func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error {
+	w.open.Add(1)
+	defer w.open.Add(-1)
+	if err := w.expired(ctx, q); err != nil {
+		return err
+	}
+	send, stop := w.timed(q, send)
+	defer stop()
 	hint := make(chan struct{}, 1)
 	thinking := make(chan []byte, thinkingBuffer)
 	if q.Follow {
@@ -133,6 +169,9 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 				return err
 			}
 			lastSent, wait = time.Now(), w.cfg.Poll
+			if q.Follow {
+				w.cfg.Sent(lastSent.Sub(rows[i].Time))
+			}
 		}
 		if len(rows) == batch {
 			continue
@@ -175,6 +214,35 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			}
 		}
 	}
+}
+
+// timed answers send with the time that it may take.
+func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error, stop func()) {
+	if q.Cut == nil {
+		q.Cut = func() {}
+	}
+	watchdog := time.AfterFunc(3*w.cfg.SlowAfter, q.Cut)
+	watchdog.Stop()
+	return func(item Item) error {
+		begin := time.Now()
+		watchdog.Reset(3 * w.cfg.SlowAfter)
+		err := send(item)
+		watchdog.Stop()
+		if err != nil {
+			return err
+		}
+		if took := time.Since(begin); took > w.cfg.SlowAfter {
+			return slow(took)
+		}
+		return nil
+	}, func() { watchdog.Stop() }
+}
+
+// slow is what a watch is told whose caller did not read for so long.
+func slow(took time.Duration) error {
+	return fault.New(fault.Aborted, "the watch read nothing for %s, and holds memory of the hub for what it does not read",
+		took.Round(time.Second)).
+		WithCode(fault.WatchSlow).WithFix("watch again from the last cursor; nothing is lost")
 }
 
 func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {

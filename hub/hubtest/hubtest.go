@@ -34,9 +34,22 @@ func Config(t testing.TB) hub.Config {
 	t.Helper()
 	return hub.Config{
 		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
-		DatabaseURL: config.Secret(postgrestest.Database(t)), InProcessNATS: true,
+		DatabaseURL: config.Secret(postgrestest.Database(t)), InProcessNATS: true, MaxPerUser: 1000,
 		Redact: &redact.Redactor{}, Log: Log(t),
 	}
+}
+
+// Beside answers a configuration of another hub of the installation that cfg
+// made: the same database, bus and keyset, and a data folder of its own. The
+// first hub must have been started.
+func Beside(t testing.TB, cfg hub.Config) hub.Config {
+	t.Helper()
+	keyset, err := os.ReadFile(filepath.Join(cfg.DataDir, "keyset.json"))
+	require.NoError(t, err)
+	cfg.DataDir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(cfg.DataDir, "keyset.json"), keyset, 0o600))
+	cfg.Listen, cfg.EdgeListen, cfg.Redact = "127.0.0.1:0", "127.0.0.1:0", &redact.Redactor{}
+	return cfg
 }
 
 // Log answers a logger that writes to the test's log.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/message"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -35,13 +36,24 @@ type Config struct {
 	TTL time.Duration
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
+	// Jailed says whether a task has anything to do on its node. One that has
+	// not runs as soon as it is claimed.
+	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
+	// Became, if set, is told what became of how many leases: "renewed", "refused"
+	// at a renewal, "lost" to the sweeper.
+	Became func(what string, n int)
 }
 
 // Leases gives, renews, checks and ends leases.
 type Leases struct{ cfg Config }
 
 // New makes Leases.
-func New(cfg Config) *Leases { return &Leases{cfg} }
+func New(cfg Config) *Leases {
+	if cfg.Became == nil {
+		cfg.Became = func(string, int) {}
+	}
+	return &Leases{cfg}
+}
 
 // TTL is how long a lease lasts without renewal.
 func (l *Leases) TTL() time.Duration { return l.cfg.TTL }
@@ -58,26 +70,41 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 			LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
 		})
 		if store.IsNotFound(err) {
-			_, err := tx.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: workerID})
-			if store.IsNotFound(err) {
+			w, err := tx.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: workerID})
+			switch {
+			case store.IsNotFound(err):
 				return unregistered(workerID)
+			case err == nil && w.DrainedAt != nil:
+				return fault.New(fault.Aborted, "worker %s is drained", workerID).WithFix("let another worker claim it").WithObject(workerID)
+			case err == nil && w.Pressure != "":
+				return fault.New(fault.Aborted, "%s", underPressure(workerID, w.Pressure)).WithFix("let another worker claim it").WithObject(workerID)
 			}
 			return err
 		}
 		if err != nil {
 			return fmt.Errorf("claim task %s: %w", taskID, err)
 		}
-		if err := tx.CreateAttempt(ctx, db.CreateAttemptParams{
-			TaskID: t.ID, Attempt: t.Attempt, OrgID: orgID, WorkerID: workerID,
-		}); err != nil {
-			return fmt.Errorf("store attempt %d of task %s: %w", t.Attempt, t.ID, err)
+		attempt := db.CreateAttemptParams{TaskID: t.ID, Attempt: t.Attempt, OrgID: orgID, WorkerID: workerID}
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.CreateAttempt(ctx, attempt) })
+		if _, err := message.Bind(ctx, tx, t, t.TurnCount); err != nil {
+			return err
 		}
 		claimed = &t
-		err = tx.Append(orgID, t.ID, event.Actor{Kind: "worker", ID: workerID},
+		by := event.Actor{Kind: "worker", ID: workerID}
+		if err := tx.Append(orgID, t.ID, by,
 			event.Draft{Type: "state_changed", Payload: map[string]any{
 				"from": string(task.Queued), "to": string(task.Starting), "reason": t.Reason,
 			}},
-			event.Draft{Type: "agent.spawned", Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}})
+			event.Draft{Type: "agent.spawned", Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}}); err != nil {
+			return err
+		}
+		jailed, err := l.cfg.Jailed(ctx, tx.Queries, t)
+		if err != nil || jailed {
+			return err
+		}
+		waited := t.MessagesWaiting
+		t, err = task.Move(ctx, tx, t, task.Running, "", by)
+		t.MessagesWaiting = waited // the claim answers them
 		return err
 	})
 	if err != nil || claimed == nil {
@@ -86,15 +113,45 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 	return &Lease{TaskID: claimed.ID, Attempt: claimed.Attempt, Token: token}, claimed, nil
 }
 
-func (l *Leases) touch(ctx context.Context, orgID, workerID string) error {
-	n, err := l.cfg.Store.TouchWorker(ctx, db.TouchWorkerParams{OrgID: orgID, ID: workerID})
-	if err != nil {
-		return fmt.Errorf("note that worker %s lives: %w", workerID, err)
+// touch notes that a worker lives and whether it can take more, and answers
+// whether it may.
+func (l *Leases) touch(ctx context.Context, orgID, workerID, pressure string) (draining bool, err error) {
+	row, err := l.cfg.Store.TouchWorker(ctx, db.TouchWorkerParams{OrgID: orgID, ID: workerID, Pressure: pressure})
+	if store.IsNotFound(err) {
+		return false, unregistered(workerID)
 	}
-	if n == 0 {
-		return unregistered(workerID)
+	if err != nil {
+		return false, fmt.Errorf("note that worker %s lives: %w", workerID, err)
+	}
+	if row.WasPressure == pressure {
+		return row.DrainedAt != nil, nil
+	}
+	if pressure != "" {
+		err = l.takeBack(ctx, orgID, row.Pool, underPressure(workerID, pressure))
+	}
+	l.cfg.Admit(orgID)
+	return row.DrainedAt != nil, err
+}
+
+// takeBack has what was admitted to a pool, and not claimed yet, wait in the
+// queue again, if none of the pool's workers takes anything.
+func (l *Leases) takeBack(ctx context.Context, orgID, pool, reason string) error {
+	err := l.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.LockAdmission(ctx, orgID); err != nil {
+			return err
+		}
+		return q.TakeBackFromPool(ctx, db.TakeBackFromPoolParams{
+			OrgID: orgID, Pool: pool, Reason: reason, StaleAfter: WorkerStale(l.cfg.TTL),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("take back what waits for pool %s: %w", pool, err)
 	}
 	return nil
+}
+
+func underPressure(workerID, pressure string) string {
+	return fmt.Sprintf("worker %s is under pressure: %s", workerID, pressure)
 }
 
 func unregistered(workerID string) error {
@@ -109,10 +166,11 @@ type Renewal struct {
 	Reason string
 }
 
-// Renew renews all of a worker's leases in one statement.
-func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lease) ([]Renewal, error) {
-	if err := l.touch(ctx, orgID, workerID); err != nil {
-		return nil, err
+// Renew renews all of a worker's leases in one statement. Pressure is why the
+// worker takes nothing new, empty when it does; draining says that it may not.
+func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, leases []Lease) (out []Renewal, draining bool, err error) {
+	if draining, err = l.touch(ctx, orgID, workerID, pressure); err != nil || len(leases) == 0 {
+		return nil, draining, err
 	}
 	params := db.RenewLeasesParams{OrgID: orgID, Ttl: l.cfg.TTL}
 	for _, le := range leases {
@@ -122,23 +180,25 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lea
 	}
 	rows, err := l.cfg.Store.RenewLeases(ctx, params)
 	if err != nil {
-		return nil, fmt.Errorf("renew %d leases: %w", len(leases), err)
+		return nil, draining, fmt.Errorf("renew %d leases: %w", len(leases), err)
 	}
 	held := make(map[db.RenewLeasesRow]bool, len(rows))
 	for _, row := range rows {
 		held[row] = true
 	}
+	l.cfg.Became("renewed", len(held))
+	l.cfg.Became("refused", len(leases)-len(held))
 	gone := map[string]string{}
 	if len(held) < len(leases) {
 		states, err := l.cfg.Store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: params.Ids})
 		if err != nil {
-			return nil, fmt.Errorf("read states of lost leases: %w", err)
+			return nil, draining, fmt.Errorf("read states of lost leases: %w", err)
 		}
 		for _, s := range states {
 			gone[s.ID] = s.State
 		}
 	}
-	out := make([]Renewal, len(leases))
+	out = make([]Renewal, len(leases))
 	for i, le := range leases {
 		out[i] = Renewal{TaskID: le.TaskID, Held: held[db.RenewLeasesRow{ID: le.TaskID, Attempt: le.Attempt}]}
 		if !out[i].Held {
@@ -148,7 +208,7 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID string, leases []Lea
 			}
 		}
 	}
-	return out, nil
+	return out, draining, nil
 }
 
 // Stale is the error of a write whose lease has ended.
@@ -231,12 +291,11 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
 			}
-			tx.AfterCommit(func() { swept++; l.cfg.Admit(t.OrgID) })
+			tx.AfterCommit(func() { swept++; l.cfg.Became("lost", 1); l.cfg.Admit(t.OrgID) })
 			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
-				_, err = task.Move(ctx, tx, t, task.Escalated, fmt.Sprintf(
-					"%d workers in a row were lost while they ran this task, the last one %s: see their logs, then submit it again or cancel it",
-					maxWorkerLosses, *t.WorkerID), event.Hub)
-				return err
+				return task.Escalate(ctx, tx, t, fmt.Sprintf(
+					"%d workers in a row were lost while they ran this task, the last one %s (see their logs)", maxWorkerLosses, *t.WorkerID),
+					"", event.Hub)
 			}
 			_, err = task.Requeue(ctx, tx, t, "worker "+*t.WorkerID+" was lost; waits for another", "lost", event.Hub)
 			return err

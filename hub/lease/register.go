@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -40,5 +41,61 @@ func (l *Leases) Register(ctx context.Context, orgID string, w Worker) (string, 
 	}); err != nil {
 		return "", fmt.Errorf("store worker %s: %w", w.Name, err)
 	}
+	l.cfg.Admit(orgID)
 	return id, nil
+}
+
+// WorkerStale is how long a worker counts as there after it was heard.
+func WorkerStale(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
+
+// Workers answers the workers that were heard lately, with how many tasks each
+// holds.
+func (l *Leases) Workers(ctx context.Context, orgID string) ([]db.LiveWorkersRow, error) {
+	rows, err := l.cfg.Store.LiveWorkers(ctx, db.LiveWorkersParams{OrgID: orgID, StaleAfter: WorkerStale(l.cfg.TTL)})
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return rows, nil
+}
+
+// Drain keeps new tasks off a worker; those it has go on.
+func (l *Leases) Drain(ctx context.Context, orgID, ref, by, reason string) (db.LiveWorkersRow, error) {
+	return l.change(ctx, orgID, ref, func(id string) error {
+		_, err := l.cfg.Store.DrainWorker(ctx, db.DrainWorkerParams{OrgID: orgID, ID: id, By: by, Reason: reason})
+		return err
+	})
+}
+
+// Undrain lets a worker take tasks again.
+func (l *Leases) Undrain(ctx context.Context, orgID, ref string) (db.LiveWorkersRow, error) {
+	return l.change(ctx, orgID, ref, func(id string) error {
+		_, err := l.cfg.Store.UndrainWorker(ctx, db.UndrainWorkerParams{OrgID: orgID, ID: id})
+		return err
+	})
+}
+
+// change does something to the worker that ref names and answers it.
+func (l *Leases) change(ctx context.Context, orgID, ref string, do func(id string) error) (db.LiveWorkersRow, error) {
+	found, err := l.cfg.Store.FindWorkers(ctx, db.FindWorkersParams{
+		OrgID: orgID, Ref: ref, Prefix: store.Prefix("worker", ref), StaleAfter: WorkerStale(l.cfg.TTL),
+	})
+	id, err := store.One("worker", ref, found, err)
+	if err != nil {
+		return db.LiveWorkersRow{}, err
+	}
+	if err := do(id); err != nil {
+		return db.LiveWorkersRow{}, fmt.Errorf("change worker %s: %w", id, err)
+	}
+	l.cfg.Admit(orgID)
+	rows, err := l.Workers(ctx, orgID)
+	if err != nil {
+		return db.LiveWorkersRow{}, err
+	}
+	for _, row := range rows {
+		if row.Worker.ID == id {
+			return row, nil
+		}
+	}
+	w, err := l.cfg.Store.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: id})
+	return db.LiveWorkersRow{Worker: w}, err
 }

@@ -96,12 +96,11 @@ func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason 
 // LockForExec makes sure that a command on the machine runs under the lock:
 // the person's own, or one of its own, which ends with ReleaseExecLock. It
 // belongs into the transaction that stores the command.
-func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reason, execID string) error {
+func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reason, execID string) (db.NodeLock, error) {
 	if err := q.LockAdmission(ctx, node.OrgID); err != nil {
-		return fmt.Errorf("lock admission: %w", err)
+		return db.NodeLock{}, fmt.Errorf("lock admission: %w", err)
 	}
-	_, err := takeLock(ctx, q, node, by, reason, &execID)
-	return err
+	return takeLock(ctx, q, node, by, reason, &execID)
 }
 
 // Unlock releases a node's lock. Somebody else's, or one under which a command
@@ -182,6 +181,12 @@ func Blocked(n db.Node, held *db.NodeLock) string {
 			text += ": " + n.DrainReason
 		}
 		return text
+	case n.Pressure != "":
+		return underPressure(n)
 	}
 	return ""
+}
+
+func underPressure(n db.Node) string {
+	return fmt.Sprintf("node %s is under pressure: %s", n.Name, n.Pressure)
 }

@@ -8,7 +8,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/hub/edge"
@@ -18,12 +20,14 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // Nodes keeps the records.
 type Nodes struct {
-	store *store.Store
+	store  *store.Store
+	redact *redact.Redactor
 	// staleAfter is how long a session counts as live after it was touched.
 	staleAfter time.Duration
 }
@@ -34,8 +38,11 @@ var (
 )
 
 // New makes Nodes. staleAfter is how long a link counts as live after it was
-// last heard: its replica may have died without saying so.
-func New(s *store.Store, staleAfter time.Duration) *Nodes { return &Nodes{s, staleAfter} }
+// last heard: its replica may have died without saying so. What nodes say in
+// words goes through the redactor.
+func New(s *store.Store, mask *redact.Redactor, staleAfter time.Duration) *Nodes {
+	return &Nodes{store: s, redact: mask, staleAfter: staleAfter}
+}
 
 // CreateJoinToken makes a single-use token for the hub whose CA has that
 // fingerprint.
@@ -171,28 +178,83 @@ func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *
 	}
 	return n.store.UpdateNodeHello(ctx, db.UpdateNodeHelloParams{
 		ID: nodeID, Version: hello.GetVersion(), Capability: hello.GetCapability(), Runtimes: runtimes, Labels: data,
+		Pressure: n.words(hello.GetPressure()),
 	})
 }
 
-// Touch records that the node was heard.
-func (n *Nodes) Touch(ctx context.Context, nodeID string, epoch int64) error {
-	row, err := n.store.NodeByID(ctx, nodeID)
-	switch {
-	case store.IsNotFound(err):
-		return fault.New(fault.NotFound, "node %s was removed", nodeID).WithObject(nodeID)
-	case err != nil:
-		return fmt.Errorf("load node %s: %w", nodeID, err)
-	case row.RevokedAt != nil:
-		return fault.New(fault.Denied, "node %s was revoked", nodeID).WithObject(nodeID)
+// Touch records that the nodes of these sessions were heard; see edge.NodeStore.
+func (n *Nodes) Touch(ctx context.Context, sessions []edge.Session) (map[string]error, error) {
+	params := db.TouchNodeSessionsParams{NodeIds: make([]string, len(sessions)), Epochs: make([]int64, len(sessions))}
+	for i, s := range sessions {
+		params.NodeIds[i], params.Epochs[i] = s.NodeID, s.Epoch
 	}
-	touched, err := n.store.TouchNodeSession(ctx, db.TouchNodeSessionParams{NodeID: nodeID, Epoch: epoch})
+	rows, err := n.store.TouchNodeSessions(ctx, params)
 	if err != nil {
-		return fmt.Errorf("touch session of node %s: %w", nodeID, err)
+		return nil, fmt.Errorf("touch the sessions of %d nodes: %w", len(sessions), err)
 	}
-	if touched == 0 {
-		return fault.New(fault.Aborted, "a later session of node %s has taken over", nodeID).WithObject(nodeID)
+	over := make(map[string]error, len(rows))
+	for _, row := range rows {
+		switch {
+		case !row.Known:
+			over[row.NodeID] = fault.New(fault.NotFound, "node %s was removed", row.NodeID).WithObject(row.NodeID)
+		case row.Revoked:
+			over[row.NodeID] = fault.New(fault.Denied, "node %s was revoked", row.NodeID).WithObject(row.NodeID)
+		default:
+			over[row.NodeID] = fault.New(fault.Aborted, "a later session of node %s has taken over", row.NodeID).WithObject(row.NodeID)
+		}
 	}
-	return n.store.TouchNode(ctx, nodeID)
+	return over, nil
+}
+
+// SetPressure records why nothing new may start on the node, "" for nothing, and
+// answers the organisation in which tasks may be affected, "" when nothing has
+// changed. What was admitted to it and has not begun waits again.
+func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why string) (orgID string, err error) {
+	why = n.words(why)
+	err = n.store.Tx(ctx, func(q *db.Queries) error {
+		row, err := q.NodeByID(ctx, nodeID)
+		if err != nil {
+			return fmt.Errorf("load node %s: %w", nodeID, err)
+		}
+		// Nothing is admitted to it meanwhile.
+		if err := q.LockAdmission(ctx, row.OrgID); err != nil {
+			return fmt.Errorf("lock admission: %w", err)
+		}
+		orgID, err = q.SetNodePressure(ctx, db.SetNodePressureParams{ID: nodeID, Epoch: epoch, Pressure: why})
+		if store.IsNotFound(err) {
+			orgID = ""
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("store the pressure of node %s: %w", nodeID, err)
+		}
+		if why == "" {
+			return nil
+		}
+		row.Pressure = why
+		if err := q.TakeBackFromNode(ctx, db.TakeBackFromNodeParams{OrgID: orgID, NodeID: nodeID, Reason: underPressure(row)}); err != nil {
+			return fmt.Errorf("take back what waits for node %s: %w", nodeID, err)
+		}
+		return nil
+	})
+	return orgID, err
+}
+
+// maxWords bounds what a node may say in words.
+const maxWords = 200
+
+// words makes what a node says fit to be stored and shown.
+func (n *Nodes) words(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(n.redact.String(text), ""))
+	if r := []rune(text); len(r) > maxWords {
+		text = string(r[:maxWords])
+	}
+	return text
 }
 
 // CloseSession records that the link is gone.

@@ -30,6 +30,8 @@ type Config struct {
 	// JailOf answers what the jail of a task is made of; of the task only
 	// organisation, agent, version and jail are looked at.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
+	// Recorded is called when the end of a command is on record.
+	Recorded func(nodeID, execID string)
 	// Admit is called when a lock was given back.
 	Admit func(orgID string)
 	Log   hclog.Logger

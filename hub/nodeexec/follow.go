@@ -24,6 +24,8 @@ const (
 	waitStep = 20 * time.Second
 	// settleTime is how long a kill waits for the end to be written.
 	settleTime = 5 * time.Second
+	// adoptAfter is the age from which a command may have lost its hub.
+	adoptAfter = 30 * time.Second
 	// onItsWay is how long a command that the node does not know may still be on
 	// its way there, sent by a hub that has died since.
 	onItsWay = 2 * sendTimeout
@@ -68,6 +70,21 @@ func (e *Execs) adopt(ctx context.Context, nodeID string) error {
 	if err != nil {
 		return fmt.Errorf("load live commands: %w", err)
 	}
+	return e.adoptRows(rows)
+}
+
+// AdoptAll follows here what nobody may be following: commands that have not
+// ended, of hubs that may have died. Following one twice does no harm: its end
+// is written once.
+func (e *Execs) AdoptAll(ctx context.Context) error {
+	rows, err := e.cfg.Store.OldLiveNodeExecs(ctx, adoptAfter)
+	if err != nil {
+		return fmt.Errorf("load live commands: %w", err)
+	}
+	return e.adoptRows(rows)
+}
+
+func (e *Execs) adoptRows(rows []db.NodeExec) error {
 	for _, row := range rows {
 		e.mu.Lock()
 		known := e.ended[row.ID] != nil
@@ -170,10 +187,14 @@ func (e *Execs) settle(ctx context.Context, row db.NodeExec, reason string, end 
 		released, err = q.ReleaseExecLock(ctx, db.ReleaseExecLockParams{OrgID: row.OrgID, ExecID: row.ID, ReleasedBy: row.UserName})
 		return err
 	})
-	if err == nil && released > 0 {
+	if err != nil {
+		return err
+	}
+	e.cfg.Recorded(row.NodeID, row.ID)
+	if released > 0 {
 		e.cfg.Admit(row.OrgID)
 	}
-	return err
+	return nil
 }
 
 // Source answers where the log is of what ref names: a person's command, or a

@@ -1,6 +1,7 @@
 package nodeexec
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -163,33 +164,30 @@ func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) 
 // intend writes the command down before anything happens, with the lock that a
 // command on the machine needs.
 func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (db.NodeExec, error) {
-	data, err := proto.Marshal(spec)
-	if err != nil {
-		return db.NodeExec{}, fault.New(fault.Invalid, "the command, its environment or its folder is not valid UTF-8").
-			WithCode(fault.InvalidParameters).WithCause(err)
-	}
-	sealed, err := e.cfg.Vault.Seal(data, spec.GetExecId())
-	if err != nil {
-		return db.NodeExec{}, err
-	}
 	params := db.CreateNodeExecParams{
 		ID: spec.GetExecId(), OrgID: r.OrgID, NodeID: r.Node.ID, Target: Jail, AgentID: &r.AgentID, JailID: spec.GetJailId(),
-		Terminal: r.Pty != nil, Argv: e.redactAll(r.Argv), Dir: e.cfg.Redact.String(r.Dir), SpecSealed: sealed,
+		Terminal: r.Pty != nil, Argv: e.redactAll(r.Argv), Dir: e.cfg.Redact.String(r.Dir),
 		Reason: e.cfg.Redact.String(r.Reason), UserID: r.By.ID, UserName: r.By.Name,
 	}
 	if r.Host {
 		params.Target, params.AgentID, params.JailID = Host, nil, ""
 	}
 	var row db.NodeExec
-	err = e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+	err := e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
 		if r.Host {
 			reason := params.Reason
 			if reason == "" {
 				reason = "runs " + shortened(strings.Join(params.Argv, " "))
 			}
-			if err := node.LockForExec(ctx, q, r.Node, r.By, reason, params.ID); err != nil {
+			lock, err := node.LockForExec(ctx, q, r.Node, r.By, reason, params.ID)
+			if err != nil {
 				return err
 			}
+			spec.HostLock = &nodev1.HostLock{LockId: lock.ID, Holder: cmp.Or(r.By.Name, r.By.ID)}
+		}
+		var err error
+		if params.SpecSealed, err = e.seal(spec); err != nil {
+			return err
 		}
 		row, err = q.CreateNodeExec(ctx, params)
 		if err != nil {
@@ -201,6 +199,16 @@ func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (d
 		e.cfg.Log.Info("a person's command on the machine itself", "exec_id", row.ID, "node_id", r.Node.ID, "user", r.By.Name)
 	}
 	return row, err
+}
+
+// seal answers a whole request as it is stored.
+func (e *Execs) seal(spec *nodev1.ExecSpec) ([]byte, error) {
+	data, err := proto.Marshal(spec)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "the command, its environment or its folder is not valid UTF-8").
+			WithCode(fault.InvalidParameters).WithCause(err)
+	}
+	return e.cfg.Vault.Seal(data, spec.GetExecId())
 }
 
 // send asks the node to start a command, making its jail where it is not

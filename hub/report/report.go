@@ -7,13 +7,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/message"
 	"github.com/deckhand-sh/deckhand/hub/price"
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/vault"
@@ -25,11 +29,14 @@ import (
 
 // Config says what Reports works with.
 type Config struct {
+	Store    *store.Store
 	Recorder *event.Recorder
 	Agents   *agent.Service
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
 	Prices   price.Table
+	// Propose decides calls of a turn in the transaction that stores it.
+	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32, stored bool) ([]db.Step, error)
 	// Stop ends the running command of a step, best effort.
 	Stop func(step db.Step, by string)
 	// Admit is called after a commit that may let another task start.
@@ -67,21 +74,26 @@ func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batc
 
 // Turn stores a finished turn with its cost, at the price of the task's own
 // model, and answers it. A turn that was stored before is answered as it was
-// stored, and nothing is counted twice.
-func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *deckhandv1.Turn, drafts []event.Draft) (*deckhandv1.Turn, error) {
+// stored, and nothing is counted twice. Those of its calls that indices name are
+// decided in the same transaction, and their steps answered.
+func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *deckhandv1.Turn, drafts []event.Draft, indices []int32) (*deckhandv1.Turn, []db.Step, error) {
 	if turn.GetUsage() == nil {
 		turn.Usage = &deckhandv1.Usage{}
 	}
 	turn.Attempt = le.Attempt
 	usage := turn.GetUsage()
 	stored := turn
+	var steps []db.Step
 	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
 		if turn.GetTurn() <= t.TurnCount {
 			row, err := tx.GetTurn(ctx, db.GetTurnParams{OrgID: orgID, TaskID: t.ID, Turn: turn.GetTurn()})
 			if err != nil {
 				return fmt.Errorf("load turn %d of %s: %w", turn.GetTurn(), t.ID, err)
 			}
-			stored, err = r.Original(row)
+			if stored, err = r.Original(row); err != nil {
+				return err
+			}
+			steps, err = r.cfg.Propose(ctx, tx, t, stored, indices, true)
 			return err
 		}
 		if turn.GetTurn() != t.TurnCount+1 {
@@ -96,18 +108,22 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		if params.Content, params.Sealed, err = r.encode(t.ID, turn); err != nil {
 			return fmt.Errorf("encode turn %d of %s: %w", turn.GetTurn(), t.ID, err)
 		}
-		if _, err := tx.CreateTurn(ctx, params); err != nil {
-			return fmt.Errorf("store turn %d of %s: %w", turn.GetTurn(), t.ID, err)
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+			if err := q.CreateTurn(ctx, params); err != nil {
+				return err
+			}
+			return q.AddTaskUsage(ctx, db.AddTaskUsageParams{
+				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
+				CacheReadTokens: usage.GetCacheReadTokens(), CacheWriteTokens: usage.GetCacheWriteTokens(), CostMicros: usage.GetCostMicros(),
+			})
+		})
+		if err := tx.Append(orgID, t.ID, by, drafts...); err != nil {
+			return err
 		}
-		if err := tx.AddTaskUsage(ctx, db.AddTaskUsageParams{
-			OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
-			CacheReadTokens: usage.GetCacheReadTokens(), CacheWriteTokens: usage.GetCacheWriteTokens(), CostMicros: usage.GetCostMicros(),
-		}); err != nil {
-			return fmt.Errorf("count usage of %s: %w", t.ID, err)
-		}
-		return tx.Append(orgID, t.ID, by, drafts...)
+		steps, err = r.cfg.Propose(ctx, tx, t, turn, indices, false)
+		return err
 	})
-	return stored, err
+	return stored, steps, err
 }
 
 // cost is what a turn costs at the price of the model that the task may use,
@@ -117,9 +133,13 @@ func (r *Reports) cost(ctx context.Context, tx *event.Tx, t db.Task, usage *deck
 	if err != nil {
 		return 0, err
 	}
-	p, ok := r.cfg.Prices.Of(v.Provider, v.Model)
+	provider, model, err := task.RunsWith(t, v)
+	if err != nil {
+		return 0, err
+	}
+	p, ok := r.cfg.Prices.Of(provider, model)
 	if !ok {
-		return 0, fault.New(fault.Precondition, "model %s of %s has no price", v.Model, v.Provider).
+		return 0, fault.New(fault.Precondition, "model %s of %s has no price", model, provider).
 			WithCode(fault.UnpricedModel).WithFix("use a model of the price table").WithObject(t.ID)
 	}
 	return p.Micros(price.Usage{
@@ -161,31 +181,57 @@ func (r *Reports) Original(row db.Turn) (*deckhandv1.Turn, error) {
 	return turn, nil
 }
 
-// Checkpoint stores the loop's state at an iteration boundary, with the events
-// that close it. Repeating it is harmless.
-func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, iteration int32, state map[string]any, progress float64, drafts []event.Draft) error {
-	data, err := json.Marshal(r.cfg.Redact.Map(state))
-	if err != nil {
-		return fmt.Errorf("encode checkpoint of %s: %w", le.TaskID, err)
-	}
-	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
-		n, err := tx.CreateCheckpoint(ctx, db.CreateCheckpointParams{
-			TaskID: t.ID, Iteration: iteration, OrgID: orgID, Attempt: t.Attempt, State: data,
-		})
+// Boundary is the loop's state at the end of an iteration.
+type Boundary struct {
+	Iteration int32
+	State     map[string]any
+	// Progress is 0 to 1.
+	Progress float64
+}
+
+// Checkpoint stores a boundary, with the events that close the iteration, and
+// answers what people have said meanwhile. Repeating it is harmless.
+func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, b Boundary, drafts []event.Draft) ([]db.TaskMessage, error) {
+	var told []db.TaskMessage
+	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
+		stored, err := r.checkpoint(ctx, tx, t, b)
 		if err != nil {
-			return fmt.Errorf("store checkpoint %d of %s: %w", iteration, t.ID, err)
+			return err
 		}
-		if n == 0 {
-			return nil
+		if !stored {
+			// The answer to the first call may have been lost.
+			told, err = message.After(ctx, tx.Queries, t, b.Iteration)
+			return err
 		}
-		if err := tx.SetTaskProgress(ctx, db.SetTaskProgressParams{
-			OrgID: orgID, ID: t.ID, Iteration: iteration, Progress: progress,
-		}); err != nil {
-			return fmt.Errorf("store progress of %s: %w", t.ID, err)
+		if told, err = message.Bind(ctx, tx, t, b.Iteration); err != nil {
+			return err
 		}
-		err = tx.Append(orgID, t.ID, by, drafts...)
-		return err
+		return tx.Append(orgID, t.ID, by, drafts...)
 	})
+	return told, err
+}
+
+// checkpoint stores a boundary and says whether it is a new one.
+func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Boundary) (bool, error) {
+	data, err := json.Marshal(r.cfg.Redact.Map(b.State))
+	if err != nil {
+		return false, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
+	}
+	n, err := tx.CreateCheckpoint(ctx, db.CreateCheckpointParams{
+		TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data,
+	})
+	if err != nil {
+		return false, fmt.Errorf("store checkpoint %d of %s: %w", b.Iteration, t.ID, err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	if err := tx.SetTaskProgress(ctx, db.SetTaskProgressParams{
+		OrgID: t.OrgID, ID: t.ID, Iteration: b.Iteration, Progress: b.Progress,
+	}); err != nil {
+		return false, fmt.Errorf("store progress of %s: %w", t.ID, err)
+	}
+	return true, nil
 }
 
 // End is how a loop ended.
@@ -196,6 +242,36 @@ type End struct {
 	ErrorCode    string
 	ErrorMessage string
 	Events       []event.Draft
+	// Boundary is that of the iteration that ended the run; nil when none did.
+	Boundary *Boundary
+	// Transient says of a failure that trying again may help, not sooner than
+	// RetryAfter.
+	Transient  bool
+	RetryAfter time.Duration
+}
+
+// goOn has a task whose agent has ended its run go on, because somebody spoke
+// meanwhile: the next attempt hears it.
+func (r *Reports) goOn(ctx context.Context, tx *event.Tx, t db.Task, end End, by event.Actor) error {
+	events := slices.DeleteFunc(slices.Clone(end.Events), func(d event.Draft) bool { return d.Type == "execution_completed" })
+	if err := tx.Append(t.OrgID, t.ID, by, events...); err != nil {
+		return err
+	}
+	tx.AfterCommit(func() { r.cfg.Admit(t.OrgID) })
+	_, err := task.Requeue(ctx, tx, t, "a message came as the agent ended its run; waits for a worker to go on with it", "released", by)
+	return err
+}
+
+// keepLast keeps the last checkpoint of a task that failed for somebody to look
+// at and go on from.
+func keepLast(ctx context.Context, tx *event.Tx, t db.Task) error {
+	_, err := tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
+		OrgID: t.OrgID, TaskID: t.ID, Iteration: t.Iteration, Reason: "error", KeepFor: task.MaxCheckpointTime,
+	})
+	if err != nil && !store.IsNotFound(err) {
+		return fmt.Errorf("keep the last checkpoint of %s: %w", t.ID, err)
+	}
+	return nil
 }
 
 // Finish moves the task to where its loop ended and ends the lease.
@@ -204,12 +280,36 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		end.Reason = "the agent ended its run"
 	}
 	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
-		if err := tx.SetTaskResult(ctx, db.SetTaskResultParams{
-			OrgID: orgID, ID: t.ID, Summary: r.cfg.Redact.String(end.Summary), ErrorCode: end.ErrorCode,
-			ErrorMessage: r.cfg.Redact.String(end.ErrorMessage), Done: end.State == task.Succeeded,
-		}); err != nil {
-			return fmt.Errorf("store result of %s: %w", t.ID, err)
+		if end.Boundary != nil {
+			if _, err := r.checkpoint(ctx, tx, t, *end.Boundary); err != nil {
+				return err
+			}
+			t.Iteration = max(t.Iteration, end.Boundary.Iteration)
 		}
+		if end.State == task.Succeeded && t.MessagesWaiting > 0 {
+			return r.goOn(ctx, tx, t, end, by)
+		}
+		if end.State == task.Failed {
+			if err := keepLast(ctx, tx, t); err != nil {
+				return err
+			}
+		}
+		if end.State == task.Failed && end.Transient {
+			// The run goes on later, and finds its steps as they are.
+			if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
+				return err
+			}
+			tx.AfterCommit(func() { r.cfg.Admit(orgID) })
+			return task.Fail(ctx, tx, t, task.Failure{
+				Code: end.ErrorCode, Message: r.cfg.Redact.String(end.ErrorMessage), After: end.RetryAfter,
+			}, by)
+		}
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+			return q.SetTaskResult(ctx, db.SetTaskResultParams{
+				OrgID: orgID, ID: t.ID, Summary: r.cfg.Redact.String(end.Summary), ErrorCode: end.ErrorCode,
+				ErrorMessage: r.cfg.Redact.String(end.ErrorMessage), Done: end.State == task.Succeeded,
+			})
+		})
 		open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: t.ID, Reason: "the run ended"})
 		if err != nil {
 			return fmt.Errorf("end open steps of %s: %w", t.ID, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -13,27 +14,14 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// verdict is the hub's decision on a call: granted with a reason, or denied.
+// verdict is the hub's decision on a call: granted with a reason, denied, or to
+// be asked of a person, and why.
 type verdict struct {
 	reason string
 	denied *fault.Error
-}
-
-// mostHarmful is the worst category of tool that a role may use.
-var mostHarmful = map[string]deckhandv1.ToolCategory{
-	"viewer":   deckhandv1.ToolCategory_TOOL_CATEGORY_UNSPECIFIED,
-	"basic":    deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE,
-	"advanced": deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
-	"admin":    deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS,
-}
-
-var categoryNames = map[deckhandv1.ToolCategory]string{
-	deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:      "safe",
-	deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE:  "moderate",
-	deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS: "dangerous",
+	ask    string
 }
 
 // judge answers the call's arguments, its category and the decision on it. The
@@ -48,7 +36,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		}
 		return arguments, "", deny(fault.Invalid, fault.ToolNotFound, "use a tool of the list you were given", "there is no tool %q", p.Tool)
 	}
-	category := categoryNames[record.Category]
+	category := tool.CategoryName(record.Category)
 	parsed, err := toolargs.Check(s.cfg.Tools.Record(p.Tool), p.ArgumentsJSON)
 	if err != nil {
 		if json.Unmarshal([]byte(p.ArgumentsJSON), &arguments) != nil {
@@ -57,7 +45,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the arguments and call again", "%v", err)
 	}
 	arguments = parsed
-	if record.Category > mostHarmful[t.CreatedByRole] {
+	if !tool.Covers(t.CreatedByRole, record.Category) {
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied,
 			"ask somebody with more rights to run the task",
 			"%s is a %s tool, and the role %s of the one who submitted the task does not allow it", p.Tool, category, t.CreatedByRole)
@@ -69,6 +57,14 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	if !tool.Allowed(agent.Tools, p.Tool) {
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied, "use a tool of the list you were given",
 			"the persona does not allow the tool %s", p.Tool)
+	}
+	if record.Asks {
+		if _, err := tool.QuestionOf(arguments); err != nil {
+			return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the question and ask again", "%v", err)
+		}
+	}
+	if why := mustAsk(record, agent); why != "" {
+		return arguments, category, verdict{ask: why}
 	}
 	return arguments, category, verdict{reason: fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, t.CreatedByRole, category)}
 }
@@ -86,26 +82,44 @@ var runtimes = map[persona.Trust]string{
 
 // Jail answers what a task's jail is made of, from its persona.
 func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
-	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	p, err := s.persona(ctx, t)
 	if err != nil {
 		return nil, err
 	}
+	return jailOf(t, p)
+}
+
+// persona answers the version of the persona that a task runs with.
+func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error) {
+	return s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+}
+
+func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
+	override, err := task.OverrideOf(t)
+	if err != nil {
+		return nil, err
+	}
+	memory := p.Jail.MemoryBytes
+	if override.MemoryBytes > 0 {
+		memory = override.MemoryBytes
+	}
 	return &nodev1.JailSpec{
 		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: "host",
-		CpuMillis: p.Jail.CPUMillis, MemoryBytes: p.Jail.MemoryBytes, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
+		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
 	}, nil
 }
 
-// pause takes the task from its worker: a person must look at the evidence
-// before anything more is done.
-func (s *Steps) pause(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) error {
-	if !task.State(t.State).May(task.Paused) {
+// pauseNext takes the task from its worker when somebody asked for it to pause
+// before its next tool call, and one of these would run. The calls stay granted:
+// they are the first thing that the next attempt does.
+func (s *Steps) pauseNext(ctx context.Context, tx *event.Tx, t db.Task, steps ...db.Step) error {
+	at := slices.IndexFunc(steps, func(step db.Step) bool { return State(step.State) == Granted })
+	if t.PauseNext == "" || at < 0 {
 		return nil
 	}
+	step := steps[at]
 	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
-	_, err := task.Move(ctx, tx, t, task.Paused, fmt.Sprintf(
-		"nobody knows whether step %s (%s) took effect (%s): look at its log and the workspace, then cancel this task or submit a new one",
-		step.ID, step.Tool, fault.OutcomeUnknown), event.Hub)
+	_, err := task.Move(ctx, tx, t, task.Paused, task.PausedBefore(t, step.ID, step.Tool), event.Hub)
 	return err
 }

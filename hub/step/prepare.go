@@ -37,6 +37,12 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if call.Jail, err = s.Jail(ctx, t); err != nil {
 		return Prepared{}, err
 	}
+	// It may have been frozen while nobody could reach the node to thaw it.
+	if t.Attempt > 1 {
+		if err := Thaw(ctx, call.Node, t.JailID, t.ID); err != nil {
+			return Prepared{}, err
+		}
+	}
 	if _, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail}); err != nil {
 		return Prepared{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
 	}
@@ -59,6 +65,19 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return err
 	})
 	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Scratchpad: s.cfg.Redact.String(notes)}, err
+}
+
+// Holder names who holds a jail frozen while a task waits for a person.
+func Holder(taskID string) string { return "task:" + taskID }
+
+// Thaw ends what was frozen while a task waited. A jail that is not there, or
+// was not frozen, stays as it is.
+func Thaw(ctx context.Context, node tool.Node, jailID, taskID string) error {
+	_, err := node.Jails().ThawJail(ctx, &nodev1.ThawJailRequest{JailId: jailID, Holder: Holder(taskID)})
+	if err = fault.FromGRPC(err); err != nil && !fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("thaw jail %s: %w", jailID, err)
+	}
+	return nil
 }
 
 func (s *Steps) putInputs(ctx context.Context, t db.Task, node tool.Node) error {

@@ -4,8 +4,15 @@
 // A call is named for ever by (task, turn, call index), and the node runs the
 // step's id at most once. So whoever dies in between (worker, hub, link), the
 // next one proposes and executes again and is attached to what already runs.
-// Where nobody knows whether a call took effect, the outcome is unknown: an
-// idempotent tool runs again, anything else waits for a person.
+// Each run of a step has a name of its own on the node (its exec id), which a
+// node runs at most once. A run that a node recorded and never started is made
+// again under the next name. Where nobody knows whether a call took effect, the
+// outcome is unknown: an idempotent tool runs again, anything else waits for a
+// person.
+//
+// A call that a person must allow waits for an inbox item (package inbox). The
+// grant is bound to what was asked: when anything of it has changed until the
+// call is made, it is asked for again.
 package step
 
 import (
@@ -26,6 +33,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -53,7 +62,7 @@ const (
 var transitions = map[State][]State{
 	Proposed:  {Denied, Waiting, Granted, Cancelled},
 	Waiting:   {Denied, Granted, Skipped, Cancelled},
-	Granted:   {Started, Skipped, Cancelled},
+	Granted:   {Waiting, Started, Skipped, Cancelled},
 	Started:   {Succeeded, Failed, Unknown, Cancelled},
 	Unknown:   {Granted, Succeeded, Failed, Skipped, Cancelled},
 	Denied:    nil,
@@ -76,6 +85,9 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Node answers the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
+	// Recorded is called after a commit that put the end of a step on a node on
+	// record.
+	Recorded func(nodeID, execID string)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
 	// NodeWait is how long Execute waits for a node that is not connected
@@ -104,41 +116,55 @@ type Proposal struct {
 // refused.
 func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Proposal) (db.Step, error) {
 	var step db.Step
-	digest := sha256.Sum256([]byte(p.Tool + "\x00" + p.ArgumentsJSON))
+	crashpoint.At(crashpoint.BeforeIntent, le.TaskID, "")
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := lease.Hold(ctx, tx, orgID, le)
 		if err != nil {
 			return err
 		}
-		step, err = tx.StepByCall(ctx, db.StepByCallParams{OrgID: orgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex})
-		if err == nil {
-			if !bytes.Equal(step.ArgumentsDigest, digest[:]) {
-				return fault.New(fault.Exists, "call %d of turn %d was proposed as step %s with another tool or other arguments",
-					p.CallIndex, p.Turn, step.ID).WithObject(step.ID).WithFix("go on from the stored turn")
-			}
-			return nil
+		if step, err = s.propose(ctx, tx, t, p); err != nil {
+			return err
 		}
-		if !store.IsNotFound(err) {
-			return fmt.Errorf("find step: %w", err)
-		}
-		step, err = s.decide(ctx, tx, t, p, digest[:])
-		return err
+		return s.pauseNext(ctx, tx, t, step)
 	})
+	crashpoint.At(crashpoint.AfterIntent, le.TaskID, step.ID)
 	return step, err
 }
 
-// decide stores a new step, granted or denied.
-func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal, digest []byte) (db.Step, error) {
+// propose answers the call's step, a new one if there is none. The task's row is
+// locked.
+func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step, error) {
+	step, err := tx.StepByCall(ctx, db.StepByCallParams{OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex})
+	switch {
+	case store.IsNotFound(err):
+		return s.decide(ctx, tx, t, p)
+	case err != nil:
+		return step, fmt.Errorf("find step: %w", err)
+	case !bytes.Equal(step.ArgumentsDigest, p.digest()):
+		return step, fault.New(fault.Exists, "call %d of turn %d was proposed as step %s with another tool or other arguments",
+			p.CallIndex, p.Turn, step.ID).WithObject(step.ID).WithFix("go on from the stored turn")
+	}
+	return step, nil
+}
+
+// digest tells one call from another.
+func (p Proposal) digest() []byte {
+	digest := sha256.Sum256([]byte(p.Tool + "\x00" + p.ArgumentsJSON))
+	return digest[:]
+}
+
+// decide stores a new step, granted or denied. It counts on from t's steps.
+func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step, error) {
 	params := db.CreateStepParams{
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
-		ArgumentsDigest: digest, NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
+		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
 	}
-	number, err := tx.CountTaskStep(ctx, db.CountTaskStepParams{OrgID: t.OrgID, ID: t.ID})
-	if err != nil {
-		return db.Step{}, fmt.Errorf("number step of %s: %w", t.ID, err)
-	}
-	params.Number = number
+	var err error
+	params.Number = t.StepCount + 1
+	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+		return q.CountTaskSteps(ctx, db.CountTaskStepsParams{OrgID: t.OrgID, ID: t.ID, Steps: params.Number})
+	})
 	if params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), params.ID); err != nil {
 		return db.Step{}, err
 	}
@@ -149,7 +175,11 @@ func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal,
 	}
 	kind := "tool_selected"
 	params.DecisionReason = decision.reason
-	if decision.denied != nil {
+	switch {
+	case decision.ask != "":
+		kind = ""
+		params.State, params.DecisionReason = string(Waiting), decision.ask
+	case decision.denied != nil:
 		now := time.Now()
 		kind = "tool_denied"
 		params.State, params.ErrorCode, params.FinishedAt = string(Denied), string(decision.denied.Code), &now
@@ -159,6 +189,9 @@ func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal,
 	step, err := tx.CreateStep(ctx, params)
 	if err != nil {
 		return step, fmt.Errorf("store step: %w", err)
+	}
+	if kind == "" {
+		return step, s.ask(ctx, tx, t, step, decision.ask)
 	}
 	err = tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(arguments),
@@ -198,23 +231,57 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 	if err != nil || State(step.State) != Started {
 		return step, err
 	}
+	crashpoint.At(crashpoint.AfterStart, t.ID, step.ID)
 	record := s.cfg.Tools.Get(step.Tool)
 	if record == nil {
 		return step, fault.New(fault.Internal, "step %s was granted for tool %q, which this hub does not have", step.ID, step.Tool)
 	}
-	call, err := s.call(ctx, t, step, record)
-	if err != nil {
+	for {
+		call, err := s.call(ctx, t, step, record)
+		if err != nil {
+			return step, err
+		}
+		result, err := record.Run(ctx, call)
+		if err != nil {
+			if ctx.Err() != nil || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Deadline) {
+				// Not known yet: the caller asks again.
+				return s.Get(context.WithoutCancel(ctx), orgID, stepID)
+			}
+			return step, fmt.Errorf("run step %s: %w", step.ID, err)
+		}
+		if result.NotStarted && step.Run < maxRuns {
+			if step, err = s.again(ctx, step); err != nil || State(step.State) != Started {
+				return step, err
+			}
+			continue
+		}
+		crashpoint.At(crashpoint.BeforeOutcome, t.ID, step.ID)
+		step, err = s.end(context.WithoutCancel(ctx), orgID, t, step, record, result)
+		crashpoint.At(crashpoint.AfterOutcome, t.ID, step.ID)
 		return step, err
 	}
-	result, err := record.Run(ctx, call)
-	if err != nil {
-		if ctx.Err() != nil || fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Deadline) {
-			// Not known yet: the caller asks again.
-			return s.Get(context.WithoutCancel(ctx), orgID, stepID)
-		}
-		return step, fmt.Errorf("run step %s: %w", step.ID, err)
+}
+
+// maxRuns is how often a step is run by itself: of a command that a node
+// accepts and never starts, and of an idempotent one whose end is not known.
+const maxRuns = 5
+
+// again gives a started step its next name, since the node never started the
+// one before and never will. When somebody else was first, the step is answered
+// as it stands.
+func (s *Steps) again(ctx context.Context, step db.Step) (db.Step, error) {
+	next, err := s.cfg.Store.RestartStep(ctx, db.RestartStepParams{OrgID: step.OrgID, ID: step.ID, Run: step.Run})
+	if store.IsNotFound(err) {
+		return s.Get(ctx, step.OrgID, step.ID)
 	}
-	return s.end(context.WithoutCancel(ctx), orgID, t, step, record, result)
+	if err != nil {
+		return step, fmt.Errorf("run step %s again: %w", step.ID, err)
+	}
+	if step.NodeID != nil {
+		s.cfg.Recorded(*step.NodeID, step.ExecID)
+	}
+	s.cfg.Log.Info("a node never started a command; it runs under another name", "step_id", step.ID, "exec_id", next.ExecID)
+	return next, nil
 }
 
 // start writes the intent: from here on the step may have had its effect. A
@@ -237,29 +304,38 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
 			return err
 		}
-		started, err := tx.StartStep(ctx, db.StartStepParams{OrgID: orgID, ID: stepID, Attempt: t.Attempt})
-		if store.IsNotFound(err) {
-			// Started before, or ended: answer it as it stands now.
-			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: stepID})
-			return err
+		if step.GrantedBinding != nil || State(step.State) == Waiting {
+			// Read again: answers come under the task's lock.
+			if step, err = s.holds(ctx, tx, t, stepID); err != nil || State(step.State) == Waiting {
+				return err
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("start step %s: %w", stepID, err)
-		}
-		step = started
-		if err = tx.Append(orgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
-			"step_id": step.ID, "number": step.Number, "tool": step.Tool,
-		}}); err != nil {
-			return err
-		}
-		if s.place(step) != deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
-			return nil
-		}
-		// It touches the conversation only: there is nothing to wait for.
-		step, err = s.conclude(ctx, tx, t, step)
+		step, err = s.startIn(ctx, tx, t, stepID)
 		return err
 	})
 	return step, t, err
+}
+
+// startIn is start in a transaction that has the task's row locked.
+func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
+	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, Attempt: t.Attempt})
+	if store.IsNotFound(err) {
+		// Started before, or ended: answer it as it stands now.
+		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+	}
+	if err != nil {
+		return step, fmt.Errorf("start step %s: %w", stepID, err)
+	}
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
+	}}); err != nil {
+		return step, err
+	}
+	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
+		return step, nil
+	}
+	// It touches the conversation only: there is nothing to wait for.
+	return s.conclude(ctx, tx, t, step)
 }
 
 // conclude runs a step that has no effect outside the conversation and stores
@@ -269,6 +345,11 @@ func (s *Steps) conclude(ctx context.Context, tx *event.Tx, t db.Task, step db.S
 	call, err := s.call(ctx, t, step, record)
 	if err != nil {
 		return step, err
+	}
+	if record.Asks {
+		if call.Answer, err = s.answer(ctx, tx, step); err != nil {
+			return step, err
+		}
 	}
 	result, err := record.Run(ctx, call)
 	if err != nil {
@@ -315,15 +396,15 @@ func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
 
 // call puts together what a tool needs, from the hub's own stored arguments.
 func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
-	call := tool.Call{StepID: step.ID, Live: func(ctx context.Context) bool {
+	call := tool.Call{StepID: step.ID, ExecID: step.ExecID, Live: func(ctx context.Context) bool {
 		now, err := s.Get(ctx, step.OrgID, step.ID)
-		return err != nil || State(now.State) == Started
+		return err != nil || State(now.State) == Started && now.Run == step.Run
 	}}
-	sealed, err := s.cfg.Vault.Open(step.ArgumentsSealed, step.ID)
+	arguments, err := s.arguments(step)
 	if err != nil {
 		return call, err
 	}
-	if err := json.Unmarshal(sealed, &call.Arguments); err != nil {
+	if err := json.Unmarshal(arguments, &call.Arguments); err != nil {
 		return call, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
 	}
 	if record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
@@ -332,7 +413,12 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if call.Node, err = s.node(ctx, step); err != nil {
 		return call, err
 	}
-	call.Jail, err = s.Jail(ctx, t)
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return call, err
+	}
+	call.OfflineGrace = p.OfflineGrace
+	call.Jail, err = jailOf(t, p)
 	return call, err
 }
 
@@ -363,13 +449,21 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if r.Outcome == nil {
 		r.Outcome = map[string]any{}
 	}
+	var hungry starved
+	if r.OutOfMemory {
+		var err error
+		if hungry, err = s.starve(ctx, tx, t, step); err != nil {
+			return step, err
+		}
+		r.Observation += "\n" + hungry.note
+	}
 	outcome, err := json.Marshal(s.cfg.Redact.Map(r.Outcome))
 	if err != nil {
 		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
 	}
 	ended, err := tx.EndStep(ctx, db.EndStepParams{
-		OrgID: t.OrgID, ID: step.ID, State: string(to), Observation: s.cfg.Redact.String(r.Observation), Outcome: outcome,
-		ErrorCode: string(r.Code), LogBytes: r.LogBytes,
+		OrgID: t.OrgID, ID: step.ID, Run: step.Run, State: string(to), Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
+		Outcome: outcome, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
 	})
 	if store.IsNotFound(err) {
 		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: step.ID})
@@ -382,13 +476,23 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		"error_code": ended.ErrorCode, "outcome": r.Outcome, "log_bytes": ended.LogBytes,
 		"duration_ms": ended.FinishedAt.Sub(*ended.StartedAt).Milliseconds(),
 	}
+	changed, err := workspace.Record(ctx, tx, ended, r.Workspace)
+	if err != nil {
+		return ended, err
+	}
+	if changed != nil {
+		payload["workspace"] = changed
+	}
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
 		return ended, err
 	}
-	if to == Unknown && !record.Idempotent {
-		return ended, s.pause(ctx, tx, t, ended)
+	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
+		tx.AfterCommit(func() { s.cfg.Recorded(*ended.NodeID, ended.ExecID) })
 	}
-	return ended, nil
+	if to == Unknown {
+		return s.unknown(ctx, tx, t, ended, record)
+	}
+	return ended, s.feed(ctx, tx, t, ended, hungry)
 }
 
 // Get answers a step by its id.

@@ -33,6 +33,8 @@ type Store struct {
 	*db.Queries
 
 	pool *pgxpool.Pool
+	// schema is the version of this release's schema.
+	schema int64
 }
 
 // maxConns is how many connections a hub opens at most, unless the URL says so
@@ -85,6 +87,19 @@ func connectFault(cfg *pgx.ConnConfig, err error) error {
 		WithFix("check database-url and that PostgreSQL runs there").WithCause(err)
 }
 
+// Current says whether the database answers and has the schema of this release,
+// or a later one's: releases beside each other share a database.
+func (s *Store) Current(ctx context.Context) error {
+	version, err := s.SchemaVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("the database does not answer: %w", err)
+	}
+	if version < s.schema {
+		return fmt.Errorf("the database's schema is of version %d, this hub's of %d", version, s.schema)
+	}
+	return nil
+}
+
 func (s *Store) migrate(ctx context.Context) error {
 	sqlDB := stdlib.OpenDBFromPool(s.pool)
 	defer sqlDB.Close()
@@ -100,20 +115,29 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
+	for _, source := range provider.ListSources() {
+		s.schema = max(s.schema, source.Version)
+	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("bring the database schema up to date: %w", err)
+	}
+	if _, err := s.RebaseTasks(ctx); err != nil {
+		return fmt.Errorf("bring restored tasks into order: %w", err)
 	}
 	if _, err := s.RebaseEvents(ctx); err != nil {
 		return fmt.Errorf("bring restored events into order: %w", err)
 	}
+	if _, err := s.RebasePrunedEvents(ctx); err != nil {
+		return fmt.Errorf("bring what was deleted of restored events into order: %w", err)
+	}
 	return nil
 }
 
+// Pool answers how the pool of connections does.
+func (s *Store) Pool() *pgxpool.Stat { return s.pool.Stat() }
+
 // Close ends all connections.
 func (s *Store) Close() { s.pool.Close() }
-
-// Ping says whether the database answers.
-func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
 // IsNotFound says that a query for one row answered none.
 func IsNotFound(err error) bool { return errors.Is(err, pgx.ErrNoRows) }

@@ -40,6 +40,7 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 	require.Equal(t, []string{
 		"cluster_secrets",  // of the installation itself, sealed
 		"goose_db_version", // the schema's own version
+		"hub_replicas",     // of the installation itself
 		"organisations",    // is the organisation
 		"transitions",      // the moves between states
 	}, without)
@@ -150,4 +151,29 @@ func TestTransactionsAreWholeOrNothing(t *testing.T) {
 	}))
 	require.Zero(t, rows)
 	require.NoError(t, s.Tx(ctx, func(q *db.Queries) error { return user(q, "user_c", "org_c") }))
+}
+
+func TestGoneIsTheDatabasesAbsenceAndNothingElse(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Database(t)
+	s, err := store.Open(t.Context(), url)
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.GetTask(t.Context(), db.GetTaskParams{OrgID: "o", ID: "t"})
+	require.True(t, store.IsNotFound(err))
+	require.False(t, store.Gone(err))
+	require.False(t, store.Gone(nil))
+	require.False(t, store.Gone(context.DeadlineExceeded), "the caller's own time ended")
+
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "SELECT 1/0")
+	require.False(t, store.Gone(err))
+	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())")
+	require.True(t, store.Gone(err), "%v", err)
+	_, err = conn.Exec(t.Context(), "SELECT 1")
+	require.True(t, store.Gone(err), "%v", err)
+	_, err = pgx.Connect(t.Context(), "postgres://nobody@127.0.0.1:9/nothing")
+	require.True(t, store.Gone(err), "%v", err)
 }

@@ -13,7 +13,8 @@ import (
 var attemptOutcomes = map[State]string{Cancelled: "cancelled"}
 
 // Move changes the state of a task whose row the transaction has locked, ends
-// its lease and attempt where the new state holds none, and appends the event.
+// its lease and attempt where the new state holds none, and appends the event,
+// and the audit entry where a person moves it.
 // Every state but running needs a reason a person can act on.
 func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, actor event.Actor) (db.Task, error) {
 	outcome := attemptOutcomes[to]
@@ -40,16 +41,19 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 	}
 	if to.Final() {
 		tx.Ended(moved)
-	}
-	if t.LeaseHash != nil && moved.LeaseHash == nil {
-		if err := tx.EndAttempt(ctx, db.EndAttemptParams{
-			OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, Outcome: outcome,
-		}); err != nil {
-			return t, fmt.Errorf("end attempt %d of task %s: %w", t.Attempt, t.ID, err)
+		if moved.Dependents > 0 {
+			if err := settleDependents(ctx, tx, moved); err != nil {
+				return t, err
+			}
 		}
 	}
-	err = tx.Append(t.OrgID, t.ID, actor, event.Draft{Type: "state_changed", Payload: map[string]any{
-		"from": string(from), "to": string(to), "reason": reason,
-	}})
-	return moved, err
+	if from.Parked() != to.Parked() {
+		tx.Parked(moved)
+	}
+	if t.LeaseHash != nil && moved.LeaseHash == nil {
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+			return q.EndAttempt(ctx, db.EndAttemptParams{OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, Outcome: outcome})
+		})
+	}
+	return moved, tell(tx, t, to, reason, actor)
 }

@@ -1,16 +1,20 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/expirable"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -31,10 +35,16 @@ type Config struct {
 }
 
 // Service submits, finds and cancels tasks.
-type Service struct{ cfg Config }
+type Service struct {
+	cfg Config
+	// paces are how long tasks took lately, by organisation and agent.
+	paces *expirable.LRU[string, db.TaskPaceRow]
+}
 
 // NewService makes a Service.
-func NewService(cfg Config) *Service { return &Service{cfg} }
+func NewService(cfg Config) *Service {
+	return &Service{cfg: cfg, paces: expirable.NewLRU[string, db.TaskPaceRow](rememberedPaces, nil, paceFor)}
+}
 
 // Input is a file put into the workspace before the first step.
 type Input struct {
@@ -45,80 +55,81 @@ type Input struct {
 // maxInputBytes bounds all inputs of a task together.
 const maxInputBytes = 32 << 20
 
+// Message is a part of what was said before a task.
+type Message struct {
+	Role string `json:"role"`
+	Text string `json:"text"`
+}
+
 // Submission is a task as it is asked for.
 type Submission struct {
-	OrgID          string
-	AgentID        string
-	Goal           string
+	OrgID string
+	// AgentID is the agent that does it; empty for a person, or for nobody yet.
+	AgentID string
+	// Human is the user who is to do it; empty for an agent or nobody.
+	Human string
+	Goal  string
+	// Context and Conversation are what the agent should know besides the goal.
+	Context      string
+	Conversation []Message
+	// After are the tasks that must succeed first.
+	After          []string
 	Title          string
 	Priority       int32
 	Inputs         []Input
 	IdempotencyKey string
 	By             event.Actor
 	Role           string
+	// TriggerID is what fired it; empty for a person's own.
+	TriggerID string
+	// Origin is the task that this one retries or goes on from; it has the
+	// origin's lineage then.
+	Origin   *db.Task
+	Override Override
+
+	// resumedAt is the iteration of the origin's that it goes on from.
+	resumedAt int32
+	// also is done in the transaction that stores the task.
+	also func(tx *event.Tx, t db.Task) error
 }
 
-// Submit stores a task, queued. A submission repeated with its idempotency key
-// answers the first task.
+// ManualTrigger is the trigger of tasks that people submit.
+const ManualTrigger = "manual"
+
+// Submit stores a task: queued, or pending while it waits for other tasks or for
+// somebody to do it. A submission repeated with its idempotency key
+// answers the first task. While a hold stands it is refused.
 func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, error) {
 	if err := checkInputs(sub.Inputs); err != nil {
 		return db.GetTaskRow{}, err
 	}
-	agent, err := s.cfg.Agents.Get(ctx, sub.OrgID, sub.AgentID)
+	params, with, err := s.params(ctx, sub)
 	if err != nil {
 		return db.GetTaskRow{}, err
 	}
-	version, err := s.cfg.Agents.Version(ctx, sub.OrgID, sub.AgentID, agent.Agent.CurrentVersion)
-	if err != nil {
-		return db.GetTaskRow{}, err
-	}
-	p, err := s.cfg.Agents.Persona(version.Digest, version.Markdown)
-	if err != nil {
-		return db.GetTaskRow{}, fmt.Errorf("agent %s: %w", sub.AgentID, err)
-	}
-	params := db.CreateTaskParams{
-		ID: ident.New("task"), OrgID: sub.OrgID, AgentID: sub.AgentID, AgentVersion: version.Version,
-		Title: sub.Title, Goal: sub.Goal, Priority: sub.Priority, Reason: "just submitted",
-		WorkspaceScope: string(p.Workspace.Scope), CreatedBy: sub.By.ID, CreatedByRole: sub.Role,
-		CorrelationID: logging.Correlation(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
-	}
-	if params.Goal == "" {
-		params.Goal = "Follow your standing instructions."
-	}
-	if params.Title == "" {
-		params.Title = titleOf(params.Goal)
-	}
-	if params.Priority == 0 {
-		params.Priority = 5
-	}
-	params.JailID = AgentJail(sub.AgentID)
-	if p.Workspace.Scope == persona.ScopeTask {
-		params.JailID = "jail_" + strings.TrimPrefix(params.ID, "task_")
-	}
-	if sub.IdempotencyKey != "" {
-		params.IdempotencyKey = &sub.IdempotencyKey
-	}
-	row := db.GetTaskRow{AgentName: agent.Agent.Name, Provider: version.Provider, Model: version.Model}
+	row := db.GetTaskRow{AgentName: with.name}
+	row.Provider, row.Model = sub.Override.Runs(with.provider, with.model)
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		after, err := lockDependencies(ctx, tx, sub.OrgID, sub.After)
+		if err != nil {
+			return err
+		}
+		params.State, params.Reason = string(Queued), "just submitted"
+		if why := waitsFor(after, Assignee{AgentID: sub.AgentID, Human: sub.Human}); why != "" {
+			params.State, params.Reason = string(Pending), why
+		}
 		t, err := tx.CreateTask(ctx, params)
-		if store.IsNotFound(err) && params.IdempotencyKey != nil {
-			first, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{
-				OrgID: sub.OrgID, IdempotencyKey: params.IdempotencyKey,
-			})
-			if err != nil {
-				return fmt.Errorf("find task by idempotency key: %w", err)
-			}
-			if first.AgentID != params.AgentID || first.Goal != params.Goal {
-				return fault.New(fault.Exists, "idempotency_key %q was used for task %s, which has another agent or goal", sub.IdempotencyKey, first.ID).
-					WithFix("use a key of its own for each task").WithObject(first.ID)
-			}
-			row, err = tx.GetTask(ctx, db.GetTaskParams{OrgID: sub.OrgID, ID: first.ID})
+		if store.IsNotFound(err) {
+			row, err = notCreated(ctx, tx, params)
 			return err
 		}
 		if err != nil {
 			return fmt.Errorf("store task: %w", err)
 		}
 		row.Task = t
+		if err := storeDependencies(ctx, tx, t, after); err != nil {
+			return err
+		}
 		for _, in := range sub.Inputs {
 			if err := tx.CreateTaskInput(ctx, db.CreateTaskInputParams{
 				TaskID: t.ID, Path: in.Path, OrgID: sub.OrgID, Content: in.Content,
@@ -126,14 +137,102 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, er
 				return fmt.Errorf("store input %s: %w", in.Path, err)
 			}
 		}
+		if sub.also != nil {
+			if err := sub.also(tx, t); err != nil {
+				return err
+			}
+		}
 		tx.AfterCommit(func() { s.cfg.Admit(sub.OrgID) })
-		err = tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: map[string]any{
-			"agent": agent.Agent.Name, "agent_version": version.Version, "goal": params.Goal,
-			"priority": params.Priority, "inputs": len(sub.Inputs), "provider": version.Provider, "model": version.Model,
-		}})
-		return err
+		payload := map[string]any{
+			"agent": with.name, "agent_version": with.version, "goal": params.Goal,
+			"priority": params.Priority, "inputs": len(sub.Inputs), "provider": row.Provider, "model": row.Model,
+		}
+		if sub.Origin != nil {
+			payload["origin_id"], payload["resumed_at"] = sub.Origin.ID, t.ResumedAt
+		}
+		if len(sub.After) > 0 {
+			payload["after"] = sub.After
+		}
+		if sub.Human != "" {
+			payload["assignee"] = sub.Human
+		}
+		return tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: payload})
 	})
 	return row, err
+}
+
+// params puts together the row of a submission.
+func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskParams, runs, error) {
+	params := db.CreateTaskParams{
+		ID: ident.New("task"), OrgID: sub.OrgID, Title: sub.Title, Goal: sub.Goal, Priority: sub.Priority,
+		Context: sub.Context, Assignee: sub.Human, CreatedBy: sub.By.ID, CreatedByRole: sub.Role,
+		CorrelationID: logging.Correlation(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
+		TriggerID: cmp.Or(sub.TriggerID, ManualTrigger), ResumedAt: sub.resumedAt,
+	}
+	with, err := s.runsOn(ctx, sub.OrgID, sub.AgentID, params.ID)
+	if err != nil {
+		return params, with, err
+	}
+	params.AgentID, params.AgentVersion, params.WorkspaceScope, params.JailID = with.agentID, with.version, with.scope, with.jail
+	if sub.Conversation == nil {
+		sub.Conversation = []Message{}
+	}
+	if params.Conversation, err = json.Marshal(sub.Conversation); err != nil {
+		return params, with, fmt.Errorf("encode the conversation: %w", err)
+	}
+	params.LineageID = params.ID
+	if sub.Origin != nil {
+		params.OriginID, params.LineageID = &sub.Origin.ID, sub.Origin.LineageID
+	}
+	if params.Override, err = sub.Override.Column(); err != nil {
+		return params, with, err
+	}
+	if params.Goal == "" && with.agentID == "" {
+		return params, with, fault.New(fault.Invalid, "goal is empty").WithFix("say what is to be done")
+	}
+	params.Goal = cmp.Or(params.Goal, "Follow your standing instructions.")
+	params.Title = cmp.Or(params.Title, titleOf(params.Goal))
+	params.Priority = cmp.Or(params.Priority, 5)
+	if sub.resumedAt > 0 && with.scope == string(persona.ScopeTask) && sub.Origin.WorkspaceScope == with.scope {
+		// It goes on with the files that are there.
+		params.JailID, params.NodeID = sub.Origin.JailID, sub.Origin.NodeID
+	}
+	if sub.IdempotencyKey != "" {
+		params.IdempotencyKey = &sub.IdempotencyKey
+	}
+	return params, with, nil
+}
+
+// notCreated answers the task that has the idempotency key, or the refusal of a
+// hold.
+func notCreated(ctx context.Context, tx *event.Tx, p db.CreateTaskParams) (db.GetTaskRow, error) {
+	if p.IdempotencyKey != nil {
+		first, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: p.OrgID, IdempotencyKey: p.IdempotencyKey})
+		switch {
+		case err == nil && (first.AgentID != p.AgentID || first.Goal != p.Goal || deref(first.OriginID) != deref(p.OriginID)):
+			return db.GetTaskRow{}, fault.New(fault.Exists, "idempotency_key %q was used for task %s, which has another agent or goal", *p.IdempotencyKey, first.ID).
+				WithFix("use a key of its own for each task").WithObject(first.ID)
+		case err == nil:
+			return tx.GetTask(ctx, db.GetTaskParams{OrgID: p.OrgID, ID: first.ID})
+		case !store.IsNotFound(err):
+			return db.GetTaskRow{}, fmt.Errorf("find task by idempotency key: %w", err)
+		}
+	}
+	standing, err := hold.Of(ctx, tx.Queries, p.OrgID)
+	if err != nil {
+		return db.GetTaskRow{}, err
+	}
+	if h := standing.Task(hold.Task{AgentID: p.AgentID, TriggerID: p.TriggerID, LineageID: p.LineageID}); h != nil {
+		return db.GetTaskRow{}, hold.Refuse(h)
+	}
+	return db.GetTaskRow{}, fault.New(fault.Aborted, "a hold was released while the task was stored").WithFix("submit it again")
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // AgentJail names the jail of an agent whose workspace is its own.
@@ -185,24 +284,6 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTaskRow, err
 	return row, err
 }
 
-// maxPosition is how far a place in the queue is counted.
-const maxPosition = 1000
-
-// QueuePosition answers a queued task's place in its organisation's queue,
-// from 1, counted up to 1 001; 0 for one that is not waiting there.
-func (s *Service) QueuePosition(ctx context.Context, t db.Task) (int32, error) {
-	if State(t.State) != Queued {
-		return 0, nil
-	}
-	if t.QueuedAt == nil || t.AdmittedAt != nil {
-		return 0, nil
-	}
-	n, err := s.cfg.Store.QueuePosition(ctx, db.QueuePositionParams{
-		OrgID: t.OrgID, ID: t.ID, Priority: t.Priority, QueuedAt: *t.QueuedAt, MaxRows: maxPosition,
-	})
-	return int32(n) + 1, err //nolint:gosec // bounded by the query
-}
-
 // Filter picks tasks for List.
 type Filter struct {
 	AgentID   string
@@ -251,47 +332,4 @@ func parsePageToken(token string) (time.Time, string, error) {
 		return time.Time{}, "", bad
 	}
 	return at, id, nil
-}
-
-// Cancel ends a task and its running commands. Cancelling a cancelled task is
-// harmless; any other final task is refused.
-func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event.Actor) (db.GetTaskRow, error) {
-	var live []db.Step
-	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: id})
-		if err != nil {
-			return fmt.Errorf("lock task %s: %w", id, err)
-		}
-		if State(t.State) == Cancelled {
-			return nil
-		}
-		why := "cancelled by " + by.ID
-		if reason != "" {
-			why += ": " + reason
-		}
-		steps, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: id, Reason: why})
-		if err != nil {
-			return fmt.Errorf("cancel steps of %s: %w", id, err)
-		}
-		for _, step := range steps {
-			if step.StartedAt != nil {
-				live = append(live, step)
-			}
-		}
-		if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
-			return err
-		}
-		return tx.Append(orgID, id, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
-	})
-	if err != nil {
-		return db.GetTaskRow{}, err
-	}
-	var stopping sync.WaitGroup
-	for _, step := range live {
-		stopping.Go(func() { s.cfg.Stop(step, by.ID) })
-	}
-	stopping.Wait()
-	// Only now: the next task of the agent finds nothing of this one running.
-	s.cfg.Admit(orgID)
-	return s.Get(ctx, orgID, id)
 }

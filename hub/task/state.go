@@ -34,7 +34,8 @@ const (
 
 // transitions is DESIGN's table of task states: from, and where it may go.
 var transitions = map[State][]State{
-	Pending:  {Queued, Cancelled},
+	// To succeeded: a person did it by hand.
+	Pending:  {Queued, Succeeded, Cancelled},
 	Queued:   {Starting, Paused, TimedOut, Cancelled},
 	Starting: {Running, Queued, Failed, Escalated, Cancelled},
 	Running: {
@@ -65,13 +66,17 @@ func Transitions() map[State][]State {
 // Final says that the state never changes again.
 func (s State) Final() bool { return len(transitions[s]) == 0 }
 
+// Parked says that nothing of the task goes on before a person says so: it
+// holds no slot, and what runs in its workspace is frozen.
+func (s State) Parked() bool { return s == Paused || s == AwaitingApproval || s == NeedsInput }
+
 // May says whether a task in state s may move to another state.
 func (s State) May(to State) bool { return slices.Contains(transitions[s], to) }
 
-func refuse(id string, from, to State) error {
+func refuse(id string, from, to State) *fault.Error {
 	e := fault.New(fault.Precondition, "task %s is %s and cannot become %s", id, from, to).WithObject(id)
 	if from.Final() {
-		e = e.WithFix("it has ended; submit a new task")
+		e = e.WithFix("it has ended; run it anew with: deckhand task retry %s", id)
 	}
 	return e
 }

@@ -88,9 +88,9 @@ func TestTheDatabaseRefusesEveryOtherMove(t *testing.T) {
 			n++
 			_, err := conn.Exec(ctx, `
 				INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, reason, workspace_scope, jail_id,
-				                   created_by, created_by_role, correlation_id, state, lease_hash, lease_expires_at, finished_at)
+				                   created_by, created_by_role, correlation_id, state, lease_hash, lease_expires_at, finished_at, lineage_id)
 				VALUES ('task_' || $4::int, 'org_1', 'agent_1', 1, '', '', 'test', 'task', 'jail_x', 'test', 'admin', 'c', $1,
-				        CASE WHEN $2 THEN '\x00'::bytea END, CASE WHEN $2 THEN now() END, CASE WHEN $3 THEN now() END)`,
+				        CASE WHEN $2 THEN '\x00'::bytea END, CASE WHEN $2 THEN now() END, CASE WHEN $3 THEN now() END, 'task_1')`,
 				string(from), leased[from], from.Final(), n)
 			require.NoError(t, err, from)
 			_, err = conn.Exec(ctx, `UPDATE tasks SET state = $1, `+shape+` WHERE id = 'task_' || $4::int`,

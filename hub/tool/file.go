@@ -46,7 +46,7 @@ func fileTools() []*Tool {
 				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path below /workspace"},
 				"content":{"type":"string","maxLength":4000000,"description":"The whole new content"},
 				"expect_digest":{"type":"string","maxLength":64,"description":"SHA-256 in hex that the file must have now; \"absent\" if it must not exist"}}}`,
-			run: runFileWrite,
+			run: runFileWrite, preview: previewFileWrite,
 		},
 		{
 			Name:        "file_list",
@@ -107,7 +107,7 @@ func runFileWrite(ctx context.Context, c Call) (Result, error) {
 	err := inJail(ctx, c, func() (err error) {
 		res, err = c.Node.Files().WriteFile(ctx, &nodev1.WriteFileRequest{
 			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Content: []byte(text(c.Arguments, "content")),
-			ExpectDigest: text(c.Arguments, "expect_digest"),
+			ExpectDigest: text(c.Arguments, "expect_digest"), OperationId: c.StepID,
 		})
 		return err
 	})
@@ -123,6 +123,7 @@ func runFileWrite(ctx context.Context, c Call) (Result, error) {
 		Outcome: map[string]any{
 			"path": text(c.Arguments, "path"), "size": res.GetSize(), "digest": res.GetDigest(), "replaced": res.GetReplaced(),
 		},
+		Workspace: res.GetWorkspace(),
 	}, nil
 }
 
@@ -157,10 +158,11 @@ func runScratchpad(ctx context.Context, c Call) (Result, error) {
 	result := Result{Observation: "noted", Outcome: map[string]any{"path": scratchpad}}
 	if note := text(c.Arguments, "append"); note != "" {
 		err := inJail(ctx, c, func() error {
-			_, err := c.Node.Files().AppendFile(ctx, &nodev1.AppendFileRequest{
+			res, err := c.Node.Files().AppendFile(ctx, &nodev1.AppendFileRequest{
 				JailId: c.Jail.GetJailId(), Path: scratchpad, OperationId: c.StepID,
 				Content: []byte(strings.TrimRight(note, "\n") + "\n"),
 			})
+			result.Workspace = res.GetWorkspace()
 			return err
 		})
 		if err != nil {

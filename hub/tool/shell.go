@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -40,7 +42,7 @@ func shellTools() []*Tool {
 			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"What bash -c runs"},
 			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"Time before the whole command is killed; 120 by default"},
 			"cwd":{"type":"string","maxLength":4096,"description":"Folder to start in, /workspace by default"}}}`,
-		run: runShell,
+		run: runShell, preview: previewShell,
 	}}
 }
 
@@ -50,32 +52,49 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 		timeout = time.Duration(n) * time.Second
 	}
 	spec := &nodev1.ExecSpec{
-		ExecId: c.StepID, JailId: c.Jail.GetJailId(), Argv: []string{"/bin/bash", "-c", text(c.Arguments, "command")},
+		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Argv: []string{"/bin/bash", "-c", text(c.Arguments, "command")},
 		Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
+		Snapshot: true,
 	}
-	err := inJail(ctx, c, func() error {
-		_, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
-		return err
+	if c.OfflineGrace > 0 {
+		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
+	}
+	var exec *nodev1.Exec
+	err := unlessEnded(ctx, c, func() error {
+		return inJail(ctx, c, func() error {
+			res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec, Wait: durationpb.New(waitStep)})
+			exec = res.GetExec()
+			return err
+		})
 	})
+	for err == nil && exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+		var res *nodev1.WaitExecResponse
+		res, err = c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.ExecID, Timeout: durationpb.New(waitStep)})
+		exec = res.GetExec()
+	}
 	if err != nil {
 		return failure(err)
 	}
-	// A cancellation that came before the command was there found nothing to
-	// kill.
-	if !c.Live(ctx) {
-		if _, err := c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.StepID, By: "hub: its step has ended"}); err != nil {
-			return failure(err)
+	return shellResult(ctx, c, exec)
+}
+
+// unlessEnded runs start, and kills the command when its step has ended: a
+// cancellation while the node was away reached nobody. A kill that comes before
+// the start is on the node's record, so that nothing starts.
+func unlessEnded(ctx context.Context, c Call, start func() error) error {
+	var killed error
+	var looked sync.WaitGroup
+	looked.Go(func() {
+		if !c.Live(ctx) {
+			_, killed = c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.ExecID, By: "hub: its step has ended"})
 		}
+	})
+	err := start()
+	looked.Wait()
+	if err == nil {
+		err = killed
 	}
-	for {
-		res, err := c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.StepID, Timeout: durationpb.New(waitStep)})
-		if err != nil {
-			return failure(err)
-		}
-		if res.GetExec().GetState() == nodev1.ExecState_EXEC_STATE_ENDED {
-			return shellResult(ctx, c, res.GetExec())
-		}
-	}
+	return err
 }
 
 func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {
@@ -84,14 +103,17 @@ func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error)
 		return Result{}, err
 	}
 	status, code := describe(exec)
-	result := Result{
+	return Result{
 		Observation: status + "\n" + output, Code: code,
-		Failed:   code != "",
-		Unknown:  exec.GetEndReason() == nodev1.EndReason_END_REASON_UNKNOWN,
-		LogBytes: exec.GetLogBytes(),
-		Outcome:  outcome(exec),
-	}
-	return result, nil
+		Failed:      code != "",
+		Unknown:     code == fault.OutcomeUnknown,
+		OutOfMemory: exec.GetEndReason() == nodev1.EndReason_END_REASON_OUT_OF_MEMORY,
+		NotStarted:  exec.GetEndReason() == nodev1.EndReason_END_REASON_NOT_STARTED,
+		LogBytes:    exec.GetLogBytes(),
+		Outcome:     outcome(exec),
+		// Whatever ran, and however it ended.
+		Workspace: exec.GetWorkspace(),
+	}, nil
 }
 
 // outcome is how a command ended, for programs.
@@ -127,6 +149,9 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 	case nodev1.EndReason_END_REASON_TIMED_OUT:
 		return fmt.Sprintf("error %s: killed, because it ran longer than its time-out", fault.ExecutionTimeout), fault.ExecutionTimeout
 	case nodev1.EndReason_END_REASON_KILLED:
+		if exec.GetKilledBy() == nodelink.OfflineGrace {
+			return fmt.Sprintf("error %s: killed, because its node was cut off from the hub for longer than its offline grace", fault.Killed), fault.Killed
+		}
 		return fmt.Sprintf("error %s: killed by %s", fault.Killed, exec.GetKilledBy()), fault.Killed
 	case nodev1.EndReason_END_REASON_UNKNOWN:
 		return fmt.Sprintf("error %s: nobody knows how the command ended, for example because the machine rebooted under it", fault.OutcomeUnknown),
@@ -138,7 +163,8 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 	case nodev1.EndReason_END_REASON_DISK_FULL:
 		return fmt.Sprintf("error %s: the node's disk is full", fault.ToolFailed), fault.ToolFailed
 	case nodev1.EndReason_END_REASON_JAIL_LOST:
-		return fmt.Sprintf("error %s: the jail died under the command; what it had done until then stays done", fault.ToolFailed), fault.ToolFailed
+		return fmt.Sprintf("error %s: the jail died under the command; what it had done until then stays done", fault.OutcomeUnknown),
+			fault.OutcomeUnknown
 	default:
 		return fmt.Sprintf("error %s: the command was never started", fault.ToolFailed), fault.ToolFailed
 	}
@@ -163,13 +189,13 @@ func excerpt(ctx context.Context, c Call, exec *nodev1.Exec) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%s\n[... bytes %d to %d of %d left out; the whole output is in the log of %s ...]\n%s",
-		head, headBytes, total-tailBytes, total, c.StepID, tail), nil
+		head, headBytes, total-tailBytes, total, c.ExecID, tail), nil
 }
 
 func readLog(ctx context.Context, c Call, offset, limit int64) (string, error) {
-	stream, err := c.Node.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: c.StepID, Offset: offset, Limit: limit})
+	stream, err := c.Node.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: c.ExecID, Offset: offset, Limit: limit})
 	if err != nil {
-		return "", fmt.Errorf("read log of %s: %w", c.StepID, err)
+		return "", fmt.Errorf("read log of %s: %w", c.ExecID, err)
 	}
 	var b strings.Builder
 	for {
@@ -178,7 +204,7 @@ func readLog(ctx context.Context, c Call, offset, limit int64) (string, error) {
 			return strings.ToValidUTF8(b.String(), "\uFFFD"), nil
 		}
 		if err != nil {
-			return "", fmt.Errorf("read log of %s: %w", c.StepID, err)
+			return "", fmt.Errorf("read log of %s: %w", c.ExecID, err)
 		}
 		b.Write(piece.GetData())
 	}

@@ -24,18 +24,26 @@ type Node interface {
 	Exec() nodev1.ExecServiceClient
 	Jails() nodev1.JailServiceClient
 	Files() nodev1.FileServiceClient
+	Snapshots() nodev1.SnapshotServiceClient
 }
 
 // Call is a granted tool call.
 type Call struct {
-	// StepID names the call for ever: a node runs it at most once.
-	StepID    string
+	// StepID names the call for ever.
+	StepID string
+	// ExecID names this run of it: a node runs each at most once.
+	ExecID    string
 	Arguments map[string]any
 	// Jail is what the task's jail is made of; nil for tools that need none.
 	Jail *nodev1.JailSpec
-	Node Node
+	// OfflineGrace is how long a command may go on while its node is cut off; 0
+	// for the node's own default.
+	OfflineGrace time.Duration
+	Node         Node
 	// Live says whether the call is still wanted.
 	Live func(ctx context.Context) bool
+	// Answer is a person's, for tools that ask.
+	Answer Answer
 }
 
 // Result is how a call ended.
@@ -48,8 +56,16 @@ type Result struct {
 	Code   fault.Code
 	Failed bool
 	// Unknown says that nobody can tell whether the call took effect.
-	Unknown  bool
-	LogBytes int64
+	Unknown bool
+	// OutOfMemory says that the call was killed because its jail had too little
+	// memory.
+	OutOfMemory bool
+	// NotStarted says that the call took no effect and that this run of it never
+	// will: it may be run again under another ExecID.
+	NotStarted bool
+	LogBytes   int64
+	// Workspace is what it changed there; nil for tools that change nothing.
+	Workspace *nodev1.WorkspaceChange
 }
 
 // Tool is a record of the registry.
@@ -62,13 +78,17 @@ type Tool struct {
 	Idempotent bool
 	// ReadOnly: it changes nothing.
 	ReadOnly bool
-	Timeout  time.Duration
+	// Asks: it asks a person, and runs when the answer is there.
+	Asks    bool
+	Timeout time.Duration
 
 	schema string // JSON Schema of the arguments, draft 2020-12
 	// run has the call run and answers its end. It may be called again for the
 	// same step, after a crash or when its context ended, and then re-attaches.
 	// An error means that the end is not known yet; failures are Results.
 	run func(ctx context.Context, c Call) (Result, error)
+	// preview says to a person what a call would do; nil shows its arguments.
+	preview func(arguments map[string]any) string
 }
 
 // Runs says that the tool runs a command on a node, under the step's id.
@@ -98,7 +118,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), fileTools(), workTools()) {
+	for _, t := range slices.Concat(shellTools(), fileTools(), fileChangeTools(), workTools(), askTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -140,6 +160,16 @@ func (r *Registry) For(listed []string) []*deckhandv1.Tool {
 	return out
 }
 
+// Jailed says whether a persona that lists those tools may do anything on a node.
+func (r *Registry) Jailed(listed []string) bool {
+	for _, t := range r.For(listed) {
+		if t.GetPlace() == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+			return true
+		}
+	}
+	return false
+}
+
 // Record answers a tool's record by name, or nil.
 func (r *Registry) Record(name string) *deckhandv1.Tool { return r.protos[name] }
 
@@ -174,7 +204,13 @@ func inJail(ctx context.Context, c Call, fn func() error) error {
 	if _, err := c.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: c.Jail}); err != nil {
 		return fmt.Errorf("make jail: %w", err)
 	}
-	return fn()
+	err = fn()
+	if e := fault.As(fault.FromGRPC(err)); err != nil && e.Kind == fault.Precondition && e.ObjectID == c.Jail.GetJailId() {
+		// It runs and takes no commands: it is frozen, for its task waits for a
+		// person. That says nothing about the call.
+		return fault.New(fault.Unavailable, "%s", e.Message).WithObject(e.ObjectID).WithCause(err)
+	}
+	return err
 }
 
 func text(args map[string]any, key string) string {

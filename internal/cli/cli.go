@@ -101,8 +101,8 @@ deckhand run log-triage "What went wrong last night?" --wait
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupWork, a.agentCommand(), a.runCommand(), a.taskCommand())
-	add(groupFleet, a.nodeCommand(), a.contextCommand())
+	add(groupWork, a.agentCommand(), a.runCommand(), a.taskCommand(), a.inboxCommand(), a.killCommand(), a.holdCommand(), a.auditCommand())
+	add(groupFleet, a.nodeCommand(), a.workersCommand(), a.contextCommand())
 	add(groupRoles, a.upCommand(), a.hubCommand(), a.workerCommand())
 	root.AddCommand(a.versionCommand())
 	a.keepFailures(root)

@@ -20,7 +20,8 @@ func (a *app) filesCommand(owner, example string) *cobra.Command {
 deckhand %[1]s files ls %[2]s
 deckhand %[1]s files cat %[2]s report.md
 `, owner, example))
-	cmd.AddCommand(a.filesListCommand(owner, example), a.filesCatCommand(owner, example))
+	cmd.AddCommand(a.filesListCommand(owner, example), a.filesCatCommand(owner, example), a.filesExportCommand(owner, example),
+		a.filesPutCommand(owner, example), a.filesGetCommand(owner, example), a.filesWatchCommand(owner, example))
 	return cmd
 }
 
@@ -72,6 +73,24 @@ sequences are made harmless.`,
 				req.Workspace = &deckhandv1.ReadFileRequest_AgentId{AgentId: args[0]}
 			}
 			return a.printFile(cmd, req)
+		},
+	}
+}
+
+func (a *app) filesExportCommand(owner, example string) *cobra.Command {
+	return &cobra.Command{
+		Use: "export " + strings.ToUpper(owner) + " [PATH]", Short: "Write the workspace, or a part of it, as a tar",
+		Long:    "Writes a tar of the workspace as it is now. Nothing in it is masked, and taking it is recorded.",
+		Example: fmt.Sprintf("deckhand %s files export %s > workspace.tar", owner, example),
+		Args:    takes(strings.ToUpper(owner), "[PATH]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &deckhandv1.ExportWorkspaceRequest{Format: deckhandv1.ExportFormat_EXPORT_FORMAT_TAR, Path: optional(args, 1)}
+			if owner == "task" {
+				req.Workspace = &deckhandv1.ExportWorkspaceRequest_TaskId{TaskId: args[0]}
+			} else {
+				req.Workspace = &deckhandv1.ExportWorkspaceRequest_AgentId{AgentId: args[0]}
+			}
+			return a.export(cmd, req)
 		},
 	}
 }

@@ -3,15 +3,18 @@ package cli
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 )
 
 func (a *app) hubCommand() *cobra.Command {
@@ -44,14 +47,20 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.Bool("insecure-http", false, "speak plain HTTP on an address that is not loopback, behind a proxy that adds TLS")
 	flags.String("edge-listen", hub.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String("edge-address", "", "host:port that nodes are told to dial; that of --edge-listen by default")
+	flags.String("peer-address", "", "host:port at which other hubs reach this one's edge; that of --edge-listen on this machine by default")
 	flags.String("data-dir", defaultDataDir(), "folder of the keyset and of the first tokens")
 	flags.String("database-url", "", "PostgreSQL database; better in DECKHAND_DATABASE_URL, which other users cannot see")
 	flags.String("nats-url", "", "NATS server with JetStream, as the hub's user; better in DECKHAND_NATS_URL")
 	flags.String("nats-events-url", "", "the same server, as the user of the events account; --nats-url by default")
 	flags.String("nats-worker-url", "", "the same server, as the workers' user")
 	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url")
+	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")
+	flags.Duration("event-retention", 0, "how long the events of a finished task are kept; 0 for ever")
+	flags.Duration("drain-delay", time.Second, "how long to go on serving, no longer ready, once told to stop")
 	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
+	flags.Int("max-active-per-user", hub.DefaultMaxPerUser, "how many tasks of one user run at once")
+	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be taken back; negative for ever")
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }

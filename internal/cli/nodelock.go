@@ -24,6 +24,9 @@ func nodeWork(n *deckhandv1.Node) string {
 		}
 		parts = append(parts, text)
 	}
+	if why := n.GetPressure(); why != "" {
+		parts = append(parts, "under pressure: "+why)
+	}
 	return strings.Join(parts, "; ")
 }
 

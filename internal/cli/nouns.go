@@ -48,7 +48,9 @@ func (a *app) taskNoun() output.Noun[*deckhandv1.Task] {
 			{Header: "cost", Value: func(x *deckhandv1.Task) string { return cost(x.GetUsage()) }},
 			{Header: "age", Value: func(x *deckhandv1.Task) string { return a.age(x.GetCreatedAt()) }},
 			{Header: "title", Value: taskTitle, Max: 50},
+			{Header: "queue", Value: place, Wide: true},
 			{Header: "reason", Value: (*deckhandv1.Task).GetReason, Wide: true},
+			{Header: "assignee", Value: (*deckhandv1.Task).GetAssignee, Wide: true},
 			{Header: "model", Value: func(x *deckhandv1.Task) string { return modelName(x.GetProvider(), x.GetModel()) }, Wide: true},
 			{Header: "priority", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(x.GetPriority()) }, Wide: true},
 			{Header: "iterations", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(x.GetIteration()) }, Wide: true},
@@ -61,11 +63,15 @@ func (a *app) taskNoun() output.Noun[*deckhandv1.Task] {
 			{Header: "finished", Value: func(x *deckhandv1.Task) string { return moment(x.GetFinishedAt()) }, Alone: true},
 			{Header: "agent version", Value: func(x *deckhandv1.Task) string { return fmt.Sprint(x.GetAgentVersion()) }, Alone: true},
 			{Header: "by", Value: (*deckhandv1.Task).GetCreatedBy, Alone: true},
+			{Header: "assigned by", Value: (*deckhandv1.Task).GetAssignedBy, Alone: true},
+			{Header: "after", Value: func(x *deckhandv1.Task) string { return strings.Join(x.GetAfter(), " ") }, Alone: true},
+			{Header: "not before", Value: func(x *deckhandv1.Task) string { return moment(x.GetNotBefore()) }, Alone: true},
 			{Header: "correlation id", Value: (*deckhandv1.Task).GetCorrelationId, Alone: true},
 			{Header: "error", Value: func(x *deckhandv1.Task) string {
 				return strings.TrimSpace(x.GetErrorCode() + " " + x.GetErrorMessage())
 			}, Alone: true},
 			{Header: "goal", Value: (*deckhandv1.Task).GetGoal, Block: true},
+			{Header: "context", Value: (*deckhandv1.Task).GetContext, Block: true},
 			{Header: "summary", Value: (*deckhandv1.Task).GetSummary, Block: true},
 		},
 	}
@@ -123,7 +129,7 @@ func (a *app) nodeNoun() output.Noun[*deckhandv1.Node] {
 // TASK_STATE_RUNNING.
 func enumName[E interface{ String() string }](value E) string {
 	name := value.String()
-	for _, prefix := range []string{"TASK_STATE_", "STEP_STATE_", "AGENT_STATUS_"} {
+	for _, prefix := range []string{"TASK_STATE_", "STEP_STATE_", "AGENT_STATUS_", "INBOX_KIND_", "INBOX_STATE_", "TOOL_CATEGORY_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	return strings.ToLower(name)

@@ -64,6 +64,16 @@ func (r *renderer) event(e *deckhandv1.Event) {
 		r.toolCompleted(e)
 	case "tool_denied", "tool_rejected":
 		r.show(e, "no", failStyle, "%s %s", get("tool"), withReason(get("reason")+get("message"), get("error_code")))
+	case "approval_requested":
+		r.asked(e, "approval")
+	case "input_required":
+		r.asked(e, "question")
+	case "outcome_unknown":
+		r.asked(e, "unknown")
+	case "inbox_answered":
+		r.show(e, "inbox", waitStyle, "%s answered %s: %s", get("by"), get("item_id"), withReason(get("answer"), get("reason")))
+	case "inbox_expired":
+		r.show(e, "inbox", failStyle, "nobody answered %s in time: %s", get("item_id"), get("on_expiry"))
 	case "limit_warning", "limit_reached":
 		r.show(e, "limit", failStyle, "%s: %s of %s used", get("kind"), get("current"), get("limit"))
 	case "execution_failed", "execution_paused":
@@ -100,6 +110,21 @@ func (r *renderer) detailed(e *deckhandv1.Event) {
 	default:
 		r.show(e, "event", dim, "%s %s", termsafe.Line(e.GetType()), shorten(termsafe.Line(arguments(p)), lineWidth))
 	}
+}
+
+// asked shows an item that waits for a person, and the command that answers it.
+func (r *renderer) asked(e *deckhandv1.Event, kind string) {
+	p := e.GetPayload()
+	get := func(name string) string { return termsafe.Line(field(p, name)) }
+	what := map[string]string{
+		"approval": get("tool") + " waits for approval", "question": "the agent asks", "unknown": "nobody knows whether " + get("tool") + " took effect",
+	}[kind]
+	if until := get("expires_at"); until != "" {
+		what += ", until " + until
+	}
+	r.show(e, "asks", waitStyle, "%s", what)
+	r.block(e, "what", waitStyle, field(p, "preview"))
+	r.show(e, "asks", waitStyle, "answer it: %s", answers(kind, field(p, "item_id")))
 }
 
 func (r *renderer) arguments(p *structpb.Struct) string {
@@ -176,6 +201,7 @@ func (r *renderer) head(e *deckhandv1.Event) string {
 var (
 	phaseStyle = lipgloss.NewStyle().Foreground(lipgloss.Cyan)
 	toolStyle  = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	waitStyle  = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
 	failStyle  = lipgloss.NewStyle().Foreground(lipgloss.Red)
 )
 

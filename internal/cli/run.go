@@ -27,6 +27,9 @@ const maxInput = 16 << 20
 type runOptions struct {
 	title    string
 	priority int32
+	after    []string
+	assign   string
+	context  string
 	inputs   []string
 	wait     bool
 	watch    bool
@@ -36,7 +39,7 @@ type runOptions struct {
 func (a *app) runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use: "run AGENT [GOAL]", Short: "Give an agent something to do",
+		Use: "run [AGENT] [GOAL]", Short: "Give an agent something to do",
 		Long: `Starts a task: one run of an agent towards a goal. Without a goal the agent
 follows its persona's own instructions.
 
@@ -46,9 +49,17 @@ not, 8 when it is still pending at --timeout, and 130 when interrupted; the
 task itself goes on in the last two cases.`,
 		Example: `deckhand run log-triage "What went wrong last night?" --wait
 deckhand run log-triage --input /var/log/dpkg.log --wait --timeout 10m
-deckhand run log-triage "Check the backups" -o name`,
-		Args: takes("AGENT", "[GOAL]"),
+deckhand run log-triage "Check the backups" -o name
+deckhand run log-triage "Write the summary" --after task_3q9 --priority 8
+deckhand run --assign @human:bob "Swap the failing disk"`,
+		Args: takes("[AGENT]", "[GOAL]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.assign == "" && len(args) == 0:
+				return usage(cmd, "AGENT is missing")
+			case o.assign != "" && len(args) != 1:
+				return usage(cmd, "with --assign give the goal alone, in quotes")
+			}
 			o.wait = o.wait || o.watch
 			switch {
 			case o.timeout < 0:
@@ -57,12 +68,17 @@ deckhand run log-triage "Check the backups" -o name`,
 				return usage(cmd, "--timeout is how long --wait waits, give both")
 			}
 			request := &deckhandv1.SubmitTaskRequest{
-				AgentId: args[0], Title: o.title, Priority: o.priority,
+				Title: o.title, Priority: o.priority, After: o.after, AssignTo: o.assign, Context: o.context,
 				// A request that is sent twice on its way is one task.
 				IdempotencyKey: ident.New("run"),
 			}
-			if len(args) > 1 {
-				request.Goal = args[1]
+			if o.assign != "" {
+				request.Goal = args[0]
+			} else {
+				request.AgentId = args[0]
+				if len(args) > 1 {
+					request.Goal = args[1]
+				}
 			}
 			var err error
 			if request.Inputs, err = a.readInputs(o.inputs); err != nil {
@@ -74,6 +90,9 @@ deckhand run log-triage "Check the backups" -o name`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.title, "title", "", "short title for lists")
 	flags.Int32Var(&o.priority, "priority", 0, "1 to 10, 10 first; 5 by default")
+	flags.StringSliceVar(&o.after, "after", nil, "tasks that must have succeeded first; when one does not, this one is cancelled")
+	flags.StringVar(&o.assign, "assign", "", "instead of AGENT: @human:NAME, @agent:NAME, or none for later")
+	flags.StringVar(&o.context, "context", "", "what the agent should know besides the goal")
 	flags.StringArrayVar(&o.inputs, "input", nil, "put FILE into the workspace, as FILE or FILE=PATH; input/<its name> by default, - for standard input; may be given more than once")
 	flags.BoolVar(&o.wait, "wait", false, "wait for the end and print the result")
 	flags.BoolVar(&o.watch, "watch", false, "as --wait, and show reasoning and tool calls too")
@@ -145,6 +164,9 @@ func (a *app) run(ctx context.Context, request *deckhandv1.SubmitTaskRequest, o 
 
 func queued(res *deckhandv1.SubmitTaskResponse) string {
 	state := enumName(res.GetTask().GetState())
+	if res.GetTask().GetStanding().GetBasis() != "" {
+		return fmt.Sprintf("%s at position %d, %s", state, res.GetQueuePosition(), waits(res.GetTask().GetStanding()))
+	}
 	if res.GetQueuePosition() > 0 {
 		return fmt.Sprintf("%s at position %d", state, res.GetQueuePosition())
 	}

@@ -20,7 +20,9 @@ deckhand task watch task_3q9
 deckhand task logs step_7bc
 `)
 	cmd.AddCommand(a.taskListCommand(), a.filesCommand("task", "task_3q9"), a.taskShowCommand(), a.taskWatchCommand(),
-		a.taskStepsCommand(), a.taskLogsCommand(), a.taskCancelCommand())
+		a.taskStepsCommand(), a.taskLogsCommand(), a.taskDiffCommand(), a.taskUndoCommand(), a.taskCancelCommand(),
+		a.taskReorderCommand(), a.taskAssignCommand(), a.taskCompleteCommand(), a.taskPauseCommand(), a.taskResumeCommand(),
+		a.taskTellCommand(), a.taskRetryCommand(), a.taskResumeFromCommand(), a.taskCheckpointsCommand())
 	return cmd
 }
 
@@ -90,6 +92,7 @@ func (a *app) taskList(cmd *cobra.Command, request *deckhandv1.ListTasksRequest,
 	if err := output.List(a.printer(), a.taskNoun(), tasks); err != nil {
 		return err
 	}
+	a.noteWaiting(tasks...)
 	switch {
 	case request.PageToken != "":
 		a.notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
@@ -114,7 +117,11 @@ func (a *app) taskShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.One(a.printer(), a.taskNoun(), res.Msg.GetTask())
+			if err := output.One(a.printer(), a.taskNoun(), res.Msg.GetTask()); err != nil {
+				return err
+			}
+			a.noteWaiting(res.Msg.GetTask())
+			return nil
 		},
 	}
 }

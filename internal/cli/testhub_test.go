@@ -58,6 +58,9 @@ type testHub struct {
 	deckhandv1connect.UnimplementedNodeExecServiceHandler
 	deckhandv1connect.UnimplementedTerminalServiceHandler
 	deckhandv1connect.UnimplementedNodeTelemetryServiceHandler
+	deckhandv1connect.UnimplementedInboxServiceHandler
+	deckhandv1connect.UnimplementedControlServiceHandler
+	deckhandv1connect.UnimplementedAuditServiceHandler
 
 	url string
 	// watched is closed when the first Watch has sent all that is stored.
@@ -73,7 +76,9 @@ type testHub struct {
 	steps   map[string][]*deckhandv1.Step
 	logs    map[string][]byte
 	nodes   []*deckhandv1.Node
+	inbox   []*deckhandv1.InboxItem
 	execs   execs
+	control control
 	// last is the newest request of each kind.
 	last map[string]proto.Message
 	// cutLogs makes ReadLog break off after so many bytes, once.
@@ -99,6 +104,9 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewInboxServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewControlServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewAuditServiceHandler(h, options))
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetHTTP1(true)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/internal/up"
 )
 
@@ -44,10 +46,12 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("data-dir", defaultDataDir(), "folder of all data")
 	flags.String("listen", hub.DefaultListen, "address of the API")
 	flags.String("edge-listen", up.DefaultEdgeListen, "address where nodes dial their link")
+	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.String("database-url", "", "use this PostgreSQL database instead of a private one")
 	flags.String("nats-url", "", "use this NATS server instead of one in the process")
 	flags.String("containerd", "", "use the containerd at this socket; the machine's own or a private one by default")
 	flags.Int("slots", 8, "how many tasks run at once")
+	pressure.Flags(flags)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/worker"
 )
 
@@ -27,11 +29,24 @@ DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots
 			flags.String("token", "", "worker token of that hub; better in DECKHAND_TOKEN, which other users cannot see")
 			flags.String("name", "", "what people see; host name and process id by default")
 			flags.Int("slots", 8, "how many tasks run at once")
+			pressure.Flags(flags)
+			flags.String(scrape.Flag, "", scrape.Usage)
 			flags.String("pool", "", "pool of workers that it belongs to; \"default\" by default")
 		},
 		complete: func(ctx context.Context, cfg worker.Config, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error) {
 			cfg.Log, cfg.Redactor = log, redactor
-			return cfg.Complete(ctx)
+			if cfg.MetricsListen == "" {
+				return cfg.Complete(ctx)
+			}
+			cfg.Registry = scrape.NewRegistry()
+			w, err := cfg.Complete(ctx)
+			if err != nil {
+				return nil, err
+			}
+			both := &lifecycle.Group{}
+			both.Add("metrics", scrape.New(cfg.MetricsListen, cfg.Registry, log.Named("metrics")))
+			both.Add("worker", w)
+			return both, nil
 		},
 	})
 }

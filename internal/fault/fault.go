@@ -62,6 +62,13 @@ const (
 	FileConflict       Code = "AGENT_026"
 	Killed             Code = "AGENT_027"
 
+	// WatchSlow ends a watch whose caller does not read: it may go on from its
+	// cursor.
+	WatchSlow Code = "WATCH_SLOW"
+	// CursorExpired refuses a watch whose cursor has missed events that were
+	// deleted.
+	CursorExpired Code = "CURSOR_EXPIRED"
+
 	// LeaseEnded is between hub and worker only: the write came too late.
 	LeaseEnded Code = "LEASE_ENDED"
 )

@@ -109,6 +109,10 @@ func FromConnect(err error) error {
 			}
 		}
 	}
+	if ce.Code() == connect.CodeCanceled && !connect.IsWireError(err) && !errors.Is(err, context.Canceled) {
+		// Connect takes a connection that was reset for the caller's own doing.
+		return fromInfo(connect.CodeUnavailable, ce.Message(), nil, err)
+	}
 	return fromInfo(ce.Code(), ce.Message(), nil, err)
 }
 

@@ -14,6 +14,10 @@ const (
 	// by Capability.
 	ALPN = "deckhand-link/1"
 
+	// PeerALPN is what hub replicas speak to each other on the same port: the
+	// services of a node that the other one holds.
+	PeerALPN = "deckhand-peer/1"
+
 	// ServerName is the name in the edge's certificate, wherever the edge is
 	// reached: nodes trust no other CA than their hub's, and that CA signs no
 	// other server.
@@ -24,6 +28,8 @@ const (
 	NodeURIScheme = "deckhand"
 	// NodeURIHost is its second part.
 	NodeURIHost = "node"
+	// ReplicaURIHost is the second part for a hub replica.
+	ReplicaURIHost = "hub"
 
 	// MaxMessageBytes bounds a gRPC message in either direction: the largest
 	// file that WriteFile takes, and room for the rest of the message.
@@ -42,10 +48,20 @@ const (
 	MinPingInterval = 5 * time.Second
 )
 
+// OfflineGrace is on whose behalf a node kills a command when it was cut off
+// from its hub for longer than the command may be.
+const OfflineGrace = "offline grace"
+
+// ReplicaServerName is the name in a replica's certificate: whoever dials one
+// means that one.
+func ReplicaServerName(replica string) string { return replica + ".replica.deckhand.internal" }
+
 // Capability is the number a node tells in its Hello, for the hub to know what
 // it may ask for. Its changelog:
 //
 //	1: sessions, jails, execs, files.
 //	2: host mode (EnsureJailRequest.host_mode), NodeService, TelemetryService,
 //	   stdin, signals, terminals and log search of execs.
-const Capability = 2
+//	3: FreezeJail, ThawJail and KillJail; KillExec of an id that the node has
+//	   never seen keeps it from ever being started.
+const Capability = 3

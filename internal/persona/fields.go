@@ -1,11 +1,13 @@
 package persona
 
 import (
+	"math"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,8 +20,13 @@ var (
 // ProviderScript is the provider whose model is a script beside the persona.
 const ProviderScript = "script"
 
+// leastGrace is three heartbeats of the link: no shorter silence means that a
+// node is cut off.
+const leastGrace = 15 * time.Second
+
 // persona reads the top mapping into p.
 func (d *decoder) persona(root *yaml.Node, p *Persona) {
+	var asked []*yaml.Node
 	met := d.mapping(root, "", []field{
 		{"name", func(n *yaml.Node) {
 			p.Name = d.text(n, "name", 63)
@@ -43,10 +50,17 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 			p.Trust = Trust(d.choice(n, "trust", []string{string(Trusted), string(Verified), string(Untrusted)}))
 		}},
 		{"mode", func(n *yaml.Node) { p.Mode = d.mode(n) }},
+		{"approvals", func(n *yaml.Node) { asked = d.approvals(n, &p.Approvals) }},
 		{"limits", func(n *yaml.Node) { d.limits(n, &p.Limits) }},
 		{"nodes", func(n *yaml.Node) { d.nodes(n, &p.Nodes) }},
 		{"workspace", func(n *yaml.Node) { d.workspace(n, &p.Workspace) }},
 		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
+		{"offline_grace", func(n *yaml.Node) {
+			p.OfflineGrace = d.duration(n, "offline_grace")
+			if p.OfflineGrace > 0 && p.OfflineGrace < leastGrace {
+				d.problems.add(n.Line, "offline_grace is %s: it must be at least %s, since a node hears of its hub every few seconds only", p.OfflineGrace, leastGrace)
+			}
+		}},
 	})
 	d.require(root, met, map[string]string{
 		"name":        "name: and a name such as log-triage",
@@ -56,7 +70,15 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		"limits":      "limits: with at least iterations, such as limits: {iterations: 50}",
 	})
 	d.provider(met, p)
+	for _, n := range asked {
+		if met["tools"] != 0 && n.Value != completeTask && !slices.Contains(p.Tools, n.Value) {
+			d.problems.add(n.Line, "approvals.tools has %s, which tools does not list: add it there, or remove it here", quote(n.Value))
+		}
+	}
 }
+
+// completeTask is a tool that every agent has.
+const completeTask = "complete_task"
 
 // provider checks what depends on the provider.
 func (d *decoder) provider(met map[string]int, p *Persona) {
@@ -110,6 +132,31 @@ func (d *decoder) mode(n *yaml.Node) Mode {
 	return Mode(value)
 }
 
+// approvals reads when a person is asked, and answers the tools' names where
+// they stand.
+func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
+	d.mapping(n, "approvals", []field{
+		{"tools", func(n *yaml.Node) {
+			a.Tools = d.list(n, "approvals.tools", 200, func(n *yaml.Node, _ string) { tools = append(tools, n) })
+		}},
+		{"categories", func(n *yaml.Node) {
+			a.Categories = d.list(n, "approvals.categories", 3, func(n *yaml.Node, value string) {
+				if !slices.Contains(categories, value) {
+					d.problems.add(n.Line, "approvals.categories has %s: %s", quote(value), suggest(value, categories))
+				}
+			})
+		}},
+		{"timeout", func(n *yaml.Node) { a.Timeout = d.duration(n, "approvals.timeout") }},
+		{"on_timeout", func(n *yaml.Node) {
+			a.OnTimeout = OnTimeout(d.choice(n, "approvals.on_timeout", []string{string(RejectCall), string(StopTask)}))
+		}},
+	})
+	return tools
+}
+
+// categories say how much harm a tool can do.
+var categories = []string{"safe", "moderate", "dangerous"}
+
 func (d *decoder) limits(n *yaml.Node, l *Limits) {
 	met := d.mapping(n, "limits", []field{
 		{"iterations", func(n *yaml.Node) { l.Iterations = int(d.integer(n, "limits.iterations", 1, 1000)) }},
@@ -141,16 +188,17 @@ func (d *decoder) workspace(n *yaml.Node, w *Workspace) {
 		{"scope", func(n *yaml.Node) {
 			w.Scope = Scope(d.choice(n, "workspace.scope", []string{string(ScopeAgent), string(ScopeTask)}))
 		}},
-		{"size", func(n *yaml.Node) { w.SizeBytes = d.size(n, "workspace.size", 1<<20, 1<<50) }},
+		{"size", func(n *yaml.Node) { w.SizeBytes = d.size(n, "workspace.size", 1<<20) }},
 	})
 }
 
 func (d *decoder) jail(n *yaml.Node, j *Jail) {
-	d.mapping(n, "jail", []field{
+	met := d.mapping(n, "jail", []field{
 		{"cpus", func(n *yaml.Node) { j.CPUMillis = int64(d.decimal(n, "jail.cpus", 0.01, 1024)*1000 + 0.5) }},
-		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 32<<20, 1<<50) }},
+		{"memory", func(n *yaml.Node) { j.MemoryBytes = d.size(n, "jail.memory", 32<<20) }},
+		{"max_memory", func(n *yaml.Node) { j.MaxMemoryBytes = d.size(n, "jail.max_memory", 32<<20) }},
 		{"pids", func(n *yaml.Node) { j.PIDs = d.integer(n, "jail.pids", 8, 4_000_000) }},
-		{"tmp", func(n *yaml.Node) { j.TmpBytes = d.size(n, "jail.tmp", 1<<20, 1<<50) }},
+		{"tmp", func(n *yaml.Node) { j.TmpBytes = d.size(n, "jail.tmp", 1<<20) }},
 		{"read_only_paths", func(n *yaml.Node) {
 			j.ReadOnlyPaths = d.list(n, "jail.read_only_paths", 32, func(n *yaml.Node, value string) {
 				if !path.IsAbs(value) || path.Clean(value) != value || value == "/" {
@@ -159,6 +207,9 @@ func (d *decoder) jail(n *yaml.Node, j *Jail) {
 			})
 		}},
 	})
+	if line := met["max_memory"]; line != 0 && j.MaxMemoryBytes != 0 && j.MaxMemoryBytes < j.MemoryBytes {
+		d.problems.add(line, "jail.max_memory is less than jail.memory (%d MiB): give at least as much, or leave it out", j.MemoryBytes>>20)
+	}
 }
 
 func (d *decoder) labels(n *yaml.Node, key string) map[string]string {
@@ -192,24 +243,38 @@ var sizes = []struct {
 	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
 }
 
-func (d *decoder) size(n *yaml.Node, key string, least, most int64) int64 {
-	if n.Kind == yaml.ScalarNode {
-		for _, unit := range sizes {
-			number, ok := strings.CutSuffix(n.Value, unit.suffix)
-			if !ok {
-				continue
-			}
-			value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-			if err != nil {
-				break
-			}
-			if bytes := value * unit.bytes; bytes >= float64(least) && bytes <= float64(most) {
-				return int64(bytes)
-			}
-			d.problems.add(n.Line, "%s is %s: it must be between %d MiB and %d TiB", key, n.Value, least>>20, most>>40)
-			return 0
+// most is the largest size that is taken.
+const most = 1 << 50
+
+// ParseSize reads a size with its unit, such as 512MiB, in bytes; ok is false
+// for what is none. What no machine has is answered as 1<<62.
+func ParseSize(text string) (bytes int64, ok bool) {
+	for _, unit := range sizes {
+		number, found := strings.CutSuffix(text, unit.suffix)
+		if !found {
+			continue
 		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || math.IsNaN(value) {
+			return 0, false
+		}
+		return int64(max(-1, min(value*unit.bytes, 1<<62))), true
 	}
-	d.problems.add(n.Line, "%s must be a size with its unit, such as 512MiB or 4GiB", key)
+	return 0, false
+}
+
+func (d *decoder) size(n *yaml.Node, key string, least int64) int64 {
+	bytes, ok := int64(0), false
+	if n.Kind == yaml.ScalarNode {
+		bytes, ok = ParseSize(n.Value)
+	}
+	switch {
+	case !ok:
+		d.problems.add(n.Line, "%s must be a size with its unit, such as 512MiB or 4GiB", key)
+	case bytes < least || bytes > most:
+		d.problems.add(n.Line, "%s is %s: it must be between %d MiB and %d TiB", key, n.Value, least>>20, most>>40)
+	default:
+		return bytes
+	}
 	return 0
 }

@@ -39,6 +39,7 @@ func Parse(filename string, data []byte, known Known) (*Persona, error) {
 		return nil, d.problems.err()
 	}
 	d.persona(root, p)
+	p.Jail.MaxMemoryBytes = max(p.Jail.MaxMemoryBytes, p.Jail.MemoryBytes)
 	p.Prompt = strings.TrimSpace(body)
 	if p.Prompt == "" {
 		d.problems.add(bytes.Count(data, []byte("\n"))+1,

@@ -63,12 +63,38 @@ type Persona struct {
 	Tools     []string
 	Trust     Trust
 	Mode      Mode
+	Approvals Approvals
 	Limits    Limits
 	Nodes     Nodes
 	Workspace Workspace
 	Jail      Jail
+	// OfflineGrace is how long a command goes on while its node is cut off from
+	// the hub; 0 for the node's own 10 minutes.
+	OfflineGrace time.Duration
 	// Prompt is the body: the system prompt.
 	Prompt string
+}
+
+// OnTimeout says what happens when nobody answers an approval in time.
+type OnTimeout string
+
+// What may happen. That the call is made is not among it: silence is no leave.
+const (
+	// RejectCall lets the agent go on without the call.
+	RejectCall OnTimeout = "reject"
+	// StopTask ends the task.
+	StopTask OnTimeout = "stop"
+)
+
+// Approvals says which calls a person must allow first, besides those of
+// dangerous tools.
+type Approvals struct {
+	// Tools by name, and all of these categories.
+	Tools      []string
+	Categories []string
+	// Timeout is how long an approval, or a question, waits for its answer.
+	Timeout   time.Duration
+	OnTimeout OnTimeout
 }
 
 // Thinking says how a model may think before it answers. The zero value leaves
@@ -115,7 +141,10 @@ type Jail struct {
 	// CPUMillis is thousandths of a CPU.
 	CPUMillis   int64
 	MemoryBytes int64
-	PIDs        int64
+	// MaxMemoryBytes is how far MemoryBytes may be raised for a task whose command
+	// was killed for want of it; at least MemoryBytes.
+	MaxMemoryBytes int64
+	PIDs           int64
 	// TmpBytes bounds /tmp.
 	TmpBytes int64
 	// ReadOnlyPaths are absolute host paths shown read-only at the same place.
@@ -135,6 +164,7 @@ func defaults() *Persona {
 		MaxTokens: 8192,
 		Trust:     Trusted,
 		Mode:      Autonomous,
+		Approvals: Approvals{Timeout: 5 * time.Minute, OnTimeout: RejectCall},
 		Limits: Limits{
 			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10,
 		},

@@ -36,12 +36,15 @@ nodes:
   names: [web-1]
   labels: {role: web, rack: 7}
 workspace: {scope: task, size: 2GiB}
+approvals: {tools: [shell_exec], categories: [moderate, dangerous], timeout: 2h, on_timeout: stop}
 jail:
   cpus: 1.5
   memory: 512MiB
+  max_memory: 2GiB
   pids: 64
   tmp: 100MB
   read_only_paths: [/var/log]
+offline_grace: 90s
 ---
 # Role
 
@@ -59,15 +62,19 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Name: "log-triage", Description: "Reads logs", Provider: "anthropic", Model: "claude-sonnet-5-5",
 		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, Tools: []string{"shell_exec", "file_read"},
 		Trust: persona.Untrusted, Mode: persona.Autonomous,
+		Approvals: persona.Approvals{
+			Tools: []string{"shell_exec"}, Categories: []string{"moderate", "dangerous"}, Timeout: 2 * time.Hour, OnTimeout: persona.StopTask,
+		},
 		Limits: persona.Limits{Iterations: 7, ActiveTime: 5 * time.Minute, Tokens: 1000, Calls: 20, CostUSD: 0.5},
 		Nodes:  persona.Nodes{Names: []string{"web-1"}, Labels: map[string]string{"role": "web", "rack": "7"}},
 		Workspace: persona.Workspace{
 			Scope: persona.ScopeTask, SizeBytes: 2 << 30,
 		},
 		Jail: persona.Jail{
-			CPUMillis: 1500, MemoryBytes: 512 << 20, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
+			CPUMillis: 1500, MemoryBytes: 512 << 20, MaxMemoryBytes: 2 << 30, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
 		},
-		Prompt: "# Role\n\nYou read logs.\n---\nA rule is no end.",
+		OfflineGrace: 90 * time.Second,
+		Prompt:       "# Role\n\nYou read logs.\n---\nA rule is no end.",
 	}, got)
 
 	crlf, err := persona.Parse("a.md", []byte("\ufeff"+strings.ReplaceAll(whole, "\n", "\r\n")), known)
@@ -82,8 +89,9 @@ func TestWhatIsNotSaidHasADefault(t *testing.T) {
 	require.Equal(t, "scripted", got.Model)
 	require.Equal(t, "a.yaml", got.Script)
 	require.Zero(t, got.Thinking)
+	require.Zero(t, got.OfflineGrace, "the node's own")
 	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10}, got.Limits)
-	require.Equal(t, persona.Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30}, got.Jail)
+	require.Equal(t, persona.Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, MaxMemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30}, got.Jail)
 	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
 }
 
@@ -106,8 +114,10 @@ workspace: {size: 2}
 jail:
   read_only_paths: [var/log, /a/../etc]
   pids: "many"
+  max_memory: 1GiB
 triggers: []
 name: twice
+offline_grace: 3s
 ---
 `), known)
 	var problems *persona.Problems
@@ -129,10 +139,37 @@ bad.md:12: workspace.size must be a size with its unit, such as 512MiB or 4GiB
 bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
-bad.md:16: unknown key "triggers": write one of name, description, provider, model, script, max_tokens, thinking, tools, trust, mode, limits, nodes, workspace, jail
-bad.md:17: name is given twice (first in line 2): keep one
-bad.md:19: the body is empty: below the second --- line write the agent's instructions in Markdown
+bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
+bad.md:17: unknown key "triggers": write one of name, description, provider, model, script, max_tokens, thinking, tools, trust, mode, approvals, limits, nodes, workspace, jail, offline_grace
+bad.md:18: name is given twice (first in line 2): keep one
+bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
+bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown
 `), err.Error())
+}
+
+// E1, E3: what is wrong with an approval policy is said where it stands.
+func TestApprovalsThatContradictThemselves(t *testing.T) {
+	t.Parallel()
+	_, err := persona.Parse("bad.md", []byte(`---
+name: a
+description: b
+provider: script
+script: a.yaml
+approvals:
+  tools: [file_read, complete_task, shell_exec]
+  categories: [harmless]
+  timeout: 8d
+  on_timeout: approve
+tools: [shell_exec]
+limits: {iterations: 50}
+---
+x`), known)
+	require.EqualError(t, err, strings.TrimSpace(`
+bad.md:7: approvals.tools has "file_read", which tools does not list: add it there, or remove it here
+bad.md:8: approvals.categories has "harmless": write one of safe, moderate, dangerous
+bad.md:9: approvals.timeout must be a time from 1s to 168h with its unit, such as 30m
+bad.md:10: approvals.on_timeout is "approve": write one of reject, stop
+`))
 }
 
 func TestFilesThatCannotBeReadSayWhy(t *testing.T) {

@@ -34,6 +34,8 @@ type Config struct {
 	// Before, if set, is called before a command is started, in the call that
 	// starts it.
 	Before func(spec *nodev1.ExecSpec)
+	// Pressure is what the node says of the room that it has; see link.Config.
+	Pressure func() (why string, changed <-chan struct{})
 	// Refuse is what the node answers to every command, if set.
 	Refuse error
 	Log    hclog.Logger
@@ -45,6 +47,7 @@ type Node struct {
 	nodev1.UnimplementedExecServiceServer
 	nodev1.UnimplementedFileServiceServer
 	nodev1.UnimplementedJailServiceServer
+	nodev1.UnimplementedNodeServiceServer
 
 	cfg      Config
 	identity *identity.Identity
@@ -52,6 +55,15 @@ type Node struct {
 	mu    sync.Mutex
 	execs map[string]*command
 	files map[string][]byte // by jail and path
+	// buried are the ends of commands that were killed before they started, and
+	// holders those who hold a jail frozen, by jail.
+	buried  map[string]*nodev1.Exec
+	holders map[string][]string
+	// jails are the specs that jails were asked for with last.
+	jails map[string]*nodev1.JailSpec
+	drain *nodev1.SetDrainResponse
+	// recorded are the ids whose end the hub says it has on record.
+	recorded []string
 }
 
 type command struct {
@@ -65,7 +77,10 @@ type command struct {
 
 // New enrols a node; start it to connect.
 func New(ctx context.Context, cfg Config) (*Node, error) {
-	n := &Node{cfg: cfg, execs: map[string]*command{}, files: map[string][]byte{}}
+	n := &Node{
+		cfg: cfg, execs: map[string]*command{}, files: map[string][]byte{},
+		buried: map[string]*nodev1.Exec{}, holders: map[string][]string{}, jails: map[string]*nodev1.JailSpec{},
+	}
 	var err error
 	if n.identity, err = identity.Open(identity.Config{Dir: cfg.Dir}); err != nil {
 		return nil, err
@@ -76,19 +91,32 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 		}
 	}
 	n.Service, err = link.New(link.Config{
-		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log,
+		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log, Pressure: cfg.Pressure,
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
 			return &nodev1.SessionResponse_Hello{
 				Version: "simulated", Capability: 1, Runtimes: []string{"runc"}, Hostname: cfg.Name, Execs: n.running(),
 			}, nil
 		},
+		OnRecorded: func(ids []string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.recorded = append(n.recorded, ids...)
+		},
 		Services: func(r grpc.ServiceRegistrar) {
 			nodev1.RegisterExecServiceServer(r, n)
 			nodev1.RegisterJailServiceServer(r, n)
 			nodev1.RegisterFileServiceServer(r, n)
+			nodev1.RegisterNodeServiceServer(r, n)
 		},
 	})
 	return n, err
+}
+
+// Jail answers the spec that a jail was asked for with last; nil for none.
+func (n *Node) Jail(id string) *nodev1.JailSpec {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.jails[id]
 }
 
 // ID is the id that the hub gave the node.
@@ -120,6 +148,9 @@ func (n *Node) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*no
 	if (spec.GetRootfs() == "machine") != req.GetHostMode() {
 		return nil, fault.ToGRPC(fault.New(fault.Denied, "host mode and jail do not go together").WithObject(spec.GetJailId()))
 	}
+	n.mu.Lock()
+	n.jails[spec.GetJailId()] = spec
+	n.mu.Unlock()
 	return &nodev1.EnsureJailResponse{Jail: &nodev1.Jail{
 		JailId: spec.GetJailId(), State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, Runtime: spec.GetRuntime(), HostMode: req.GetHostMode(),
 	}}, nil
@@ -134,10 +165,19 @@ func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*node
 	if n.cfg.Before != nil {
 		n.cfg.Before(spec)
 	}
+	if (spec.GetJailId() == "host") != (spec.GetHostLock().GetLockId() != "") {
+		return nil, fault.ToGRPC(fault.New(fault.Denied, "host and host_lock do not go together").WithObject(spec.GetExecId()))
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c := n.execs[spec.GetExecId()]; c != nil {
 		return &nodev1.StartExecResponse{Exec: c.exec, Existed: true}, nil
+	}
+	if end := n.buried[spec.GetExecId()]; end != nil {
+		return &nodev1.StartExecResponse{Exec: end, Existed: true}, nil
+	}
+	if by := n.holders[spec.GetJailId()]; len(by) > 0 {
+		return nil, fault.ToGRPC(fault.New(fault.Precondition, "jail %s is frozen by %s", spec.GetJailId(), strings.Join(by, ", ")))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	now := timestamppb.Now()
@@ -177,6 +217,12 @@ func (n *Node) state(c *command) *nodev1.Exec {
 
 // WaitExec answers when the command has ended, or as it stands.
 func (n *Node) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev1.WaitExecResponse, error) {
+	n.mu.Lock()
+	buried := n.buried[req.GetExecId()]
+	n.mu.Unlock()
+	if buried != nil {
+		return &nodev1.WaitExecResponse{Exec: buried}, nil
+	}
 	c, err := n.command(req.GetExecId())
 	if err != nil {
 		return nil, err
@@ -189,20 +235,6 @@ func (n *Node) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*node
 	case <-ctx.Done():
 	}
 	return &nodev1.WaitExecResponse{Exec: n.state(c)}, nil
-}
-
-// KillExec ends a command.
-func (n *Node) KillExec(_ context.Context, req *nodev1.KillExecRequest) (*nodev1.KillExecResponse, error) {
-	c, err := n.command(req.GetExecId())
-	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	c.killer = req.GetBy()
-	n.mu.Unlock()
-	c.cancel()
-	<-c.done
-	return &nodev1.KillExecResponse{Exec: n.state(c)}, nil
 }
 
 // WriteFile keeps a file in memory.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/postgres"
@@ -25,7 +26,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/datalock"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/node/containerd"
 	"github.com/deckhand-sh/deckhand/node/daemon"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -46,11 +49,16 @@ type Config struct {
 	// Containerd uses the containerd at that socket. Empty: the machine's own
 	// when one is running, else a private one.
 	Containerd string `koanf:"containerd"`
+	// Pressure is from when on neither node nor worker start anything new.
+	Pressure pressure.Limits `koanf:",squash"`
 	// Slots is how many tasks the worker runs at once.
 	Slots            int           `koanf:"slots"`
 	LeaseTTL         time.Duration `koanf:"lease-ttl"`
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
+
+	// MetricsListen is where the metrics of all three are served; empty for nowhere.
+	MetricsListen string `koanf:"metrics-listen"`
 
 	Log    hclog.Logger     `koanf:"-"`
 	Redact *redact.Redactor `koanf:"-"`
@@ -71,6 +79,7 @@ type Up struct {
 	cfg     Config
 	cluster *postgres.Cluster // nil when an existing database is used
 	hub     *hub.Hub          // set when it was made
+	metrics *prometheus.Registry
 	unlock  func() error
 }
 
@@ -101,7 +110,7 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
 		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.DataDir, err).WithFix("use a folder you may write to")
 	}
-	u := &Up{cfg: c}
+	u := &Up{cfg: c, metrics: scrape.NewRegistry()}
 	if u.unlock, err = datalock.Lock(filepath.Join(c.DataDir, lockFile), "deckhand up"); err != nil {
 		return nil, err
 	}
@@ -138,6 +147,9 @@ func (u *Up) assemble(ctx context.Context) error {
 		}
 		u.Add("PostgreSQL", u.cluster)
 	}
+	if u.cfg.MetricsListen != "" {
+		u.Add("metrics", scrape.New(u.cfg.MetricsListen, u.metrics, u.cfg.Log.Named("metrics")))
+	}
 	u.Add("hub", &lifecycle.Lazy{Make: u.makeHub})
 	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
 	u.Add("worker", &lifecycle.Lazy{Make: u.makeWorker})
@@ -156,7 +168,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		Listen: u.cfg.Listen, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
-		Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact,
+		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err
@@ -168,7 +180,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, error) {
 	d, err := daemon.Config{
 		DataDir: filepath.Join(u.cfg.DataDir, "node"), HubURL: u.hub.URL(), Containerd: address,
-		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
+		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken, Pressure: u.cfg.Pressure, Registry: u.metrics, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err
@@ -182,8 +194,8 @@ func (u *Up) makeWorker(ctx context.Context) (lifecycle.Service, error) {
 		return nil, err
 	}
 	cfg := worker.Config{
-		HubURL: u.hub.URL(), Token: config.Secret(token), Slots: u.cfg.Slots,
-		Log: u.cfg.Log.Named("worker"), Redactor: u.cfg.Redact,
+		HubURL: u.hub.URL(), Token: config.Secret(token), Slots: u.cfg.Slots, Pressure: u.cfg.Pressure,
+		Registry: u.metrics, Log: u.cfg.Log.Named("worker"), Redactor: u.cfg.Redact,
 	}
 	if server := u.hub.NATS(); server != nil {
 		cfg.NATSOptions = []nats.Option{nats.InProcessServer(server)}

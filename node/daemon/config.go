@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/node/jail"
 )
 
@@ -57,14 +60,28 @@ type Config struct {
 	// IdleStop is after how long a jail in which nothing runs is stopped; 0 for
 	// 30 minutes, negative for never.
 	IdleStop time.Duration `koanf:"idle-stop"`
-	// KeepResults is how long what a command came to is kept, KeepLogs how long
+	// KeepResults is how long what a command came to is kept once the hub has it
+	// on record as well (without, it is 30 days), KeepLogs how long
 	// its output is, and KeepLogBytes how much all of that may take, the oldest
 	// going first. Zero: 7 days, 7 days, 20 GiB.
 	KeepResults  time.Duration `koanf:"keep-results"`
 	KeepLogs     time.Duration `koanf:"keep-logs"`
 	KeepLogBytes int64         `koanf:"keep-log-bytes"`
+	// KeepChanges is how long what a command changed in its workspace can be
+	// taken back, KeepChangesBytes how much the contents kept for that may take
+	// in one workspace. Zero: 7 days, 20 GiB.
+	KeepChanges      time.Duration `koanf:"keep-changes"`
+	KeepChangesBytes int64         `koanf:"keep-changes-bytes"`
 	// NoHostMode refuses all commands outside of jails, whoever asks.
 	NoHostMode bool `koanf:"no-host-mode"`
+	// Pressure is from when on nothing new may start on this machine. The disk is
+	// that of DataDir.
+	Pressure pressure.Limits `koanf:",squash"`
+
+	// MetricsListen is where metrics are served; empty for nowhere.
+	MetricsListen string `koanf:"metrics-listen"`
+	// Registry takes the metrics; nil for one of the node's own.
+	Registry *prometheus.Registry `koanf:"-"`
 
 	// MakeJoinToken, if set, is asked for a token when this machine is not
 	// enrolled and JoinToken is empty: for a hub in the same process.
@@ -72,6 +89,8 @@ type Config struct {
 	// leaving them to a successor: for everything on one machine.
 	EndJails      bool                                      `koanf:"-"`
 	MakeJoinToken func(ctx context.Context) (string, error) `koanf:"-"`
+	// Measure reads the machine's figures; nil for the real ones.
+	Measure func(ctx context.Context) (pressure.Figures, error) `koanf:"-"`
 	// NotifySocket is where systemd is told how the daemon does (sd_notify(3));
 	// empty for nowhere.
 	NotifySocket string       `koanf:"-"`
@@ -95,9 +114,13 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")
-	flags.Duration("keep-results", 7*24*time.Hour, "how long what a command came to is kept")
+	flags.Duration("keep-results", 7*24*time.Hour, "how long what a command came to is kept once the hub has it on record; what it has not is kept for 30 days")
 	flags.Duration("keep-logs", 7*24*time.Hour, "how long a command's output is kept after its end")
 	flags.Int64("keep-log-bytes", 20<<30, "how much the output of ended commands may take, the oldest going first")
+	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be taken back")
+	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
+	pressure.Flags(flags)
+	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
 }
 
@@ -125,6 +148,9 @@ func (c *Config) fill() error {
 		}
 		c.Name = host
 	}
+	if c.Registry == nil {
+		c.Registry = scrape.NewRegistry()
+	}
 	if !name.MatchString(c.Name) {
 		return invalid("name %q is not a node's name", c.Name).
 			WithFix("use 1 to 128 letters, digits, dots, dashes and underscores with --name")
@@ -147,6 +173,9 @@ func (c *Config) fill() error {
 		if _, err := jointoken.Parse(c.JoinToken.Reveal()); err != nil {
 			return err
 		}
+	}
+	if c.Measure == nil {
+		c.Measure = pressure.Machine(c.DataDir)
 	}
 	if c.Redact == nil {
 		c.Redact = &redact.Redactor{}

@@ -21,12 +21,15 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/pressure"
+	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/files"
 	"github.com/deckhand-sh/deckhand/node/identity"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
+	"github.com/deckhand-sh/deckhand/node/snapshot"
 	"github.com/deckhand-sh/deckhand/node/telemetry"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -36,6 +39,7 @@ const (
 	lockFile    = "daemon.lock"
 	identityDir = "identity"
 	ledgerFile  = "ledger.db"
+	jailsDir    = "jails"
 )
 
 // endJailsTimeout is how long the jails may take to end, all together.
@@ -46,15 +50,18 @@ const endJailsTimeout = 20 * time.Second
 type Daemon struct {
 	lifecycle.Runner
 
-	cfg      Config
-	identity *identity.Identity
-	ledger   *ledger.Ledger
-	jails    *jail.Manager
-	execs    *exec.Service
-	files    *files.Service
-	usage    *telemetry.Service
-	notify   *notifier
-	services lifecycle.Group
+	cfg       Config
+	identity  *identity.Identity
+	ledger    *ledger.Ledger
+	jails     *jail.Manager
+	snapshots *snapshot.Service
+	execs     *exec.Service
+	files     *files.Service
+	usage     *telemetry.Service
+	pressure  *pressure.Watch
+	notify    *notifier
+	metrics   *metrics
+	services  lifecycle.Group
 
 	closing sync.Once
 	opened  []func() error // closed in reverse
@@ -87,61 +94,91 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, unlock)
-	if d.identity, err = identity.Open(identity.Config{Dir: filepath.Join(c.DataDir, identityDir)}); err != nil {
+	if d.identity, err = identity.Open(identity.Config{Dir: filepath.Join(c.DataDir, identityDir), Reserve: d.onFullDisk}); err != nil {
 		return nil, err
 	}
 	if !d.identity.Enrolled() && (c.HubURL == "" || c.JoinToken == "" && c.MakeJoinToken == nil) {
 		return nil, fault.New(fault.Invalid, "this machine is not enrolled yet, and join-token or hub-url is empty").
 			WithFix("run `deckhand node token` for a token, then start with --hub-url and DECKHAND_JOIN_TOKEN")
 	}
-	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile), Retention: c.KeepResults}); err != nil {
+	d.metrics = newMetrics(c.Registry, standing{
+		dir: c.DataDir, jails: func() int { return len(d.jails.Connected()) }, reserved: func() bool { return d.ledger.Reserved() },
+	})
+	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile), Retention: c.KeepResults, Committed: d.metrics.committed}); err != nil {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.ledger.Close)
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Log: c.Log.Named("jail"),
-		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode,
+		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Room: d.ledger,
 	}); err != nil {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.jails.Close)
-	if d.execs, err = exec.NewService(exec.Config{
-		Ledger: d.ledger, Jails: d.jails, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes,
+	if d.snapshots, err = snapshot.New(snapshot.Config{
+		Jails: d.jails, Dir: filepath.Join(c.DataDir, jailsDir), Log: c.Log.Named("snapshot"),
+		KeepFor: c.KeepChanges, MaxBytes: c.KeepChangesBytes,
 	}); err != nil {
 		return nil, err
 	}
-	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger}); err != nil {
+	if d.execs, err = exec.NewService(exec.Config{
+		Ledger: d.ledger, Jails: d.jails, Workspaces: d.snapshots, Ended: d.metrics.ended, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes,
+	}); err != nil {
+		return nil, err
+	}
+	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger, Changes: d.snapshots}); err != nil {
 		return nil, err
 	}
 	if d.usage, err = telemetry.New(telemetry.Config{Jails: d.jails, Dir: c.DataDir, Log: c.Log.Named("telemetry")}); err != nil {
 		return nil, err
 	}
+	d.pressure = pressure.New(pressure.Config{Limits: c.Pressure, Measure: c.Measure, Log: c.Log.Named("pressure")})
 	upstream, err := link.New(link.Config{
 		Identity: d.identity, Services: d.register, Hello: d.hello, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
-		OnChange: d.notify.linked,
+		OnChange: func(connected bool) {
+			d.metrics.linked(connected)
+			d.notify.linked(connected)
+		},
 		OnContact: func() {
 			d.execs.Contact()
 			d.notify.contact()
 		},
-		Log: c.Log.Named("link"),
+		Pressure:   d.pressure.Now,
+		OnRecorded: func(ids []string) { d.execs.Recorded(ids) },
+		Log:        c.Log.Named("link"),
 	})
 	if err != nil {
 		return nil, err
 	}
+	if c.MetricsListen != "" {
+		d.services.Add("metrics", scrape.New(c.MetricsListen, c.Registry, c.Log.Named("metrics")))
+	}
+	// First: an undo that was cut short is finished before anything else.
+	d.services.Add("snapshots", d.snapshots)
 	d.services.Add("execs", d.execs)
 	d.services.Add("keeper", jail.NewKeeper(d.jails))
 	d.services.Add("telemetry", d.usage)
+	d.services.Add("pressure", d.pressure)
 	d.services.Add("link", upstream)
 	return d, nil
 }
 
+// onFullDisk runs a write that control depends on, on a full disk as well.
+func (d *Daemon) onFullDisk(write func() error) error {
+	if d.ledger == nil {
+		return write() // still being opened
+	}
+	return d.ledger.WithReserve(write)
+}
+
 func (d *Daemon) register(r grpc.ServiceRegistrar) {
-	nodev1.RegisterExecServiceServer(r, drainedExecs{d.execs, d.jails})
+	nodev1.RegisterExecServiceServer(r, d.execs)
 	nodev1.RegisterNodeServiceServer(r, nodeServer{d: d})
 	nodev1.RegisterTelemetryServiceServer(r, d.usage)
 	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
 	nodev1.RegisterFileServiceServer(r, d.files)
+	nodev1.RegisterSnapshotServiceServer(r, d.snapshots)
 }
 
 // Start enrols the machine if need be, adopts what runs on it, and begins to

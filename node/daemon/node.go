@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -27,26 +26,4 @@ func (n nodeServer) SetDrain(_ context.Context, req *nodev1.SetDrainRequest) (*n
 	}
 	now := n.d.jails.Drain()
 	return &nodev1.SetDrainResponse{Draining: now.Draining, Reason: now.Reason}, nil
-}
-
-// drainedExecs is the exec service of a node that may be drained: it starts
-// nothing then, and answers for all that was started before.
-type drainedExecs struct {
-	*exec.Service
-
-	jails *jail.Manager
-}
-
-// StartExec implements the service.
-func (e drainedExecs) StartExec(ctx context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
-	if refused := e.jails.Accepting(); refused != nil {
-		_, err := e.GetExec(ctx, &nodev1.GetExecRequest{ExecId: req.GetSpec().GetExecId()})
-		if fault.Is(fault.FromGRPC(err), fault.NotFound) {
-			return nil, fault.ToGRPC(refused)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return e.Service.StartExec(ctx, req)
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/doctor"
 	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	"github.com/deckhand-sh/deckhand/node/ledger"
@@ -74,6 +76,7 @@ func TestHostModeHasLedgerLogAndKill(t *testing.T) {
 		id := ident.New("step")
 		_, err := execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
 			ExecId: id, JailId: jail.HostID, Argv: []string{"/bin/sh", "-c", script},
+			HostLock: &nodev1.HostLock{LockId: "lock_1", Holder: "alice"},
 		}})
 		require.NoError(t, err)
 		return id
@@ -91,13 +94,70 @@ func TestHostModeHasLedgerLogAndKill(t *testing.T) {
 	require.Zero(t, killed.GetExec().GetMembersLeft())
 	left, err := jails.Processes(t.Context(), jail.HostID)
 	require.NoError(t, err)
-	require.Len(t, left, 1, "init alone")
+	require.NotEmpty(t, left)
+	for _, pid := range left {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		require.NoError(t, err)
+		require.Contains(t, string(line), initd.HostServe, "init alone, with the stubs that wait in its memory")
+	}
+}
+
+// H10: the node itself runs nothing on the machine that is under nobody's lock,
+// or that its own configuration does not allow, whatever runs there already.
+func TestTheMachineIsForThoseWhoHoldItsLock(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	open := jailtest.Manager(t, cfg)
+	_, err := open.EnsureHost(t.Context(), &nodev1.JailSpec{JailId: jail.HostID, Rootfs: jail.RootMachine})
+	require.NoError(t, err)
+	inside := jailtest.Spec(ident.New("jail"))
+	_, err = open.Ensure(t.Context(), inside)
+	require.NoError(t, err)
+	execs, book := newExecsOn(t, open)
+	start := func(execs *exec.Service, spec *nodev1.ExecSpec) error {
+		spec.ExecId, spec.Argv = ident.New("step"), []string{"touch", filepath.Join(cfg.DataDir, "touched")}
+		_, err := execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: spec})
+		return fault.FromGRPC(err)
+	}
+	lock := &nodev1.HostLock{LockId: "lock_1", Holder: "alice"}
+	for _, bad := range []*nodev1.HostLock{nil, {}, {LockId: "lock_1"}, {Holder: "alice"}} {
+		err = start(execs, &nodev1.ExecSpec{JailId: jail.HostID, HostLock: bad})
+		require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	}
+	err = start(execs, &nodev1.ExecSpec{JailId: inside.GetJailId(), HostLock: lock})
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+
+	cfg.NoHostMode = true
+	closed, err := jail.NewManager(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, closed.Close()) })
+	one, err := closed.Get(t.Context(), jail.HostID)
+	require.NoError(t, err)
+	require.Equal(t, nodev1.JailState_JAIL_STATE_RUNNING, one.GetState(), "of before")
+	shut, _ := newExecsOn(t, closed)
+	err = start(shut, &nodev1.ExecSpec{JailId: jail.HostID, HostLock: lock})
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.ErrorContains(t, err, "--no-host-mode")
+	require.NoFileExists(t, filepath.Join(cfg.DataDir, "touched"))
+
+	require.NoError(t, start(execs, &nodev1.ExecSpec{JailId: jail.HostID, HostLock: lock}))
+	all, err := book.Execs(t.Context(), jail.HostID, false)
+	require.NoError(t, err)
+	require.Len(t, all, 1, "nothing that was refused is recorded")
+	require.Equal(t, "alice", all[0].GetSpec().GetHostLock().GetHolder())
 }
 
 // newExecs is an exec service on real jails and a real ledger.
 func newExecs(t *testing.T) (*exec.Service, *jail.Manager) {
 	t.Helper()
 	jails := jailtest.Manager(t, jailtest.Config(t))
+	service, _ := newExecsOn(t, jails)
+	return service, jails
+}
+
+// newExecsOn is newExecs on jails that there are.
+func newExecsOn(t *testing.T, jails *jail.Manager) (*exec.Service, *ledger.Ledger) {
+	t.Helper()
 	book, err := ledger.Open(ledger.Config{Path: filepath.Join(t.TempDir(), "ledger.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, book.Close()) })
@@ -105,45 +165,38 @@ func newExecs(t *testing.T) (*exec.Service, *jail.Manager) {
 	require.NoError(t, err)
 	require.NoError(t, service.Start(context.WithoutCancel(t.Context())))
 	t.Cleanup(service.Stop)
-	return service, jails
+	return service, book
 }
 
-// H1: a drained node starts nothing, and answers for what it has.
-func TestADrainedNodeStartsNothingNew(t *testing.T) {
+// H1: a drained node makes no new jail, and what works in those that it has
+// goes on to its end.
+func TestADrainedNodeTakesNothingNew(t *testing.T) {
 	t.Parallel()
-	service, jails := newExecs(t)
-	execs := drainedExecs{service, jails}
+	execs, jails := newExecs(t)
 	node := nodeServer{d: &Daemon{cfg: Config{Log: hclog.NewNullLogger()}, jails: jails}}
 
 	spec := jailtest.Spec(ident.New("jail"))
 	_, err := jails.Ensure(t.Context(), spec)
 	require.NoError(t, err)
-	start := func(id string) (*nodev1.StartExecResponse, error) {
-		return execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
-			ExecId: id, JailId: spec.GetJailId(), Argv: []string{"true"},
+	start := func() error {
+		_, err := execs.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
+			ExecId: ident.New("step"), JailId: spec.GetJailId(), Argv: []string{"true"},
 		}})
+		return err
 	}
-	before := ident.New("step")
-	_, err = start(before)
-	require.NoError(t, err)
 	answer, err := node.SetDrain(t.Context(), &nodev1.SetDrainRequest{Draining: true, Reason: "new disks"})
 	require.NoError(t, err)
 	require.True(t, answer.GetDraining())
-	refused := ident.New("step")
-	_, err = start(refused)
-	e := fault.As(fault.FromGRPC(err))
-	require.NotNil(t, e, "%v", err)
-	require.Equal(t, fault.Unavailable, e.Kind)
-	require.Contains(t, e.Error(), "new disks")
-	again, err := start(before)
-	require.NoError(t, err, "it is there already")
-	require.True(t, again.GetExisted())
+	require.NoError(t, start(), "a task under way goes on")
+	other := jailtest.Spec(ident.New("jail"))
+	_, err = jails.Ensure(t.Context(), other)
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	require.ErrorContains(t, err, "new disks")
 	answer, err = node.SetDrain(t.Context(), &nodev1.SetDrainRequest{})
 	require.NoError(t, err)
 	require.False(t, answer.GetDraining())
-	ran, err := start(refused)
+	_, err = jails.Ensure(t.Context(), other)
 	require.NoError(t, err)
-	require.False(t, ran.GetExisted(), "the refusal recorded nothing")
 }
 
 func TestInstallWritesAUnitThatSparesCommands(t *testing.T) {

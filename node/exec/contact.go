@@ -25,12 +25,13 @@ const (
 )
 
 type contact struct {
-	ever *atomic.Bool
-	told chan struct{}
+	ever   *atomic.Bool
+	lately *atomic.Bool // since the last collection
+	told   chan struct{}
 }
 
 func newContact() contact {
-	return contact{ever: &atomic.Bool{}, told: make(chan struct{}, 1)}
+	return contact{ever: &atomic.Bool{}, lately: &atomic.Bool{}, told: make(chan struct{}, 1)}
 }
 
 // grace answers how long an exec may go on without contact; 0 is for ever, for
@@ -50,6 +51,7 @@ func (c contact) grace(spec *nodev1.ExecSpec) time.Duration {
 // as long as it stands. It does not block.
 func (s *Service) Contact() {
 	s.contact.ever.Store(true)
+	s.contact.lately.Store(true)
 	select {
 	case s.contact.told <- struct{}{}:
 	default:

@@ -48,6 +48,7 @@ type node struct {
 	cfg    jail.Config
 	boot   string
 	change func(*exec.Config)
+	now    func() time.Time // the daemon's clock; nil for the machine's
 	jails  *jail.Manager
 	ledger *ledger.Ledger
 	svc    *exec.Service
@@ -72,6 +73,7 @@ func prepared(tb testing.TB) *node {
 	n := &node{tb: tb, cfg: jailtest.Config(tb)}
 	tb.Cleanup(func() {
 		n.stop()
+		n.cfg.Room = nil
 		jailtest.RemoveAll(tb, n.cfg)
 	})
 	return n
@@ -85,12 +87,13 @@ func (n *node) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.undo = append(n.undo, cancel)
 	var err error
+	n.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(n.cfg.DataDir, "ledger.db"), BootID: n.boot, Now: n.now})
+	require.NoError(n.tb, err)
+	n.undo = append(n.undo, func() { require.NoError(n.tb, n.ledger.Close()) })
+	n.cfg.Room, n.cfg.Now = n.ledger, n.now
 	n.jails, err = jail.NewManager(ctx, n.cfg)
 	require.NoError(n.tb, err)
 	n.undo = append(n.undo, func() { _ = n.jails.Close() })
-	n.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(n.cfg.DataDir, "ledger.db"), BootID: n.boot})
-	require.NoError(n.tb, err)
-	n.undo = append(n.undo, func() { require.NoError(n.tb, n.ledger.Close()) })
 	cfg := exec.Config{Ledger: n.ledger, Jails: n.jails, Log: n.cfg.Log}
 	if n.change != nil {
 		n.change(&cfg)

@@ -48,6 +48,9 @@ func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *wat
 	if at := rec.GetResult().GetLogDeletedAt(); at != nil {
 		return nil, nil, logDeleted(id, at)
 	}
+	if rec.GetSpec().GetJailId() == "" {
+		return nil, nil, nil // killed before it started
+	}
 	log, err := s.openLog(rec.GetSpec())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil, s.logGone(ctx, id)

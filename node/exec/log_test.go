@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/node/exec"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -169,13 +170,14 @@ func TestBothStreamsAtFullSpeed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
-	const half = 64 << 20
+	half := jailtest.Sized(64<<20, 512<<20)
 	spec := shell(id, fmt.Sprintf("(yes 'this is out' | head -c %d) & (yes 'and this is err' | head -c %d >&2); wait", half, half))
 	began := time.Now()
 	out := n.startExec(spec)
 	out = n.wait(out.GetExecId())
-	t.Logf("%d MB in %s", out.GetLogBytes()>>20, time.Since(began))
+	t.Logf("%d MB in %s", out.GetLogBytes()>>20, out.GetEndedAt().AsTime().Sub(began))
 	require.EqualValues(t, 2*half, out.GetLogBytes())
+	require.Zero(t, out.GetLogDroppedBytes())
 	want := map[nodev1.LogStream]*repeated{
 		nodev1.LogStream_LOG_STREAM_STDOUT: {text: "this is out\n"},
 		nodev1.LogStream_LOG_STREAM_STDERR: {text: "and this is err\n"},
@@ -213,15 +215,12 @@ func (r *repeated) take(p []byte) bool {
 	return true
 }
 
-// H3: a line of 256 MB, read and searched.
-func TestALineOf256MB(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes 256 MB of disk")
-	}
+// H3: a line of 1 GB, in the soak, read and searched.
+func TestALineThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	id := n.ensure()
-	const size = 256 << 20
+	size := int64(jailtest.Sized(128<<20, 1<<30))
 	spec := shell(id, fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; printf needle", size))
 	n.startExec(spec)
 	sum := sha256.New()
@@ -271,6 +270,9 @@ func TestAReaderThatStopsReading(t *testing.T) {
 	at := int64(len(first.GetData()))
 	n.wait(spec.GetExecId())
 	require.Len(t, n.log(spec.GetExecId(), true)[0], size+5)
+	if pause := jailtest.Sized(0, int(time.Minute)); pause > 0 {
+		<-time.After(time.Duration(pause))
+	}
 	for {
 		part, err := stuck.Recv()
 		if errors.Is(err, io.EOF) {

@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -38,6 +39,11 @@ import (
 type Config struct {
 	Ledger *ledger.Ledger
 	Jails  *jail.Manager
+	// Workspaces is told of what runs, so that its changes are recorded; nil for
+	// nobody.
+	Workspaces Workspaces
+	// Ended, if set, is told of each exec that has ended. It must not wait.
+	Ended func(e *nodev1.Exec)
 	// Log is where the service writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
 	// CollectEvery is the pause between two collections of old results; 0 for
@@ -72,12 +78,17 @@ type Service struct {
 
 	ledger  *ledger.Ledger
 	jails   *jail.Manager
+	spaces  Workspaces
 	log     hclog.Logger
+	ended   func(e *nodev1.Exec)
 	collect time.Duration
 	mask    execlog.Mask
 	logs    retention
 	search  chan struct{} // holds one for each search under way
 	contact contact
+	// recorded are those whose end the hub has on record, until the ledger knows;
+	// guarded by mu. Lost with the daemon, they are only kept for longer.
+	recorded []string
 
 	// finished takes the ends of execs to the ledger.
 	finished chan *nodev1.Exec
@@ -96,6 +107,9 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
+	if cfg.Ended == nil {
+		cfg.Ended = func(*nodev1.Exec) {}
+	}
 	if cfg.CollectEvery == 0 {
 		cfg.CollectEvery = time.Hour
 	}
@@ -107,7 +121,7 @@ func NewService(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		ledger: cfg.Ledger, jails: cfg.Jails, log: cfg.Log, collect: cfg.CollectEvery,
+		ledger: cfg.Ledger, jails: cfg.Jails, spaces: cfg.Workspaces, log: cfg.Log, ended: cfg.Ended, collect: cfg.CollectEvery,
 		mask: cfg.Mask, logs: logs, search: make(chan struct{}, maxSearches), contact: newContact(),
 		live: map[string]*watch{}, finished: make(chan *nodev1.Exec, 64),
 	}, nil
@@ -120,6 +134,7 @@ func (s *Service) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the unfinished execs: %w", err)
 	}
+	s.resume(ctx, records)
 	started := make(chan struct{})
 	if err := s.Run(ctx, func(ctx context.Context) error {
 		s.mu.Lock()
@@ -181,6 +196,7 @@ func (s *Service) loop(ctx context.Context) error {
 	s.ctx = nil
 	s.mu.Unlock()
 	s.wg.Wait()
+	s.tellLedger(context.WithoutCancel(ctx))
 	s.finished <- nil
 	<-recorded
 	s.mu.Lock()
@@ -232,9 +248,32 @@ func (s *Service) recordSome(ends []*nodev1.Exec) {
 	}
 }
 
+// Recorded notes whose ends the hub has on record. It does not block.
+func (s *Service) Recorded(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorded = append(s.recorded, ids...)
+}
+
+// tellLedger takes what the hub has on record to the ledger: now and then, for
+// many at once, since only collection asks for it.
+func (s *Service) tellLedger(ctx context.Context) {
+	s.mu.Lock()
+	ids := s.recorded
+	s.recorded = nil
+	s.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	if err := s.ledger.Recorded(ctx, ids); err != nil {
+		s.log.Warn("note what the hub has on record; it is kept for longer", "execs", len(ids), "error", err)
+	}
+}
+
 // collectOnce forgets what was kept long enough, with its log.
 func (s *Service) collectOnce(ctx context.Context) {
-	gone, err := s.ledger.Collect(ctx)
+	s.tellLedger(ctx)
+	gone, err := s.ledger.Collect(ctx, s.contact.lately.Swap(false))
 	if err != nil {
 		s.log.Error("collect old results", "error", err)
 		return
@@ -255,6 +294,11 @@ func (s *Service) StartExec(ctx context.Context, req *nodev1.StartExecRequest) (
 	if err != nil {
 		return nil, s.fail("start an exec", err)
 	}
+	if req.Wait != nil && out.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+		if out, err = s.wait(ctx, &nodev1.WaitExecRequest{ExecId: out.GetExecId(), Timeout: req.GetWait()}); err != nil {
+			return nil, s.fail("wait for an exec", err)
+		}
+	}
 	return &nodev1.StartExecResponse{Exec: out, Existed: existed}, nil
 }
 
@@ -271,7 +315,7 @@ func (s *Service) start(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exe
 		return out, true, err
 	}
 	// A jail that cannot take it is said before anything is recorded.
-	conn, err := s.jails.Init(ctx, spec.GetJailId())
+	conn, err := s.jails.InitToStart(ctx, spec.GetJailId())
 	if err != nil {
 		return nil, false, err
 	}
@@ -301,15 +345,21 @@ func (s *Service) accept(ctx context.Context, spec *nodev1.ExecSpec, conn *jail.
 	if err != nil {
 		return nil, existed, err
 	}
+	crashpoint.At(crashpoint.AfterLedger, "", spec.GetExecId())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx == nil {
 		return nil, existed, fault.New(fault.Unavailable, "the node is stopping").WithFix("ask for %s again once it is back", spec.GetExecId())
 	}
+	if rec.GetResult() != nil {
+		return ended(rec), existed, nil // it ended, or was killed, meanwhile
+	}
 	if existed {
 		conn = nil
 	}
-	return s.watch(rec, conn), existed, nil
+	w := s.watch(rec, conn)
+	w.askedBy(ctx)
+	return w, existed, nil
 }
 
 // stands answers how a recorded exec stands now.
@@ -337,6 +387,7 @@ func (s *Service) watching(ctx context.Context, rec *nodev1.ExecRecord) (*watch,
 		return nil, fault.New(fault.Unavailable, "the node is stopping").WithFix("ask for %s again once it is back", id)
 	}
 	if w := s.live[id]; w != nil {
+		w.askedBy(ctx)
 		return w, nil
 	}
 	// It may have ended since the record was read.
@@ -347,7 +398,9 @@ func (s *Service) watching(ctx context.Context, rec *nodev1.ExecRecord) (*watch,
 	if now.GetResult() != nil {
 		return ended(now), nil
 	}
-	return s.watch(rec, nil), nil
+	w := s.watch(rec, nil)
+	w.askedBy(ctx)
+	return w, nil
 }
 
 // find answers the record of an exec.
@@ -446,6 +499,9 @@ func (s *Service) KillExec(ctx context.Context, req *nodev1.KillExecRequest) (*n
 
 func (s *Service) kill(ctx context.Context, req *nodev1.KillExecRequest) (*nodev1.Exec, error) {
 	rec, err := s.find(ctx, req.GetExecId())
+	if fault.Is(err, fault.NotFound) {
+		rec, err = s.bury(ctx, req)
+	}
 	if err != nil {
 		return nil, err
 	}

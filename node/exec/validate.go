@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -32,6 +33,9 @@ func validate(s *nodev1.ExecSpec) error {
 	}
 	if !execID.MatchString(id) {
 		return bad("exec_id", "%q is not an id", id).WithFix("use 2 to 64 of a-z 0-9 _ . - with a letter first")
+	}
+	if err := validateHost(s); err != nil {
+		return err
 	}
 	if len(s.GetArgv()) == 0 || s.GetArgv()[0] == "" {
 		return bad("argv", "it names no program")
@@ -117,4 +121,20 @@ func parseUser(text string) (uid, gid uint32, err error) {
 		*part.id = uint32(n)
 	}
 	return uid, gid, nil
+}
+
+// validateHost refuses a command on the machine itself that is under nobody's
+// lock (H10).
+func validateHost(s *nodev1.ExecSpec) error {
+	lock := s.GetHostLock()
+	named := lock.GetLockId() != "" && lock.GetHolder() != ""
+	switch {
+	case s.GetJailId() == jail.HostID && !named:
+		return fault.New(fault.Denied, "a command on the machine itself needs the node's lock, and host_lock names none").
+			WithFix("lock the node with: deckhand node lock").WithObject(s.GetExecId())
+	case s.GetJailId() != jail.HostID && lock != nil:
+		return fault.New(fault.Invalid, "host_lock: jail %q is not the machine itself", s.GetJailId()).
+			WithCode(fault.InvalidParameters).WithFix("leave it unset for a jail").WithObject(s.GetExecId())
+	}
+	return nil
 }

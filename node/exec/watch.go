@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -31,10 +32,11 @@ type watch struct {
 
 	once sync.Once // closes known
 
-	mu   sync.Mutex
-	now  *nodev1.Exec // never changed in place; guarded by mu
-	conn *jail.Init   // of the init that runs it; guarded by mu
-	oom  int64        // processes killed for memory before it; guarded by mu
+	mu    sync.Mutex
+	now   *nodev1.Exec // never changed in place; guarded by mu
+	conn  *jail.Init   // of the init that runs it; guarded by mu
+	oom   int64        // processes killed for memory before it; guarded by mu
+	asked string       // correlation id of who asked last, for the log; guarded by mu
 }
 
 const (
@@ -76,6 +78,25 @@ func (w *watch) exec() *nodev1.Exec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
+}
+
+// askedBy notes on whose behalf the exec runs: the record does not say, and a
+// daemon that starts anew learns of it when somebody asks again.
+func (w *watch) askedBy(ctx context.Context) {
+	if id := logging.Correlation(ctx); id != "" {
+		w.mu.Lock()
+		w.asked = id
+		w.mu.Unlock()
+	}
+}
+
+// logEnd writes a command's end to the node's log.
+func (w *watch) logEnd(final *nodev1.Exec) {
+	w.mu.Lock()
+	ctx := logging.WithCorrelation(context.Background(), w.asked)
+	w.mu.Unlock()
+	logging.From(ctx, w.s.log).Info("a command ended", "exec_id", final.GetExecId(), "jail_id", final.GetJailId(),
+		"reason", final.GetEndReason().String(), "exit_code", final.GetExitCode(), "log_bytes", final.GetLogBytes())
 }
 
 // await waits for known or done.
@@ -135,15 +156,24 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 		case <-time.After(pause):
 		}
 	}
+	w.recordAfter(ctx, final)
+	if ctx.Err() != nil {
+		return // the next daemon looks at the workspace
+	}
 	// Those who wait are told first: init, or the machine's boot id, has it on
 	// disk already. The ledger follows, and only then is the watch forgotten.
 	w.set(final, nil)
 	close(w.done)
+	w.s.ended(final)
+	w.logEnd(final)
 	w.s.finished <- final
 }
 
 // begin starts an exec that the ledger has and follows it.
 func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error) {
+	if refusal, err := w.recordBefore(ctx); refusal != nil || err != nil {
+		return refusal, err
+	}
 	w.countOOM(conn)
 	resp, err := conn.Start(ctx, w.s.request(w.rec.GetSpec()))
 	switch status.Code(err) {
@@ -345,7 +375,7 @@ func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
 	w.mu.Lock()
 	conn, running := w.conn, w.now.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING
 	w.mu.Unlock()
-	var tree []process
+	var tree []jail.Process
 	if conn != nil && running {
 		tree = w.killFrozen(ctx, conn, by)
 		resp, err := conn.Kill(ctx, &initv1.KillRequest{ExecId: w.rec.GetSpec().GetExecId(), By: by})
@@ -358,7 +388,7 @@ func (w *watch) kill(ctx context.Context, by string) (*nodev1.Exec, error) {
 		return nil, err
 	}
 	out := w.exec()
-	if left := stillThere(tree); left > out.GetMembersLeft() {
+	if left := jail.StillThere(tree); left > out.GetMembersLeft() {
 		out = proto.CloneOf(out)
 		out.MembersLeft = left
 	}

@@ -35,11 +35,24 @@ func (s *Service) AppendFile(ctx context.Context, req *nodev1.AppendFileRequest)
 		return nil, err
 	}
 	defer w.close()
-	lock := s.lock(req.GetJailId())
-	lock.Lock()
-	defer lock.Unlock()
+	var out *nodev1.AppendFileResponse
+	changed, err := s.change(ctx, req.GetJailId(), req.GetOperationId(), func() (err error) {
+		out, err = s.appendOnce(ctx, w, name, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Workspace = changed
+	return out, nil
+}
 
+// appendOnce adds to a file's end, once for an operation id.
+func (s *Service) appendOnce(ctx context.Context, w *workspace, name string, req *nodev1.AppendFileRequest) (*nodev1.AppendFileResponse, error) {
 	if req.GetOperationId() == "" {
+		if err := w.expectedOf(name, req); err != nil {
+			return nil, err
+		}
 		return w.append(name, req, nil)
 	}
 	_, info, err := w.writable(name)
@@ -71,6 +84,8 @@ func (s *Service) AppendFile(ctx context.Context, req *nodev1.AppendFileRequest)
 		if err := json.Unmarshal(rec.GetPlan(), begun); err != nil {
 			return nil, fmt.Errorf("read the plan of operation %s: %w", req.GetOperationId(), err)
 		}
+	} else if err := w.expectedOf(name, req); err != nil {
+		return nil, err
 	}
 	out, err := w.append(name, req, begun)
 	if err != nil {
@@ -84,6 +99,15 @@ func (s *Service) AppendFile(ctx context.Context, req *nodev1.AppendFileRequest)
 		return nil, err
 	}
 	return out, nil
+}
+
+// expectedOf refuses unless the file is as the request expects it.
+func (w *workspace) expectedOf(name string, req *nodev1.AppendFileRequest) error {
+	_, info, err := w.writable(name)
+	if err != nil {
+		return explain(req.GetPath(), err)
+	}
+	return explain(req.GetPath(), w.expected(name, req.GetPath(), req.GetExpectDigest(), info != nil))
 }
 
 // append adds the content to the file's end, or, when an earlier call began
@@ -182,7 +206,11 @@ func missing(f io.ReaderAt, size int64, begun plan, content []byte) (rest []byte
 // digestOfAppend tells one request from another.
 func digestOfAppend(name string, req *nodev1.AppendFileRequest) []byte {
 	hash := sha256.New()
-	for _, part := range [][]byte{[]byte(req.GetJailId()), []byte(name), req.GetContent()} {
+	parts := [][]byte{[]byte(req.GetJailId()), []byte(name), req.GetContent()}
+	if req.GetExpectDigest() != "" {
+		parts = append(parts, []byte(req.GetExpectDigest()))
+	}
+	for _, part := range parts {
 		fmt.Fprintf(hash, "%d:", len(part))
 		hash.Write(part)
 	}

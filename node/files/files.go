@@ -60,6 +60,8 @@ const (
 type Config struct {
 	Workspaces Workspaces
 	Ledger     Ledger
+	// Changes is told of what is changed; nil for nobody.
+	Changes Changes
 }
 
 // Service implements nodev1.FileServiceServer. Its errors are faults.

@@ -27,7 +27,7 @@ const (
 )
 
 // WriteFile implements nodev1.FileServiceServer.
-func (s *Service) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*nodev1.WriteFileResponse, error) {
+func (s *Service) WriteFile(ctx context.Context, req *nodev1.WriteFileRequest) (*nodev1.WriteFileResponse, error) {
 	if len(req.GetContent()) > maxWrite {
 		return nil, tooLarge("content", len(req.GetContent()), maxWrite)
 	}
@@ -36,10 +36,20 @@ func (s *Service) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*n
 		return nil, err
 	}
 	defer w.close()
-	lock := s.lock(req.GetJailId())
-	lock.Lock()
-	defer lock.Unlock()
+	var out *nodev1.WriteFileResponse
+	changed, err := s.change(ctx, req.GetJailId(), req.GetOperationId(), func() (err error) {
+		out, err = w.write(name, req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Workspace = changed
+	return out, nil
+}
 
+// write replaces a file's content.
+func (w *workspace) write(name string, req *nodev1.WriteFileRequest) (*nodev1.WriteFileResponse, error) {
 	name, info, err := w.writable(name)
 	if err != nil {
 		return nil, explain(req.GetPath(), err)

@@ -43,15 +43,19 @@ const (
 type Config struct {
 	// Dir is made with mode 0700 if it is not there.
 	Dir string
+	// Reserve runs a write that must succeed on a full disk as well, once more
+	// with room that was kept for it; nil for no such room.
+	Reserve func(write func() error) error
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
 
 // Identity is the opened folder. It is safe for use by many goroutines.
 type Identity struct {
-	dir string
-	now func() time.Time
-	key *ecdsa.PrivateKey
+	dir     string
+	now     func() time.Time
+	reserve func(write func() error) error
+	key     *ecdsa.PrivateKey
 
 	mu      sync.RWMutex // guards what follows
 	node    record
@@ -84,7 +88,10 @@ func Open(cfg Config) (*Identity, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the identity folder: %w", err)
 	}
-	i := &Identity{dir: cfg.Dir, now: cfg.Now}
+	if cfg.Reserve == nil {
+		cfg.Reserve = func(write func() error) error { return write() }
+	}
+	i := &Identity{dir: cfg.Dir, now: cfg.Now, reserve: cfg.Reserve}
 	if err := i.loadKey(); err != nil {
 		return nil, err
 	}
@@ -203,7 +210,7 @@ func (i *Identity) store(r record) error {
 	if err != nil {
 		return fmt.Errorf("encode the node's identity: %w", err)
 	}
-	if err := replace(i.dir, nodeFile, data); err != nil {
+	if err := i.reserve(func() error { return replace(i.dir, nodeFile, data) }); err != nil {
 		return fmt.Errorf("store the node's identity: %w", err)
 	}
 	i.node, i.ca, i.leaf = r, ca, leaf
@@ -311,7 +318,7 @@ func (i *Identity) AdvanceEpoch(epoch int64) error {
 	if err != nil {
 		return fmt.Errorf("encode the session: %w", err)
 	}
-	if err := replace(i.dir, sessionFile, data); err != nil {
+	if err := i.reserve(func() error { return replace(i.dir, sessionFile, data) }); err != nil {
 		return fmt.Errorf("store the session: %w", err)
 	}
 	i.session = next

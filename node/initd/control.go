@@ -18,7 +18,7 @@ func (s *server) running(id string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.ended() || r.stub == 0 {
+	if r.ended() || r.stub == nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "%s has ended", id)
 	}
 	return r, nil
@@ -53,9 +53,9 @@ func (s *server) Signal(_ context.Context, req *initv1.SignalRequest) (*initv1.S
 	st := r.snapshot()
 	out := &initv1.SignalResponse{}
 	s.gate.do(func() {
-		below := children(r.stub)
+		below := children(r.stub.pid)
 		if req.GetTree() {
-			below = descendants(r.stub)
+			below = descendants(r.stub.pid)
 		}
 		for _, pid := range below {
 			// Once the command itself has exited its number may be another's.
@@ -92,46 +92,4 @@ func (s *server) Resize(_ context.Context, req *initv1.ResizeRequest) (*initv1.R
 		return nil, status.Errorf(codes.Internal, "resize the terminal: %v", err)
 	}
 	return &initv1.ResizeResponse{}, nil
-}
-
-// Contact implements the protocol.
-func (s *server) Contact(context.Context, *initv1.ContactRequest) (*initv1.ContactResponse, error) {
-	s.mu.Lock()
-	s.heard = time.Now()
-	s.mu.Unlock()
-	return &initv1.ContactResponse{}, nil
-}
-
-// enforceGrace kills a run once the hub was not heard of for grace, counted
-// from now at the earliest, on the monotonic clock. The answer ends that.
-func (s *server) enforceGrace(r *run, grace time.Duration) (stop func()) {
-	began := time.Now()
-	over := make(chan struct{})
-	go func() {
-		for {
-			s.mu.Lock()
-			since := s.heard
-			s.mu.Unlock()
-			if since.Before(began) {
-				since = began
-			}
-			left := grace - time.Since(since)
-			if left <= 0 {
-				break
-			}
-			timer := time.NewTimer(left)
-			select {
-			case <-timer.C:
-			case <-over:
-				timer.Stop()
-				return
-			}
-		}
-		s.kill(r, func(st *initv1.Status) {
-			if st.GetKilledBy() == "" && !st.GetTimedOut() {
-				st.KilledBy = OfflineGrace
-			}
-		})
-	}()
-	return func() { close(over) }
 }

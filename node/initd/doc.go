@@ -6,15 +6,17 @@
 // time-outs, so that the daemon may die, be upgraded and come back without a
 // command noticing.
 //
-// Each command runs below a stub: a fork of init without a program of its own
-// that is the subreaper of the command's whole tree. Whatever the command
-// leaves behind, however often it forks, becomes a child of the stub; when the
-// stub has none left it exits, which is the proof that nothing is. A stub is
-// one thread and a few pages, so that hundreds fit in a jail.
+// Each command runs below a stub: a process in init's memory, with no program
+// of its own, that is the subreaper of the command's whole tree. Whatever the
+// command leaves behind, however often it forks, becomes a child of the stub;
+// when the stub has none left it exits, which is the proof that nothing is. A
+// stub is one thread and one page, so that hundreds fit in a jail, and a few
+// wait there for commands to come.
 //
 //	init ── stub ── command ── …
 //	     │       └─ what the command left behind
-//	     └─ stub ── command
+//	     ├─ stub ── command
+//	     └─ stub
 //
 // Below the state folder each exec has a folder of its own. It is put there in
 // one piece before the command is spawned: an id that has one is never spawned
@@ -28,7 +30,11 @@
 // folders stays, and an exec that has a folder without exit was lost with it.
 package initd
 
-import "time"
+import (
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+)
 
 // The layout inside a jail.
 const (
@@ -52,11 +58,12 @@ const (
 //	1  Info, Start, Wait, Kill, List
 //	2  WriteStdin, Signal, Resize, Contact; terminals, open input, offline
 //	   grace, output cap, note_only
-const Protocol = 2
+//	3  Hold
+const Protocol = 3
 
 // OfflineGrace is on whose behalf a command is killed whose node was cut off
 // from its hub for longer than it may be.
-const OfflineGrace = "offline grace"
+const OfflineGrace = nodelink.OfflineGrace
 
 const (
 	// killPatience bounds how long a kill waits for the tree to be gone. A

@@ -28,7 +28,7 @@ var errStarted = errors.New("its folder is there already")
 type folders struct {
 	execs string
 	spare string
-	gate  gate
+	made  int // of spare
 	ready chan folder
 }
 
@@ -38,11 +38,11 @@ type folder struct {
 	log *execlog.Writer
 }
 
-// newFolders clears what an earlier init had ready, and begins to make more.
-func newFolders(stateDir string, g gate) (*folders, error) {
+// newFolders clears what an earlier init had ready.
+func newFolders(stateDir string) (*folders, error) {
 	f := &folders{
 		execs: filepath.Join(stateDir, ExecsDir), spare: filepath.Join(stateDir, SpareDir),
-		gate: g, ready: make(chan folder, spares),
+		ready: make(chan folder, spares),
 	}
 	if err := os.RemoveAll(f.spare); err != nil {
 		return nil, fmt.Errorf("clear the spare folders: %w", err)
@@ -55,19 +55,15 @@ func newFolders(stateDir string, g gate) (*folders, error) {
 	return f, nil
 }
 
-// fill keeps spares ready for as long as init lives. When the disk is full it
-// leaves it to take to say so, and tries again after the next.
-func (f *folders) fill(again <-chan struct{}) {
-	for n := 0; ; n++ {
-		var one folder
-		var err error
-		f.gate.do(func() { one, err = f.make(strconv.Itoa(n)) })
-		if err != nil {
-			<-again
-			continue
-		}
-		f.ready <- one
+// add makes one more ready. It is called by one goroutine, while there is room.
+func (f *folders) add() error {
+	one, err := f.make(strconv.Itoa(f.made))
+	if err != nil {
+		return err
 	}
+	f.made++
+	f.ready <- one
+	return nil
 }
 
 func (f *folders) make(name string) (folder, error) {

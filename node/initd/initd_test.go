@@ -3,6 +3,7 @@ package initd_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,6 +108,36 @@ func TestTheDeathOfAStubEndsItsTree(t *testing.T) {
 	resp, err = init.Wait(t.Context(), &initv1.WaitRequest{ExecId: bystander.GetExecId(), TimeoutMs: -1})
 	require.NoError(t, err)
 	require.False(t, resp.GetStatus().GetEnded())
+}
+
+// Stubs wait for commands, and one that was killed meanwhile is given none.
+func TestAStubThatDiedWhileItWaitedIsGivenNoCommand(t *testing.T) {
+	t.Parallel()
+	m, init, id := start(t)
+	one, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	var waiting []int
+	require.Eventually(t, func() bool {
+		waiting = childrenOf(int(one.GetPid()))
+		return len(waiting) > 1
+	}, 30*time.Second, 5*time.Millisecond)
+	for _, stub := range waiting {
+		require.NoError(t, unix.Kill(stub, unix.SIGKILL))
+	}
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(childrenOf(int(one.GetPid())), func(pid int) bool {
+			return slices.Contains(waiting, pid)
+		})
+	}, 30*time.Second, 5*time.Millisecond)
+	for range 2 * len(waiting) {
+		req := request("exit 3")
+		_, err = init.Start(t.Context(), req)
+		require.NoError(t, err)
+		resp, err := init.Wait(t.Context(), &initv1.WaitRequest{ExecId: req.GetExecId(), TimeoutMs: 30_000})
+		require.NoError(t, err)
+		require.Empty(t, resp.GetStatus().GetStartError())
+		require.EqualValues(t, 3, resp.GetStatus().GetExitCode())
+	}
 }
 
 // stubOf answers, from the host, the child of a jail's init that has a process

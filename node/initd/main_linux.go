@@ -58,7 +58,7 @@ func serve(state string, host bool) error {
 	}
 	initv1.RegisterInitServiceService(rpc, s)
 	failed := make(chan error, 1)
-	go s.folders.fill(s.again)
+	go s.stock()
 	go func() { failed <- rpc.Serve(context.Background(), listener) }()
 
 	s.rest.Reset(restPause)
@@ -89,7 +89,7 @@ func (s *server) reap() {
 		var ws unix.WaitStatus
 		s.mu.Lock()
 		pid, err := unix.Wait4(-1, &ws, unix.WNOHANG, nil)
-		r := s.stubs[pid]
+		st := s.stubs[pid]
 		delete(s.stubs, pid)
 		s.mu.Unlock()
 		if errors.Is(err, unix.EINTR) {
@@ -98,11 +98,9 @@ func (s *server) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
-		if r != nil {
-			r.mu.Lock()
-			r.clean = ws.Exited() && ws.ExitStatus() == 0
-			r.mu.Unlock()
-			close(r.gone)
+		if st != nil {
+			st.clean = ws.Exited() && ws.ExitStatus() == 0
+			close(st.gone)
 		}
 	}
 }

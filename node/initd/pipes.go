@@ -20,13 +20,13 @@ type output struct {
 
 // pipes are the command's ends and init's ends of what connects them.
 type pipes struct {
-	theirs []*os.File  // to be closed once the command has them
-	stdio  [3]*os.File // of theirs
-	outs   []output
-	pty    *os.File // nil without a terminal
-	input  *input   // nil without input
-	report *os.File
-	said   *os.File // the stub's end of report
+	theirs    []*os.File  // to be closed once the stub has them
+	stdio     [3]*os.File // of theirs
+	outs      []output
+	pty       *os.File // nil without a terminal
+	input     *input   // nil without input
+	line      *os.File // to the stub and from it
+	theirLine *os.File // of theirs
 }
 
 func (p *pipes) closeTheirs() {
@@ -44,8 +44,8 @@ func (p *pipes) close() {
 	for _, out := range p.outs {
 		_ = out.file.Close()
 	}
-	if p.report != nil {
-		_ = p.report.Close()
+	if p.line != nil {
+		_ = p.line.Close()
 	}
 }
 
@@ -56,10 +56,9 @@ func newPipes(req *initv1.StartRequest) (p *pipes, err error) {
 			p.close()
 		}
 	}()
-	if p.report, p.said, err = outputPipe("report"); err != nil {
+	if err := p.openLine(); err != nil {
 		return p, err
 	}
-	p.theirs = append(p.theirs, p.said)
 	if req.GetPtyRows() > 0 {
 		return p, p.openPTY(req)
 	}
@@ -75,6 +74,22 @@ func newPipes(req *initv1.StartRequest) (p *pipes, err error) {
 		p.outs = append(p.outs, output{r, stream})
 	}
 	return p, nil
+}
+
+// openLine makes what init and a stub talk by.
+func (p *pipes) openLine() error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make a line to the stub: %w", err)
+	}
+	// Ours alone: the stub waits in its read.
+	err = unix.SetNonblock(fds[0], true)
+	p.line, p.theirLine = os.NewFile(uintptr(fds[0]), "line"), os.NewFile(uintptr(fds[1]), "line")
+	p.theirs = append(p.theirs, p.theirLine)
+	if err != nil {
+		return fmt.Errorf("make a line to the stub: %w", err)
+	}
+	return nil
 }
 
 func (p *pipes) openInput(wanted bool) error {

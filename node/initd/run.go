@@ -24,16 +24,14 @@ import (
 type run struct {
 	ready chan struct{} // closed when it has been spawned, or could not be
 	done  chan struct{} // closed when the whole tree has ended and exit is written
-	gone  chan struct{} // closed by the reaper when the stub is gone
 
 	mu     sync.Mutex
 	status *initv1.Status // guarded by mu
-	clean  bool           // the stub ended by itself; guarded by mu
 
 	// Set before ready is closed, then only read.
 	refused error // why it is no run after all
 	dir     string
-	stub    int
+	stub    *stub // nil when there was none
 	log     *execlog.Writer
 	outs    []output
 	pty     *os.File // nil without a terminal
@@ -70,10 +68,18 @@ func (r *run) mark(change func(s *initv1.Status)) {
 	}
 }
 
-// newStubArgs lays out a request for the stub.
-func newStubArgs(req *initv1.StartRequest, p *pipes) (*stubArgs, error) {
+// command is what a stub is to start, as the kernel takes it.
+type command struct {
+	paths      []*byte
+	argv, envv **byte
+	dir        *byte
+	uid, gid   uintptr
+}
+
+// newCommand lays out a request for a stub.
+func newCommand(req *initv1.StartRequest) (c command, err error) {
 	term := "dumb"
-	if p.pty != nil {
+	if req.GetPtyRows() > 0 {
 		term = "xterm-256color"
 	}
 	env := mergeEnv(baseEnv(term), req.GetEnv())
@@ -82,37 +88,27 @@ func newStubArgs(req *initv1.StartRequest, p *pipes) (*stubArgs, error) {
 		dir = Workspace
 	}
 	env = mergeEnv([]string{"PWD=" + dir}, env)
-	args := &stubArgs{
-		uid: uintptr(req.GetUid()), gid: uintptr(req.GetGid()),
-		stdio:  [3]uintptr{fdOf(p.stdio[0]), fdOf(p.stdio[1]), fdOf(p.stdio[2])},
-		report: fdOf(p.said),
-		maxFD:  maxFD(),
-	}
-	if p.pty != nil {
-		args.tty = 1
-	}
-	var err error
-	if args.dir, err = syscall.BytePtrFromString(dir); err != nil {
-		return nil, fmt.Errorf("dir: %w", err)
+	c.uid, c.gid = uintptr(req.GetUid()), uintptr(req.GetGid())
+	if c.dir, err = syscall.BytePtrFromString(dir); err != nil {
+		return c, fmt.Errorf("dir: %w", err)
 	}
 	argv, err := syscall.SlicePtrFromStrings(req.GetArgv())
 	if err != nil {
-		return nil, fmt.Errorf("argv: %w", err)
+		return c, fmt.Errorf("argv: %w", err)
 	}
-	args.argv = &argv[0]
 	envv, err := syscall.SlicePtrFromStrings(env)
 	if err != nil {
-		return nil, fmt.Errorf("env: %w", err)
+		return c, fmt.Errorf("env: %w", err)
 	}
-	args.envv = &envv[0]
+	c.argv, c.envv = &argv[0], &envv[0]
 	for _, candidate := range candidates(req.GetArgv()[0], env) {
 		ptr, err := syscall.BytePtrFromString(candidate)
 		if err != nil {
-			return nil, fmt.Errorf("argv: %w", err)
+			return c, fmt.Errorf("argv: %w", err)
 		}
-		args.paths = append(args.paths, ptr)
+		c.paths = append(c.paths, ptr)
 	}
-	return args, nil
+	return c, nil
 }
 
 // fdOf answers a file's descriptor, which stays as blocking as it is: of these

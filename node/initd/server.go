@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
@@ -31,15 +32,19 @@ type server struct {
 	host     bool // not in a jail: host_linux.go
 	gate     gate
 	folders  *folders
-	again    chan struct{} // an exec was asked for
+	ready    chan *stub
+	again    chan struct{} // what is kept ready was taken from
 	bufs     buffers
 
 	mu    sync.Mutex
 	runs  map[string]*run
-	stubs map[int]*run // by the stub's PID, until it is reaped
-	stop  bool         // nothing is started any more
-	past  []string     // the execs that have ended and are in runs, oldest first
-	heard time.Time    // the last contact with the hub
+	stubs map[int]*stub // by PID, until they are reaped
+	stop  bool          // nothing is started any more
+	past  []string      // the execs that have ended and are in runs, oldest first
+	held  bool          // nothing is started until the jail is thawed
+	heard moment        // the last contact with the hub
+
+	clock clock
 
 	rest *time.Timer // fires when nothing has run for a while
 }
@@ -52,7 +57,7 @@ func newServer(stateDir string) (*server, error) {
 		return nil, fmt.Errorf("make an instance id: %w", err)
 	}
 	g := newGate()
-	f, err := newFolders(stateDir, g)
+	f, err := newFolders(stateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +65,10 @@ func newServer(stateDir string) (*server, error) {
 		instance: strings.TrimSpace(string(instance)),
 		gate:     g,
 		folders:  f,
+		ready:    make(chan *stub, readyStubs),
 		again:    make(chan struct{}, 1),
 		runs:     map[string]*run{},
-		stubs:    map[int]*run{},
+		stubs:    map[int]*stub{},
 	}
 	s.rest = time.AfterFunc(restPause, s.resting)
 	return s, nil
@@ -96,7 +102,6 @@ func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.Sta
 	r := &run{
 		ready:  make(chan struct{}),
 		done:   make(chan struct{}),
-		gone:   make(chan struct{}),
 		status: &initv1.Status{ExecId: req.GetExecId(), StartedAt: time.Now().UnixNano()},
 	}
 	s.mu.Lock()
@@ -107,9 +112,10 @@ func (s *server) Start(_ context.Context, req *initv1.StartRequest) (*initv1.Sta
 		}
 		return &initv1.StartResponse{Status: have.snapshot(), Existed: true}, nil
 	}
-	if s.stop {
+	if s.stop || s.held {
+		why := map[bool]string{true: "the jail is being stopped", false: "the jail is frozen"}[s.stop]
 		s.mu.Unlock()
-		return nil, status.Error(codes.Unavailable, "the jail is being stopped")
+		return nil, status.Error(codes.Unavailable, why)
 	}
 	s.runs[req.GetExecId()] = r
 	s.mu.Unlock()
@@ -168,42 +174,30 @@ func startRefused(err error) error {
 	return status.Errorf(codes.Internal, "%v", err)
 }
 
-// spawn forks the stub and answers when the command runs, or why it does not.
-func (s *server) spawn(r *run, req *initv1.StartRequest) (why string) {
-	p, err := newPipes(req)
+// spawn gives a stub the command and answers when it runs, or why it does not.
+func (s *server) spawn(r *run, req *initv1.StartRequest) string {
+	cmd, err := newCommand(req)
 	if err != nil {
 		return err.Error()
 	}
-	args, err := newStubArgs(req, p)
-	if err != nil {
-		p.close()
-		return err.Error()
+	stub, why := s.stubFor(req)
+	if stub == nil {
+		return why
 	}
-	// Under the lock, so that the reaper knows the stub before it can be gone.
-	s.mu.Lock()
-	pid, err := forkStub(args)
-	if err == nil {
-		r.stub = pid
-		s.stubs[pid] = r
-	}
-	s.mu.Unlock()
-	if err != nil {
-		p.close()
-		var errno unix.Errno
-		errors.As(err, &errno)
-		return startError(req, stepFork, errno)
-	}
-	p.closeTheirs()
-	first, err := readReport(p.report)
+	r.stub = stub
+	p := stub.pipes
+	first, err := stub.start(cmd)
 	if err != nil || first.kind == reportFailed {
-		<-r.gone
+		<-stub.gone
 		p.close()
+		stub.release()
 		if err != nil {
 			return "its stub was killed before it started"
 		}
 		return startError(req, int(first.value), unix.Errno(first.errno))
 	}
-	r.mark(func(st *initv1.Status) { st.Pid, st.StubPid = first.value, int32(r.stub) })
+	crashpoint.At(crashpoint.AfterSpawn, "", req.GetExecId())
+	r.mark(func(st *initv1.Status) { st.Pid, st.StubPid = first.value, int32(stub.pid) })
 	r.outs, r.pty, r.input = p.outs, p.pty, p.input
 	if r.pty != nil {
 		s.gate.do(func() { _ = r.log.Resize(uint16(req.GetPtyRows()), uint16(req.GetPtyCols())) })
@@ -216,27 +210,24 @@ func (s *server) spawn(r *run, req *initv1.StartRequest) (why string) {
 			copyOutput(out.file, out.stream, r.log, s.gate, &s.bufs, func() { go s.kill(r, nil) })
 		})
 	}
-	go s.follow(r, p, req)
+	go s.follow(r, req)
 	return ""
 }
 
 // follow waits for a command and its tree to end.
-func (s *server) follow(r *run, p *pipes, req *initv1.StartRequest) {
+func (s *server) follow(r *run, req *initv1.StartRequest) {
+	line := r.stub.pipes.line
+	began := s.clock.now()
 	if grace := time.Duration(req.GetOfflineGraceMs()) * time.Millisecond; grace > 0 {
-		defer s.enforceGrace(r, grace)()
+		timer := time.AfterFunc(grace, func() { s.enforceGrace(r, grace, began) })
+		defer timer.Stop()
 	}
 	if timeout := time.Duration(req.GetTimeoutMs()) * time.Millisecond; timeout > 0 {
-		timer := time.AfterFunc(timeout, func() {
-			s.kill(r, func(st *initv1.Status) {
-				if st.GetKilledBy() == "" {
-					st.TimedOut = true
-				}
-			})
-		})
+		timer := time.AfterFunc(timeout, func() { s.enforceTimeout(r, timeout, began) })
 		defer timer.Stop()
 	}
 	for {
-		rep, err := readReport(p.report)
+		rep, err := readReport(line)
 		if err != nil {
 			break // the stub is gone
 		}
@@ -244,15 +235,12 @@ func (s *server) follow(r *run, p *pipes, req *initv1.StartRequest) {
 			r.mark(func(st *initv1.Status) { st.LeaderExited = true; setWait(st, rep.value) })
 		}
 	}
-	<-r.gone
-	_ = p.report.Close()
+	<-r.stub.gone
+	_ = line.Close()
 	if r.input != nil {
 		r.input.end()
 	}
-	r.mu.Lock()
-	clean := r.clean
-	r.mu.Unlock()
-	if !clean {
+	if !r.stub.clean {
 		// The stub was killed, by the kernel for memory for example, and what
 		// it kept together came to init: nothing else does.
 		left := s.killOrphans()
@@ -263,7 +251,9 @@ func (s *server) follow(r *run, p *pipes, req *initv1.StartRequest) {
 			}
 		})
 	}
+	r.stub.release()
 	r.drain()
+	crashpoint.At(crashpoint.AfterExit, "", req.GetExecId())
 	s.end(r)
 }
 
@@ -382,13 +372,13 @@ func (s *server) Kill(_ context.Context, req *initv1.KillRequest) (*initv1.KillR
 // kill ends a run's tree, marking first whose doing it is, and answers when it
 // has ended, or how much is left of it.
 func (s *server) kill(r *run, mark func(st *initv1.Status)) (left int) {
-	if r.ended() || r.stub == 0 {
+	if r.ended() || r.stub == nil {
 		return 0
 	}
 	if mark != nil {
 		r.mark(mark)
 	}
-	if left = killBelow(s.gate, r.stub, r.gone, killPatience); left > 0 {
+	if left = killBelow(s.gate, r.stub.pid, r.stub.gone, killPatience); left > 0 {
 		return left
 	}
 	<-r.done

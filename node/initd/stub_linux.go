@@ -8,28 +8,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A stub is forked, not executed: starting a program for it would cost more
-// than the command. The child of a fork of a Go process has one thread and no
-// runtime, so everything below runs on raw system calls: it must not allocate,
-// grow its stack, take a lock or call anything that does. All signals are
-// blocked before the fork, since the runtime's handlers could not run.
+// A stub is a process of its own in init's memory, on a stack of its own:
+// copying the memory, or starting a program, would cost more than the command,
+// and this way one that waits costs next to nothing. It has one thread and none
+// of Go's runtime, so everything below runs on raw system calls: it must not
+// allocate, grow its stack, take a lock or call anything that does. All signals
+// are blocked before it is made, since the runtime's handlers could not run.
 
-// stubArgs is what a stub is told. Everything in it is allocated before the
-// fork.
+// stubArgs is what a stub is told. It and what it points to must stay as they
+// are until the stub has reported that the command runs, or is gone.
 type stubArgs struct {
+	// Read at once.
+	stdio [3]uintptr // above 2
+	line  uintptr    // above 2
+	maxFD uintptr
+	// Read when the stub is told to go on.
 	paths    []*byte // candidates for the program, tried in order
 	argv     **byte
 	envv     **byte
 	dir      *byte
 	uid, gid uintptr
-	stdio    [3]uintptr // above 2
-	report   uintptr    // above 2
-	maxFD    uintptr
 	tty      uintptr // 1 when stdio is a terminal, to be the command's own
 }
 
-// report is what a stub says through its pipe, in this order: failed alone, or
-// started and later exited. The pipe ends when the stub does.
+// stubStack is the size of a stub's stack. What it calls is held to less than
+// 1 KiB by the linker, as everything that may not grow its stack.
+const stubStack = 4 << 10
+
+// stubFlags make a process that shares init's memory and nothing else.
+const stubFlags = unix.CLONE_VM | uintptr(unix.SIGCHLD)
+
+// vforkFlags make a child that uses its parent's memory until it executes a
+// program, with its parent standing still.
+const vforkFlags = unix.CLONE_VFORK | unix.CLONE_VM | uintptr(unix.SIGCHLD)
+
+// report is what a stub says on its line, in this order: failed alone, or
+// started and later exited. The line ends when the stub does.
 type report struct {
 	kind  reportKind
 	value int32 // failed: a step; started: the PID; exited: the wait status
@@ -64,22 +78,26 @@ var (
 	oomValue = [...]byte{oomScore[0], oomScore[1], oomScore[2]}
 )
 
-// forkStub forks a stub and answers its PID.
-func forkStub(args *stubArgs) (int, error) {
+// forkStub makes a stub and answers its PID. Both args and stack are the stub's
+// until it is gone.
+func forkStub(args *stubArgs, stack *[stubStack]byte) (int, syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	pid, errno := rawForkStub(args)
+	// Its argument is where a function that is called with this top of the stack
+	// looks for it: there on amd64, a word above on arm64.
+	top := (uintptr(unsafe.Pointer(stack)) + stubStack - 2*unsafe.Sizeof(args)) &^ 15
+	place := (*[2]*stubArgs)(unsafe.Pointer(&stack[top-uintptr(unsafe.Pointer(stack))]))
+	place[0], place[1] = args, args
+	pid, errno := rawForkStub(top)
 	runtime.KeepAlive(args)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(pid), nil
+	runtime.KeepAlive(stack)
+	return int(pid), errno
 }
 
 //go:norace
 //go:nosplit
 //go:noinline
-func rawForkStub(args *stubArgs) (uintptr, syscall.Errno) {
+func rawForkStub(top uintptr) (uintptr, syscall.Errno) {
 	var all, old uint64
 	all = ^uint64(0)
 	_, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK,
@@ -87,12 +105,9 @@ func rawForkStub(args *stubArgs) (uintptr, syscall.Errno) {
 	if errno != 0 {
 		return 0, errno
 	}
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-	if errno == 0 && pid == 0 {
-		runStub(args)
-	}
+	pid, failed := rawStub(stubFlags, top)
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, 8, 0, 0)
-	return pid, errno
+	return pid, syscall.Errno(failed)
 }
 
 // runStub is the stub. It does not return.
@@ -112,13 +127,25 @@ func runStub(args *stubArgs) {
 	for fd := uintptr(0); fd < 3; fd++ {
 		syscall.RawSyscall(unix.SYS_DUP3, args.stdio[fd], fd, 0)
 	}
-	if args.report != 3 {
-		syscall.RawSyscall(unix.SYS_DUP3, args.report, 3, unix.O_CLOEXEC)
+	if args.line != 3 {
+		syscall.RawSyscall(unix.SYS_DUP3, args.line, 3, unix.O_CLOEXEC)
 	}
 	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 4, uintptr(^uint32(0)), 0); errno != 0 {
 		for fd := uintptr(4); fd < args.maxFD; fd++ {
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
+	}
+	// Until there is a command for it, or nobody any more who could have one.
+	for {
+		var word byte
+		n, _, errno := syscall.RawSyscall(unix.SYS_READ, 3, uintptr(unsafe.Pointer(&word)), 1)
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 || n != 1 {
+			exit(0)
+		}
+		break
 	}
 	// This goes on when the command has been executed, or failed to be and has
 	// said so.

@@ -18,8 +18,11 @@ const (
 	spareThreads = 6
 )
 
-// Threads is how many of a jail's processes are init's own.
-const Threads = slots + processors + spareThreads
+const threads = slots + processors + spareThreads
+
+// OwnProcesses is how many of a jail's processes are init's own: its threads,
+// and the stubs that wait for commands.
+const OwnProcesses = threads + readyStubs
 
 // gate lets few goroutines through at once.
 type gate chan struct{}
@@ -37,9 +40,9 @@ func (g gate) do(fn func()) {
 func makeThreads() {
 	runtime.GOMAXPROCS(min(processors, runtime.NumCPU()))
 	var ready, done sync.WaitGroup
-	ready.Add(Threads)
+	ready.Add(threads)
 	release := make(chan struct{})
-	for range Threads {
+	for range threads {
 		done.Go(func() {
 			// Each holds a thread of its own until all do.
 			runtime.LockOSThread()

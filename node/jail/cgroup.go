@@ -84,22 +84,45 @@ func (m *Manager) Cgroup(ctx context.Context, id string) (Cgroup, error) {
 // OOMKills answers how many processes of a jail the kernel has killed for
 // memory so far.
 func (i *Init) OOMKills() (int64, error) {
+	// An init stays in its cgroup, and every exec asks.
+	if file := i.oomFile.Load(); file != nil {
+		return readOOMKills(*file)
+	}
 	cg, err := cgroupOfProcess(i.pid)
 	if err != nil {
 		return 0, err
 	}
-	return cg.OOMKills()
+	file, err := cg.oomFile()
+	if err != nil {
+		return 0, err
+	}
+	i.oomFile.Store(&file)
+	return readOOMKills(file)
 }
 
 // OOMKills answers how many processes the kernel has killed for memory so far.
 func (c Cgroup) OOMKills() (int64, error) {
-	// Version 2 counts in memory.events, version 1 in memory.oom_control.
-	dir, version := c.Dir("memory")
-	file := map[int]string{1: "memory.oom_control", 2: "memory.events"}[version]
-	if file == "" {
-		return 0, errors.New("the kernel does not count the jail's memory events")
+	file, err := c.oomFile()
+	if err != nil {
+		return 0, err
 	}
-	events, err := os.ReadFile(filepath.Join(dir, file))
+	return readOOMKills(file)
+}
+
+// oomFile answers the file that the kernel counts them in: memory.events with
+// version 2, memory.oom_control with version 1.
+func (c Cgroup) oomFile() (string, error) {
+	switch dir, version := c.Dir("memory"); version {
+	case 1:
+		return filepath.Join(dir, "memory.oom_control"), nil
+	case 2:
+		return filepath.Join(dir, "memory.events"), nil
+	}
+	return "", errors.New("the kernel does not count the jail's memory events")
+}
+
+func readOOMKills(file string) (int64, error) {
+	events, err := os.ReadFile(file)
 	if err != nil {
 		return 0, fmt.Errorf("read the jail's memory events: %w", err)
 	}

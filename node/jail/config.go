@@ -38,6 +38,8 @@ type Config struct {
 	// for is stopped; 0 for 30 minutes, negative for never. The next Ensure
 	// wakes it.
 	IdleStop time.Duration
+	// Room is what is kept of the disk for a full one; nil for nothing.
+	Room Room
 	// NoHostMode refuses every command on the machine itself.
 	NoHostMode bool
 	// Now is the clock; nil for time.Now.
@@ -45,6 +47,20 @@ type Config struct {
 	// Log is where the manager writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
 }
+
+// Room is part of the disk that is kept for when it is full.
+type Room interface {
+	// WithReserve runs a small write, and once more with that room given up.
+	WithReserve(write func() error) error
+	// Accepting refuses what is new while the disk is full.
+	Accepting() error
+}
+
+// noRoom keeps nothing.
+type noRoom struct{}
+
+func (noRoom) WithReserve(write func() error) error { return write() }
+func (noRoom) Accepting() error                     { return nil }
 
 // The defaults of Config.
 const (
@@ -89,6 +105,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.IdleStop == 0 {
 		c.IdleStop = DefaultIdleStop
+	}
+	if c.Room == nil {
+		c.Room = noRoom{}
 	}
 	if c.Now == nil {
 		c.Now = time.Now

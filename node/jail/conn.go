@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/ttrpc"
@@ -47,8 +48,9 @@ type Init struct {
 	// was closed.
 	Closed <-chan struct{}
 
-	client *ttrpc.Client
-	pid    int32 // on the host
+	client  *ttrpc.Client
+	pid     int32 // on the host
+	oomFile atomic.Pointer[string]
 }
 
 // Alive says whether the connection stands.

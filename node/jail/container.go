@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -41,7 +45,7 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
 	}
-	task, err := newTask(ctx, ctr, p.log)
+	task, err := m.newTask(ctx, ctr, p.log)
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
 	}
@@ -58,14 +62,19 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 }
 
 // newTask makes a container's task. After the death of a shim containerd may
-// still be busy with the task that was there before.
-func newTask(ctx context.Context, ctr client.Container, log string) (client.Task, error) {
+// still be busy with the task that was there before; and after its own death it
+// may know a task that it had only half made, which nothing but its task service
+// finds and removes. One that runs is not removed by that.
+func (m *Manager) newTask(ctx context.Context, ctr client.Container, log string) (client.Task, error) {
 	deadline := time.Now().Add(dialTimeout)
 	policy := backoff.Policy{Base: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 	for try := 1; ; try++ {
 		task, err := ctr.NewTask(ctx, cio.LogFile(log))
 		if err == nil || !errdefs.IsAlreadyExists(err) || time.Now().After(deadline) {
 			return task, err
+		}
+		if _, err := m.containerd.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: ctr.ID()}); err != nil {
+			m.cfg.Log.Debug("a task that is in the way was not removed; will try again", "jail_id", ctr.ID(), "reason", err)
 		}
 		if err := backoff.Wait(ctx, policy.Delay(try)); err != nil {
 			return nil, err
@@ -93,8 +102,8 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	if err != nil || pid == 0 {
 		return nil, err
 	}
-	// A daemon that died may have left it frozen.
-	if err := m.thawForGood(e, pid); err != nil {
+	// A daemon that died may have left it frozen for a moment.
+	if _, err := m.thawMoment(e, pid); err != nil {
 		return nil, fmt.Errorf("thaw jail %s: %w", id, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -109,6 +118,13 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the init of jail %s runs but does not answer", id).
 			WithFix("stop the jail: nothing in it can be reached").WithObject(id).WithCause(err)
+	}
+	rec, err := readRecord(p.record)
+	if err == nil {
+		err = m.applyHold(ctx, e, conn, id, rec.GetFrozenBy())
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.client.Close())
 	}
 	m.setConn(e, conn)
 	return conn, nil
@@ -262,6 +278,7 @@ func (m *Manager) sweep(ctx context.Context) error {
 	if err != nil {
 		return m.unavailable(err)
 	}
+	var inits []int32
 	for _, ctr := range all {
 		rec, err := readRecord(m.paths(ctr.ID()).record)
 		if err != nil {
@@ -272,6 +289,7 @@ func (m *Manager) sweep(ctx context.Context) error {
 			return err
 		}
 		if pid != 0 && rec != nil && !rec.GetStopped() {
+			inits = append(inits, pid)
 			continue
 		}
 		if err := m.endContainer(ctx, ctr); err != nil {
@@ -282,5 +300,42 @@ func (m *Manager) sweep(ctx context.Context) error {
 	if err := m.sweepHost(ctx); err != nil {
 		return err
 	}
+	host, err := listenerOf(ctx, m.paths(HostID))
+	if err != nil {
+		return err
+	}
+	if err := m.sweepReleases(append(inits, host)); err != nil {
+		return err
+	}
 	return m.sweepFolders()
+}
+
+// sweepReleases removes every deckhand-init but this daemon's own and those
+// that run, which are told by their file: a jail has it under another name.
+func (m *Manager) sweepReleases(inits []int32) error {
+	var used []os.FileInfo
+	for _, pid := range inits {
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
+			used = append(used, info)
+		}
+	}
+	releases, err := os.ReadDir(m.releases())
+	if err != nil {
+		return fmt.Errorf("list the releases of deckhand-init: %w", err)
+	}
+	for _, release := range releases {
+		dir := filepath.Join(m.releases(), release.Name())
+		if dir == filepath.Dir(m.initPath) {
+			continue
+		}
+		have, err := os.Stat(filepath.Join(dir, initbin.Name))
+		if err == nil && slices.ContainsFunc(used, func(info os.FileInfo) bool { return os.SameFile(info, have) }) {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove an old deckhand-init: %w", err)
+		}
+		m.cfg.Log.Info("removed a deckhand-init that no jail uses", "release", release.Name())
+	}
+	return nil
 }

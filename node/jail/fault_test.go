@@ -78,6 +78,48 @@ func TestJailsGoOnWithoutContainerd(t *testing.T) {
 	requireWhole(t, output(t, m, id, count))
 }
 
+// A containerd that dies while it makes a jail leaves nothing that stands in the
+// way of making it again.
+func TestAJailIsMadeThoughContainerdDiesMeanwhile(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	dir := filepath.Join(jailtest.Dir(t), "ctr")
+	var own *containerd.Daemon
+	begin := func() {
+		var err error
+		own, err = containerd.Config{DataDir: dir}.Complete(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, own.Start(context.WithoutCancel(t.Context())))
+	}
+	begin()
+	t.Cleanup(func() { own.Stop() })
+	cfg.Containerd = own.Address()
+	m := jailtest.Manager(t, cfg)
+	warm := jailtest.Spec(ident.New("jail"))
+	since := time.Now()
+	_, err := m.Ensure(t.Context(), warm)
+	require.NoError(t, err)
+	const moments = 12
+	step := time.Since(since) / moments
+	for n := range moments {
+		spec := jailtest.Spec(ident.New("jail"))
+		made := make(chan error, 1)
+		go func() {
+			_, err := m.Ensure(t.Context(), spec)
+			made <- err
+		}()
+		// A moment in the making is all that there is to wait for.
+		<-time.After(time.Duration(n) * step)
+		require.NoError(t, unix.Kill(own.PID(), unix.SIGKILL))
+		<-own.Done()
+		begin()
+		<-made
+		eventually(t, func() bool { _, err = m.Ensure(t.Context(), spec); return err == nil }, "jail %d, killed after %s", n, time.Duration(n)*step)
+		_, err = m.Stop(t.Context(), spec.GetJailId())
+		require.NoError(t, err)
+	}
+}
+
 // A jail whose shim dies is lost: its processes are ended, its log is whole, and
 // it can be made again.
 func TestADeadShimLosesTheJailAndNoLog(t *testing.T) {

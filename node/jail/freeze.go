@@ -44,6 +44,7 @@ type freezer struct {
 //
 // While a jail is frozen its init answers nothing: do not call it before thaw.
 // Stopping a jail thaws it, and so does the next daemon's first look at it.
+// What is to stand for longer than a moment is Held.
 func (m *Manager) Freeze(ctx context.Context, id string) (thaw func() error, err error) {
 	e := m.entry(id)
 	// Before the lock: finding a jail again thaws it, for which it is taken.
@@ -51,6 +52,10 @@ func (m *Manager) Freeze(ctx context.Context, id string) (thaw func() error, err
 	if err != nil {
 		return nil, err
 	}
+	return freezeEntry(ctx, e, id, cg)
+}
+
+func freezeEntry(ctx context.Context, e *entry, id string, cg Cgroup) (thaw func() error, err error) {
 	f, err := cg.freezer()
 	if err != nil {
 		return nil, err
@@ -242,24 +247,4 @@ func (f freezerOf) end(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// thawForGood lets a jail go on whoever holds it frozen: it is about to be
-// stopped, or those who froze it are gone.
-func (m *Manager) thawForGood(e *entry, pid int32) error {
-	cg, err := cgroupOfProcess(pid)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	f, err := cg.freezer()
-	if err != nil {
-		return nil //nolint:nilerr // what cannot be frozen is not
-	}
-	e.freezer.mu.Lock()
-	defer e.freezer.mu.Unlock()
-	e.freezer.holders = 0
-	return f.thaw()
 }

@@ -47,11 +47,19 @@ func (m *Manager) EnsureHost(ctx context.Context, in *nodev1.JailSpec) (*nodev1.
 		return nil, fault.New(fault.Invalid, "host mode is jail_id %q with rootfs %q; they are %q and %q", HostID, RootMachine, in.GetJailId(), in.GetRootfs()).
 			WithFix("leave host_mode unset for a jail")
 	}
-	if m.cfg.NoHostMode {
-		return nil, fault.New(fault.Denied, "this node does not run commands outside of jails").
-			WithFix("start deckhand-node without --no-host-mode, or work in a jail").WithObject(HostID)
+	if err := m.allowsHost(HostID); err != nil {
+		return nil, err
 	}
 	return m.ensure(ctx, &nodev1.JailSpec{JailId: HostID, Rootfs: RootMachine})
+}
+
+// allowsHost refuses the machine itself where this node's configuration does.
+func (m *Manager) allowsHost(id string) error {
+	if id != HostID || !m.cfg.NoHostMode {
+		return nil
+	}
+	return fault.New(fault.Denied, "this node does not run commands outside of jails").
+		WithFix("start deckhand-node without --no-host-mode, or work in a jail").WithObject(HostID)
 }
 
 // refuseHost refuses what asks for the machine without saying so, or uses its

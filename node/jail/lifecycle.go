@@ -104,7 +104,7 @@ func (m *Manager) stopIdle(ctx context.Context, id string) error {
 	e.freezer.mu.Lock()
 	frozen := e.freezer.holders > 0
 	e.freezer.mu.Unlock()
-	if frozen {
+	if frozen || len(rec.GetFrozenBy()) > 0 {
 		return nil // somebody is at work on it
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+stopPatience)
@@ -121,7 +121,7 @@ func (m *Manager) stopIdle(ctx context.Context, id string) error {
 		return nil // wanted meanwhile
 	}
 	rec.Stopped = true
-	if err := writeRecord(p.record, rec); err != nil {
+	if err := m.writeRecord(p.record, rec); err != nil {
 		return err
 	}
 	if err := m.end(ctx, e, id); err != nil {
@@ -194,7 +194,8 @@ func (m *Manager) sweepFolders() error {
 // drainFile is below the data folder while the node is drained.
 const drainFile = "drain"
 
-// Drain says whether a node takes new work.
+// Drain says whether a node takes new jails. Those that it has go on, and are
+// woken: whoever works in one ends in order.
 type Drain struct {
 	Draining bool
 	// Reason is for those who are refused.
@@ -224,7 +225,7 @@ func (m *Manager) SetDrain(to Drain) error {
 	if err != nil {
 		return fmt.Errorf("begin the drain: %w", err)
 	}
-	if err := writeFile(path, raw); err != nil {
+	if err := m.cfg.Room.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
 		return fmt.Errorf("begin the drain: %w", err)
 	}
 	m.drain = to
@@ -247,18 +248,19 @@ func readDrain(dir string) (Drain, error) {
 	return d, nil
 }
 
-// Accepting refuses while the node is drained.
-func (m *Manager) Accepting() error {
+// accepting refuses a new jail while the node is drained. Host mode is none:
+// people may work on a drained node.
+func (m *Manager) accepting(id string) error {
 	d := m.Drain()
-	if !d.Draining {
+	if !d.Draining || id == HostID {
 		return nil
 	}
 	reason := ""
 	if d.Reason != "" {
 		reason = ": " + d.Reason
 	}
-	return fault.New(fault.Unavailable, "the node is drained and takes no new work%s", reason).
-		WithCode(fault.NodeUnavailable).WithFix("use another node, or end the drain")
+	return fault.New(fault.Unavailable, "the node is drained and takes no new jail%s", reason).
+		WithCode(fault.NodeUnavailable).WithFix("use another node, or end the drain").WithObject(id)
 }
 
 // removeFolders removes all of a jail from the disk, the record last.

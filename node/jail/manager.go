@@ -74,6 +74,10 @@ type entry struct {
 	mu   sync.Mutex // held while the jail is made, stopped or removed
 	conn *Init      // guarded by Manager.mu; nil when not connected
 	used time.Time  // when it was last wanted; guarded by Manager.mu
+	// holders are those who hold it frozen, and killing is while everything in it
+	// is being killed; guarded by Manager.mu.
+	holders []string
+	killing bool
 
 	freezer freezer
 }
@@ -128,7 +132,7 @@ func (m *Manager) openData() error {
 	if _, err := exec.LookPath("mkfs.ext4"); err == nil && !m.cfg.SoftWorkspaces {
 		m.hardWorkspaces = true
 	}
-	binaries := filepath.Join(m.cfg.DataDir, "init")
+	binaries := m.releases()
 	if err := os.MkdirAll(binaries, 0o711); err != nil {
 		return fmt.Errorf("jail: make the data folder: %w", err)
 	}
@@ -142,6 +146,9 @@ func (m *Manager) openData() error {
 	}
 	return buildEtc(m.etc)
 }
+
+// releases is where each deckhand-init that is in use has a folder.
+func (m *Manager) releases() string { return filepath.Join(m.cfg.DataDir, "init") }
 
 // Close lets go of the jails; they go on.
 func (m *Manager) Close() error {
@@ -203,7 +210,8 @@ func (m *Manager) touch(e *entry) {
 
 // Ensure answers once the jail runs: it is made, woken, found, or made anew
 // when it was lost. A jail that runs with another spec is made anew if nothing
-// runs in it; else the call is refused.
+// runs in it; else the call is refused. One that is to have more memory and is
+// else the same gets it as it runs.
 func (m *Manager) Ensure(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
 	if err := refuseHost(in); err != nil {
 		return nil, err
@@ -236,12 +244,25 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 			if proto.Equal(rec.GetSpec(), spec) {
 				return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
 			}
+			if by := rec.GetFrozenBy(); len(by) > 0 {
+				return nil, held(id, by)
+			}
+			if raised, err := m.raiseMemory(ctx, p, rec, spec); err != nil {
+				return nil, err
+			} else if raised {
+				return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
+			}
 			if err := idle(ctx, conn, id); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := m.Accepting(); err != nil {
+	if rec == nil {
+		if err := m.accepting(id); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.cfg.Room.Accepting(); err != nil {
 		return nil, err
 	}
 	if err := m.end(ctx, e, id); err != nil {
@@ -381,8 +402,8 @@ func (m *Manager) Stop(ctx context.Context, id string) (*nodev1.Jail, error) {
 	}
 	// On disk first: a daemon that dies now goes on stopping, and what the
 	// execs of this jail come to is no loss.
-	rec.Stopped = true
-	if err := writeRecord(p.record, rec); err != nil {
+	rec.Stopped, rec.FrozenBy = true, nil
+	if err := m.writeRecord(p.record, rec); err != nil {
 		return nil, err
 	}
 	if err := m.end(ctx, e, id); err != nil {
@@ -431,6 +452,9 @@ func (m *Manager) OpenExec(id, execID string) (*os.Root, error) {
 // RemoveExec deletes the folder of an exec. One that is not there is removed
 // already.
 func (m *Manager) RemoveExec(id, execID string) error {
+	if !jailID.MatchString(id) {
+		return nil // of an exec that never had a jail
+	}
 	state, err := os.OpenRoot(m.paths(id).state)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -452,7 +476,7 @@ func describe(id string, rec *nodev1.JailRecord, state nodev1.JailState, conn *I
 		HostMode: id == HostID,
 	}
 	if conn != nil {
-		out.Pid = conn.pid
+		out.Pid, out.FrozenBy = conn.pid, rec.GetFrozenBy()
 	}
 	return out
 }
@@ -473,7 +497,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	rec := &nodev1.JailRecord{
 		Spec: spec, BootId: m.bootID, WorkspaceLimitHard: hard, StartedAt: timestamppb.Now(),
 	}
-	if err := writeRecord(p.record, rec); err != nil {
+	if err := m.writeRecord(p.record, rec); err != nil {
 		return nil, nil, err
 	}
 	var conn *Init
@@ -488,7 +512,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 		defer cancel()
 		rec.Stopped = true
-		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), writeRecord(p.record, rec))
+		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), m.writeRecord(p.record, rec))
 	}
 	m.setConn(e, conn)
 	return rec, conn, nil

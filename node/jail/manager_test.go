@@ -201,6 +201,49 @@ func TestAManagerSaysWhatItLacks(t *testing.T) {
 	})
 }
 
+// A release of deckhand-init stays for as long as a jail runs it.
+func TestAnOldInitGoesOnceNoJailRunsIt(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	releases := func() (out []string) {
+		dirs, err := os.ReadDir(filepath.Join(cfg.DataDir, "init"))
+		require.NoError(t, err)
+		for _, dir := range dirs {
+			out = append(out, dir.Name())
+		}
+		return out
+	}
+	older, err := jail.NewManager(t.Context(), cfg)
+	require.NoError(t, err)
+	id := ensure(t, older)
+	before := releases()
+	require.Len(t, before, 1)
+	require.NoError(t, older.Close())
+
+	// Another release: a program's end may be followed by anything.
+	raw, err := os.ReadFile(cfg.InitPath)
+	require.NoError(t, err)
+	cfg.InitPath = filepath.Join(cfg.DataDir, "newer-init")
+	require.NoError(t, os.WriteFile(cfg.InitPath, append(raw, "newer"...), 0o755))
+	newer, err := jail.NewManager(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Subset(t, releases(), before, "a jail runs it")
+	require.Len(t, releases(), 2)
+	_, text := sh(t, newer, id, "echo adopted")
+	require.Equal(t, "adopted\n", text)
+	_, err = newer.Stop(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, newer.Close())
+
+	last := jailtest.Manager(t, cfg)
+	require.Len(t, releases(), 1)
+	require.NotSubset(t, releases(), before)
+	_, err = last.Ensure(t.Context(), jailtest.Spec(id))
+	require.NoError(t, err)
+	_, text = sh(t, last, id, "echo again")
+	require.Equal(t, "again\n", text)
+}
+
 // A jail without a hard workspace says so.
 func TestASoftWorkspaceSaysSo(t *testing.T) {
 	t.Parallel()

@@ -53,13 +53,14 @@ func readRecord(path string) (*nodev1.JailRecord, error) {
 	return rec, nil
 }
 
-// writeRecord puts a record on disk in one piece, flushed.
-func writeRecord(path string, rec *nodev1.JailRecord) error {
+// writeRecord puts a record on disk in one piece, flushed, and on a full disk
+// as well: what a jail is to be must be possible to say then too.
+func (m *Manager) writeRecord(path string, rec *nodev1.JailRecord) error {
 	raw, err := proto.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("encode the jail's record: %w", err)
 	}
-	if err := writeFile(path, raw); err != nil {
+	if err := m.cfg.Room.WithReserve(func() error { return writeFile(path, raw) }); err != nil {
 		return fmt.Errorf("write the jail's record: %w", err)
 	}
 	return nil

@@ -56,6 +56,49 @@ func (s *server) RemoveJail(ctx context.Context, req *nodev1.RemoveJailRequest) 
 	return &nodev1.RemoveJailResponse{}, nil
 }
 
+// FreezeJail implements the service.
+func (s *server) FreezeJail(ctx context.Context, req *nodev1.FreezeJailRequest) (*nodev1.FreezeJailResponse, error) {
+	if err := checkHolder(req.GetHolder()); err != nil {
+		return nil, s.fail("freeze a jail", err)
+	}
+	one, err := s.m.Hold(ctx, req.GetJailId(), req.GetHolder())
+	if err != nil {
+		return nil, s.fail("freeze a jail", err)
+	}
+	return &nodev1.FreezeJailResponse{Jail: one}, nil
+}
+
+// ThawJail implements the service.
+func (s *server) ThawJail(ctx context.Context, req *nodev1.ThawJailRequest) (*nodev1.ThawJailResponse, error) {
+	if err := checkHolder(req.GetHolder()); err != nil {
+		return nil, s.fail("thaw a jail", err)
+	}
+	one, err := s.m.Release(ctx, req.GetJailId(), req.GetHolder())
+	if err != nil {
+		return nil, s.fail("thaw a jail", err)
+	}
+	return &nodev1.ThawJailResponse{Jail: one}, nil
+}
+
+// maxHolder bounds a holder's name.
+const maxHolder = 128
+
+func checkHolder(name string) error {
+	if name == "" || len(name) > maxHolder {
+		return fault.New(fault.Invalid, "holder must be 1 to %d bytes long", maxHolder).WithFix("name who holds the jail, for example a step's id")
+	}
+	return nil
+}
+
+// KillJail implements the service.
+func (s *server) KillJail(ctx context.Context, req *nodev1.KillJailRequest) (*nodev1.KillJailResponse, error) {
+	execs, left, err := s.m.Kill(ctx, req.GetJailId(), req.GetBy())
+	if err != nil {
+		return nil, s.fail("kill everything in a jail", err)
+	}
+	return &nodev1.KillJailResponse{MembersLeft: int32(left), ExecIds: execs}, nil
+}
+
 // fail is the edge: what is not for callers' eyes is logged here.
 func (s *server) fail(doing string, err error) error {
 	if fault.As(err) == nil {

@@ -179,7 +179,7 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, s *nodev1.JailSpec, root
 		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: files, Hard: files}),
 		oci.WithRlimit(&specs.POSIXRlimit{Type: "RLIMIT_CORE"}),
 		oci.WithMemoryLimit(uint64(s.GetMemoryBytes())),
-		oci.WithPidsLimit(s.GetPids() + initd.Threads),
+		oci.WithPidsLimit(s.GetPids() + initd.OwnProcesses),
 		oci.WithCPUCFS(s.GetCpuMillis()*cfsPeriod/1000, cfsPeriod),
 		oci.WithDefaultUnixDevices,
 		// Last: it depends on the capabilities.

@@ -44,7 +44,7 @@ func (l *Ledger) Exec(ctx context.Context, spec *nodev1.ExecSpec, instance strin
 		}
 		if existed {
 			rec = have
-			return sameDigest("exec", id, rec.GetDigest(), digest)
+			return sameExec(rec, digest)
 		}
 		rec = &nodev1.ExecRecord{
 			Digest: digest, Spec: spec, BootId: l.bootID, InitInstance: instance,
@@ -72,10 +72,44 @@ func (l *Ledger) FindExec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.E
 	if err != nil {
 		return nil, err
 	}
-	if err := sameDigest("exec", spec.GetExecId(), rec.GetDigest(), digest); err != nil {
+	if err := sameExec(rec, digest); err != nil {
 		return nil, err
 	}
 	return rec, nil
+}
+
+// sameExec refuses another request under the id of a record. One that was
+// buried stands for any: it says what became of all of them.
+func sameExec(rec *nodev1.ExecRecord, digest []byte) error {
+	if len(rec.GetDigest()) == 0 {
+		return nil
+	}
+	return sameDigest("exec", rec.GetSpec().GetExecId(), rec.GetDigest(), digest)
+}
+
+// BuryExec records the end of an exec that was never asked for, so that a
+// request for its id that is still on its way finds that end and starts
+// nothing. An id that is known already is answered as it is.
+func (l *Ledger) BuryExec(ctx context.Context, end *nodev1.Exec) (rec *nodev1.ExecRecord, existed bool, err error) {
+	id := end.GetExecId()
+	err = l.update(ctx, func(tx *bbolt.Tx) error {
+		execs := tx.Bucket(bucketExecs)
+		have := &nodev1.ExecRecord{}
+		if existed, err = get(execs, id, have); err != nil || existed {
+			rec = have
+			return err
+		}
+		now := timestamppb.New(l.now())
+		end.CreatedAt, end.EndedAt = now, now
+		rec = &nodev1.ExecRecord{
+			Spec: &nodev1.ExecSpec{ExecId: id}, BootId: l.bootID, CreatedAt: now, Result: end,
+		}
+		return put(execs, id, rec)
+	})
+	if err != nil {
+		return nil, existed, err
+	}
+	return rec, existed, nil
 }
 
 // GetExec answers the record of an exec; nil when there is none.
@@ -169,45 +203,4 @@ func (l *Ledger) Execs(ctx context.Context, jailID string, liveOnly bool) ([]*no
 		})
 	})
 	return out, err
-}
-
-// Collect forgets the records that were finished longer than the retention
-// ago and answers those of execs, whose logs may go with them.
-func (l *Ledger) Collect(ctx context.Context) ([]*nodev1.ExecRecord, error) {
-	before := l.now().Add(-l.retention)
-	var gone []*nodev1.ExecRecord
-	err := l.update(ctx, func(tx *bbolt.Tx) error {
-		gone = nil
-		var keys [][]byte
-		execs := tx.Bucket(bucketExecs)
-		if err := execs.ForEach(func(id, raw []byte) error {
-			rec := &nodev1.ExecRecord{}
-			if err := decode(string(id), raw, rec); err != nil {
-				return err
-			}
-			if rec.GetResult() != nil && rec.GetResult().GetEndedAt().AsTime().Before(before) {
-				gone, keys = append(gone, rec), append(keys, id)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-		if err := deleteAll(execs, keys); err != nil {
-			return err
-		}
-		return collectOperations(tx.Bucket(bucketOperations), before)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("collect the ledger: %w", err)
-	}
-	return gone, nil
-}
-
-func deleteAll(b *bbolt.Bucket, keys [][]byte) error {
-	for _, key := range keys {
-		if err := b.Delete(key); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,7 +2,8 @@
 // record per exec and one per file operation, on disk before the effect
 // begins. It is what makes "at most once" true across crashes of the daemon.
 //
-// Every write is one bbolt Update, which is fsynced before it answers. An id
+// Every write is fsynced before it answers, in one bbolt Update with those that
+// came while the one before was on its way to the disk. An id
 // that is asked for again is answered with its record; the same id with
 // another request is refused. When the machine reboots, the records of the
 // boot before stay and say so by their boot id. A file that cannot be read is
@@ -34,19 +35,28 @@ import (
 type Config struct {
 	// Path of the database file. Its folder must exist.
 	Path string
-	// Retention is how long a finished record is kept; 0 for 7 days.
+	// Retention is how long a finished record is kept that the hub has on record
+	// as well; 0 for 7 days.
 	Retention time.Duration
+	// KeepUnrecorded is how long one is kept that it has not, as far as is known
+	// here; 0 for 30 days, and never less than Retention.
+	KeepUnrecorded time.Duration
 	// Reserve is how many bytes of the disk are kept beside the file, so that
 	// ends can be recorded when it is full; 0 for 8 MiB, negative for none.
 	Reserve int64
 	// BootID names the running boot of the machine; empty to read the kernel's.
 	BootID string
+	// Committed, if set, is told how long each transaction took to be on disk.
+	Committed func(took time.Duration)
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
 
-// DefaultRetention is how long finished records are kept unless told otherwise.
-const DefaultRetention = 7 * 24 * time.Hour
+// How long finished records are kept unless told otherwise.
+const (
+	DefaultRetention      = 7 * 24 * time.Hour
+	DefaultKeepUnrecorded = 30 * 24 * time.Hour
+)
 
 // lockTimeout bounds the wait for another process that has the file open.
 const lockTimeout = 2 * time.Second
@@ -67,8 +77,11 @@ type Ledger struct {
 	db        *bbolt.DB
 	reserve   *reserve
 	retention time.Duration
+	unknown   time.Duration // the retention of what the hub may not have
 	bootID    string
 	now       func() time.Time
+	commits   *commits
+	committed func(took time.Duration)
 }
 
 // Open opens the ledger, making it when there is none.
@@ -78,6 +91,9 @@ func Open(cfg Config) (*Ledger, error) {
 	}
 	if cfg.Retention == 0 {
 		cfg.Retention = DefaultRetention
+	}
+	if cfg.KeepUnrecorded == 0 {
+		cfg.KeepUnrecorded = DefaultKeepUnrecorded
 	}
 	if cfg.Retention < 0 {
 		return nil, fmt.Errorf("ledger: Retention is %s; use a positive duration", cfg.Retention)
@@ -95,9 +111,14 @@ func Open(cfg Config) (*Ledger, error) {
 	if cfg.Reserve == 0 {
 		cfg.Reserve = DefaultReserve
 	}
+	if cfg.Committed == nil {
+		cfg.Committed = func(time.Duration) {}
+	}
 	l := &Ledger{
+		committed: cfg.Committed,
+		commits:   newCommits(),
 		reserve:   &reserve{path: cfg.Path + ".reserve", size: max(0, cfg.Reserve)},
-		retention: cfg.Retention, bootID: cfg.BootID, now: cfg.Now,
+		retention: cfg.Retention, unknown: max(cfg.KeepUnrecorded, cfg.Retention), bootID: cfg.BootID, now: cfg.Now,
 	}
 	if err := guard(cfg.Path, func() (err error) {
 		if err := verify(cfg.Path); err != nil {
@@ -209,13 +230,18 @@ func (l *Ledger) Path() string { return filepath.Clean(l.db.Path()) }
 // reboot of the machine.
 func (l *Ledger) BootID() string { return l.bootID }
 
-// update runs fn in one fsynced transaction.
+// update runs fn in a transaction and answers when it is on disk. fn may be run
+// more than once, and the last time is what counts.
 func (l *Ledger) update(ctx context.Context, fn func(tx *bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return l.reserve.withReserve(func() error {
-		return guardUse(func() error { return l.db.Update(fn) })
+	return l.commits.do(fn, func(fn func(tx *bbolt.Tx) error) error {
+		return l.reserve.withReserve(func() error {
+			began := time.Now()
+			defer func() { l.committed(time.Since(began)) }()
+			return guardUse(func() error { return l.db.Update(fn) })
+		})
 	})
 }
 

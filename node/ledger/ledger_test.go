@@ -74,6 +74,51 @@ func TestAnExecIsCreatedOnce(t *testing.T) {
 	require.Nil(t, rec)
 }
 
+// Writes that come at once share a transaction. One that is refused takes none
+// of the others with it.
+func TestWritesThatComeAtOnceFailAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, ledger.Config{Path: path})
+	_, _, err := l.Exec(t.Context(), spec("taken"), "")
+	require.NoError(t, err)
+	const many = 200
+	var wg sync.WaitGroup
+	for i := range many {
+		wg.Go(func() {
+			switch i % 4 {
+			case 0:
+				other := spec("taken")
+				other.Dir = "elsewhere"
+				if _, _, err := l.Exec(t.Context(), other, ""); !fault.Is(err, fault.Exists) {
+					t.Errorf("another request under a taken id: %v", err)
+				}
+			case 1:
+				if err := l.FinishExecs(t.Context(), []*nodev1.Exec{result("never", time.Now())}); err == nil {
+					t.Error("an exec that never was has finished")
+				}
+			default:
+				id := fmt.Sprint("step", i)
+				if _, existed, err := l.Exec(t.Context(), spec(id), ""); err != nil || existed {
+					t.Errorf("%s: existed %v, %v", id, existed, err)
+				}
+				if err := l.FinishExecs(t.Context(), []*nodev1.Exec{result(id, time.Now())}); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, l.Close())
+	l = open(t, ledger.Config{Path: path})
+	all, err := l.Execs(t.Context(), "", false)
+	require.NoError(t, err)
+	require.Len(t, all, 1+many/2)
+	live, err := l.Execs(t.Context(), "", true)
+	require.NoError(t, err)
+	require.Len(t, live, 1)
+}
+
 func TestAFinishedExecStaysAsItEnded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -125,17 +170,65 @@ func TestOldResultsAreCollected(t *testing.T) {
 	}
 	_, _, err := l.Operation(t.Context(), "op", []byte("d"), nil)
 	require.NoError(t, err)
-	gone, err := l.Collect(t.Context())
+	require.NoError(t, l.Recorded(t.Context(), []string{"step0", "step1", "step2", "step3", "op", "nowhere"}))
+	gone, err := l.Collect(t.Context(), true)
 	require.NoError(t, err)
 	require.Len(t, gone, 1)
 	require.Equal(t, "step2", gone[0].GetSpec().GetExecId())
 	now = now.Add(8 * 24 * time.Hour)
-	gone, err = l.Collect(t.Context())
+	gone, err = l.Collect(t.Context(), false)
 	require.NoError(t, err)
 	require.Len(t, gone, 2, "the unfinished one stays")
 	_, existed, err := l.Operation(t.Context(), "op", []byte("d"), nil)
 	require.NoError(t, err)
 	require.False(t, existed)
+}
+
+// H2: what the hub may not have on record is kept for much longer, however the
+// clock jumps while the node is alone: a step that is left started must find
+// its end here.
+func TestWhatTheHubMayNotHaveIsKept(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	l := open(t, ledger.Config{Now: func() time.Time { return now }})
+	_, _, err := l.Exec(t.Context(), spec("step"), "")
+	require.NoError(t, err)
+	require.NoError(t, l.FinishExecs(t.Context(), []*nodev1.Exec{result("step", now)}))
+	_, _, err = l.Operation(t.Context(), "op", []byte("d"), nil)
+	require.NoError(t, err)
+	_, existed, err := l.BuryExec(t.Context(), result("buried", now))
+	require.NoError(t, err)
+	require.False(t, existed)
+	kept := func() {
+		t.Helper()
+		for _, id := range []string{"step", "buried"} {
+			rec, err := l.GetExec(t.Context(), id)
+			require.NoError(t, err)
+			require.NotNil(t, rec.GetResult())
+		}
+		_, existed, err := l.Operation(t.Context(), "op", []byte("d"), nil)
+		require.NoError(t, err)
+		require.True(t, existed)
+	}
+	now = now.Add(29 * 24 * time.Hour)
+	gone, err := l.Collect(t.Context(), true)
+	require.NoError(t, err)
+	require.Empty(t, gone)
+	kept()
+	now = now.Add(10 * 365 * 24 * time.Hour)
+	gone, err = l.Collect(t.Context(), false)
+	require.NoError(t, err)
+	require.Empty(t, gone, "the hub is not heard of with such a clock")
+	kept()
+	now = now.Add(-20 * 365 * 24 * time.Hour)
+	gone, err = l.Collect(t.Context(), true)
+	require.NoError(t, err)
+	require.Empty(t, gone)
+	kept()
+	now = now.Add(20 * 365 * 24 * time.Hour)
+	gone, err = l.Collect(t.Context(), true)
+	require.NoError(t, err)
+	require.Len(t, gone, 2)
 }
 
 func TestAnOperationTakesEffectOnce(t *testing.T) {

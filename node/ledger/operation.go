@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -59,23 +58,4 @@ func (l *Ledger) Complete(ctx context.Context, id string, result []byte) error {
 		rec.Done, rec.Result, rec.DoneAt = true, result, timestamppb.New(l.now())
 		return put(operations, id, rec)
 	})
-}
-
-// collectOperations forgets the operations begun before a time: done or not,
-// nobody asks for them any more.
-func collectOperations(b *bbolt.Bucket, before time.Time) error {
-	var keys [][]byte
-	if err := b.ForEach(func(id, raw []byte) error {
-		rec := &nodev1.OperationRecord{}
-		if err := decode(string(id), raw, rec); err != nil {
-			return err
-		}
-		if rec.GetCreatedAt().AsTime().Before(before) {
-			keys = append(keys, id)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	return deleteAll(b, keys)
 }

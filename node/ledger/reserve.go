@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,16 @@ func (r *reserve) take() bool {
 	return true
 }
 
+// beside says whether there is room for a while beside the reserve.
+func (r *reserve) beside() bool {
+	if r.size == 0 {
+		return true
+	}
+	var fs unix.Statfs_t
+	err := unix.Statfs(filepath.Dir(r.path), &fs)
+	return err == nil && int64(fs.Bavail)*fs.Bsize >= r.size/4
+}
+
 // release gives the room back and says whether there was any to give.
 func (r *reserve) release() bool {
 	r.mu.Lock()
@@ -89,9 +100,24 @@ func (r *reserve) withReserve(fn func() error) error {
 	return err
 }
 
-// accepting refuses while there is no reserve.
+// WithReserve runs a write of a few kilobytes on the ledger's file system, and
+// once more with the reserve given up when the disk is full: for what the node
+// must be able to do even then.
+func (l *Ledger) WithReserve(write func() error) error { return l.reserve.withReserve(write) }
+
+// Reserved says whether the room for a full disk is kept.
+func (l *Ledger) Reserved() bool {
+	l.reserve.mu.Lock()
+	defer l.reserve.mu.Unlock()
+	return l.reserve.held || l.reserve.size == 0
+}
+
+// Accepting refuses what is new while the disk is full.
+func (l *Ledger) Accepting() error { return l.reserve.accepting() }
+
+// accepting refuses while there is no reserve, or nothing but the reserve.
 func (r *reserve) accepting() error {
-	if r.take() {
+	if r.take() && r.beside() {
 		return nil
 	}
 	return fault.New(fault.Exhausted, "the node's disk is full, and what is left is for ending what runs").

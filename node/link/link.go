@@ -51,6 +51,12 @@ type Config struct {
 	// OnContact, if set, is told each time the hub was heard of in a session:
 	// at its Welcome and at each message after. It must not wait.
 	OnContact func()
+	// Pressure, if set, answers why nothing new may start on this node, "" for
+	// nothing, and a channel that is closed when that has changed.
+	Pressure func() (why string, changed <-chan struct{})
+	// OnRecorded, if set, is told whose ends the hub has on record. It must not
+	// wait.
+	OnRecorded func(ids []string)
 
 	// Backoff spaces out the dials; zero for 500 ms to 30 s.
 	Backoff backoff.Policy
@@ -93,6 +99,12 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.OnContact == nil {
 		cfg.OnContact = func() {}
+	}
+	if cfg.OnRecorded == nil {
+		cfg.OnRecorded = func([]string) {}
+	}
+	if cfg.Pressure == nil {
+		cfg.Pressure = func() (string, <-chan struct{}) { return "", nil }
 	}
 	if cfg.Backoff == (backoff.Policy{}) {
 		cfg.Backoff = backoff.Policy{Base: 500 * time.Millisecond, Max: 30 * time.Second}

@@ -108,7 +108,7 @@ func (s *session) Session(stream nodev1.SessionService_SessionServer) error {
 // hold greets the hub and keeps the session until either side ends it. It
 // answers nil only for an end that this node wanted.
 func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
-	welcome, err := s.greet(stream)
+	welcome, greeted, err := s.greet(stream)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,17 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 	renewal := &renewal{link: s.link}
 	beat := time.NewTicker(interval)
 	defer beat.Stop()
+	told := greeted
 	for {
-		message := &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{}}}
+		why, changed := s.link.cfg.Pressure()
+		if why != told {
+			// Said at once, beside what the beat says.
+			if err := stream.Send(heartbeat(why)); err != nil {
+				return s.broken("send", err)
+			}
+			told = why
+		}
+		message := heartbeat(why)
 		select {
 		case <-s.leave:
 			return nil
@@ -140,6 +149,8 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 			return s.cause
 		case err := <-received:
 			return err
+		case <-changed:
+			continue
 		case <-beat.C:
 			if csr := renewal.due(); csr != nil {
 				message = &nodev1.SessionResponse{Message: &nodev1.SessionResponse_CertificateRequest_{
@@ -153,30 +164,35 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 	}
 }
 
-// greet takes Welcome and answers Hello.
-func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.SessionRequest_Welcome, error) {
+func heartbeat(pressure string) *nodev1.SessionResponse {
+	return &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{Pressure: pressure}}}
+}
+
+// greet takes Welcome and answers Hello, with the pressure that it tells.
+func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.SessionRequest_Welcome, string, error) {
 	message, err := stream.Recv()
 	if err != nil {
-		return nil, s.broken("wait for Welcome", err)
+		return nil, "", s.broken("wait for Welcome", err)
 	}
 	if goodbye := message.GetGoodbye(); goodbye != nil {
-		return nil, errGoodbye(goodbye.GetReason())
+		return nil, "", errGoodbye(goodbye.GetReason())
 	}
 	welcome := message.GetWelcome()
 	if welcome == nil {
-		return nil, fault.New(fault.Invalid, "the hub's first message was no Welcome")
+		return nil, "", fault.New(fault.Invalid, "the hub's first message was no Welcome")
 	}
 	if err := s.link.cfg.Identity.AdvanceEpoch(welcome.GetEpoch()); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	hello, err := s.link.cfg.Hello(stream.Context())
 	if err != nil {
-		return nil, fmt.Errorf("describe this node: %w", err)
+		return nil, "", fmt.Errorf("describe this node: %w", err)
 	}
+	hello.Pressure, _ = s.link.cfg.Pressure()
 	if err := stream.Send(&nodev1.SessionResponse{Message: &nodev1.SessionResponse_Hello_{Hello: hello}}); err != nil {
-		return nil, s.broken("send Hello", err)
+		return nil, "", s.broken("send Hello", err)
 	}
-	return welcome, nil
+	return welcome, hello.GetPressure(), nil
 }
 
 // receive takes what the hub says until the stream ends, and answers why.
@@ -195,6 +211,10 @@ func (s *session) receive(stream nodev1.SessionService_SessionServer, interval t
 		switch said := message.GetMessage().(type) {
 		case *nodev1.SessionRequest_Goodbye_:
 			return errGoodbye(said.Goodbye.GetReason())
+		case *nodev1.SessionRequest_Heartbeat:
+			if ids := said.Heartbeat.GetRecordedIds(); len(ids) > 0 {
+				s.link.cfg.OnRecorded(ids)
+			}
 		case *nodev1.SessionRequest_IssuedCertificate_:
 			s.install(said.IssuedCertificate.GetCertificatePem())
 		}

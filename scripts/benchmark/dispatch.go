@@ -55,9 +55,7 @@ func dispatch(ctx context.Context) (result, error) {
 	if err := s.worker(ctx, dispatchSlots); err != nil {
 		return nil, err
 	}
-	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
-		Filename: "noop.md", Markdown: noopPersona, Script: noopScript,
-	})); err != nil {
+	if err := s.applyNoop(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := s.measure(ctx, 2*time.Second); err != nil { // warm up
@@ -71,6 +69,13 @@ func dispatch(ctx context.Context) (result, error) {
 	return result{
 		"unit": "ms", "ours": percentile(took, 50), "p99": percentile(took, 99), "n": len(took), "rate_per_s": dispatchRate,
 	}, nil
+}
+
+func (s *stack) applyNoop(ctx context.Context) error {
+	_, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		Filename: "noop.md", Markdown: noopPersona, Script: noopScript,
+	}))
+	return err
 }
 
 // measure submits at the rate for a time and answers how long each claim took.

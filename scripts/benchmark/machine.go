@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
+	"github.com/deckhand-sh/deckhand/node/snapshot"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -35,10 +36,13 @@ type machine struct {
 	dir        string
 	containerd *containerd.Daemon
 	jails      *jail.Manager
+	snapshots  *snapshot.Service
+	ledger     *ledger.Ledger
 	namespace  string // containerd's, for our jails
 	exec       nodev1.ExecServiceClient
 	undo       []func() error
-	// letGo closes the ledger, so that another process may open it.
+	// letGo closes the ledger and the records of workspaces, so that another
+	// process may open them.
 	letGo func() error
 }
 
@@ -72,12 +76,20 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := exec.NewService(exec.Config{Ledger: l, Jails: m.jails})
+	m.ledger = l
+	if m.snapshots, err = snapshot.New(snapshot.Config{Jails: m.jails, Dir: filepath.Join(m.dir, "node", "jails")}); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := m.snapshots.Start(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	service, err := exec.NewService(exec.Config{Ledger: l, Jails: m.jails, Workspaces: m.snapshots})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	m.letGo = sync.OnceValue(func() error {
 		service.Stop()
+		m.snapshots.Stop()
 		return l.Close()
 	})
 	m.later(m.letGo)
@@ -145,10 +157,14 @@ func (m *machine) jail(ctx context.Context) (string, error) {
 
 // run runs a command in a jail to its end.
 func (m *machine) run(ctx context.Context, jailID string, argv ...string) (*nodev1.Exec, error) {
-	id := ident.New("step")
-	if _, err := m.exec.StartExec(ctx, &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
-		ExecId: id, JailId: jailID, Argv: argv, Timeout: durationpb.New(10 * time.Minute),
-	}}); err != nil {
+	return m.runSpec(ctx, &nodev1.ExecSpec{
+		ExecId: ident.New("step"), JailId: jailID, Argv: argv, Timeout: durationpb.New(10 * time.Minute),
+	})
+}
+
+func (m *machine) runSpec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
+	id, argv := spec.GetExecId(), spec.GetArgv()
+	if _, err := m.exec.StartExec(ctx, &nodev1.StartExecRequest{Spec: spec}); err != nil {
 		return nil, err
 	}
 	for {
@@ -171,11 +187,12 @@ type peer struct {
 	client    *client.Client
 	task      client.Task
 	namespace string
+	patience  time.Duration // how long one command may take
 }
 
 func (m *machine) peer(ctx context.Context) (_ *peer, err error) {
 	// runc keeps its containers by namespace, over all containerds.
-	p := &peer{namespace: strings.ReplaceAll(ident.New("peer"), "_", "-")}
+	p := &peer{namespace: strings.ReplaceAll(ident.New("peer"), "_", "-"), patience: time.Minute}
 	ctx = namespaces.WithNamespace(ctx, p.namespace)
 	if p.client, err = client.New(m.containerd.Address()); err != nil {
 		return nil, err
@@ -192,20 +209,22 @@ func (m *machine) peer(ctx context.Context) (_ *peer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	background := context.WithoutCancel(ctx)
-	m.later(func() error { return container.Delete(background) })
+	m.later(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.patience)
+		defer cancel()
+		return container.Delete(ctx)
+	})
 	if p.task, err = container.NewTask(ctx, cio.NullIO); err != nil {
 		return nil, err
 	}
 	m.later(func() error {
-		_, err := p.task.Delete(background, client.WithProcessKill)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.patience)
+		defer cancel()
+		_, err := p.task.Delete(ctx, client.WithProcessKill)
 		return err
 	})
 	return p, p.task.Start(ctx)
 }
-
-// peerPatience is how long one of the peer's commands may take.
-const peerPatience = time.Minute
 
 // peerRoot makes a root whose programs are the machine's.
 func (m *machine) peerRoot() (string, error) {
@@ -229,7 +248,7 @@ func peerMounts() []specs.Mount {
 
 // run runs a command by containerd's task.Exec to its end.
 func (p *peer) run(ctx context.Context, argv ...string) error {
-	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, p.namespace), peerPatience)
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, p.namespace), p.patience)
 	defer cancel()
 	process, err := p.task.Exec(ctx, ident.New("exec"), &specs.Process{Args: argv, Cwd: "/", Env: []string{"PATH=/usr/bin"}}, cio.NullIO)
 	if err != nil {
@@ -246,7 +265,7 @@ func (p *peer) run(ctx context.Context, argv ...string) error {
 	select {
 	case status = <-exited:
 	case <-ctx.Done():
-		return fmt.Errorf("%v did not end within %s", argv, peerPatience)
+		return fmt.Errorf("%v did not end within %s", argv, p.patience)
 	}
 	if status.ExitCode() != 0 || status.Error() != nil {
 		return fmt.Errorf("%v ended with %d: %w", argv, status.ExitCode(), status.Error())

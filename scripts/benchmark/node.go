@@ -250,7 +250,7 @@ func nodeIdle(ctx context.Context) (_ result, err error) {
 	}
 	cmd := osexec.CommandContext(ctx, "bin/deckhand-node", "--data-dir", filepath.Join(m.dir, "node"), "--hub-url", s.hub.URL(),
 		"--containerd", m.containerd.Address(), "--containerd-namespace", m.namespace)
-	cmd.Env = append(os.Environ(), "DECKHAND_JOIN_TOKEN="+join)
+	cmd.Env = append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", "DECKHAND_JOIN_TOKEN="+join)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err

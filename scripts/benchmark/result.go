@@ -19,7 +19,15 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"kill-tree":      killTree,
 	"log-seek":       logSeek,
 	"log-throughput": logThroughput,
+	"loops":          loops,
 	"node-idle":      nodeIdle,
+	"snapshot":       snapshotTree,
+	"step-overhead":  stepOverhead,
+	"step":           ledgerStep,
+	"throughput":     throughput,
+	"watch":          watch,
+	"undo":           undoTree,
+	"upload":         uploadTree,
 }
 
 func names() []string { return slices.Sorted(maps.Keys(benchmarks)) }

@@ -24,11 +24,12 @@ import (
 type stack struct {
 	dir      string
 	services []lifecycle.Service
+	cluster  *postgres.Cluster
 	hub      *hub.Hub
 	client   *sdk.Client // as the administrator
 }
 
-func newStack(ctx context.Context) (_ *stack, err error) {
+func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err error) {
 	s := &stack{}
 	defer func() {
 		if err != nil {
@@ -48,13 +49,18 @@ func newStack(ctx context.Context) (_ *stack, err error) {
 	if err := s.start(ctx, cluster); err != nil {
 		return nil, err
 	}
+	s.cluster = cluster
 	if err := cluster.EnsureDatabase(ctx, "deckhand"); err != nil {
 		return nil, err
 	}
-	h, err := hub.Config{
+	cfg := hub.Config{
 		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: filepath.Join(s.dir, "hub"),
-		DatabaseURL: config.Secret(cluster.URL("deckhand")), InProcessNATS: true,
-	}.Complete(ctx)
+		DatabaseURL: config.Secret(cluster.URL("deckhand")), InProcessNATS: true, MaxPerUser: 1000,
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	h, err := cfg.Complete(ctx)
 	if err != nil {
 		return nil, err
 	}

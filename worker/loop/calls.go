@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -86,14 +88,30 @@ func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 	return nil
 }
 
+// decidable answers the calls that the hub may decide with the turn: all but the
+// rejected ones, and complete_task only where nothing has to succeed before it.
+func (r *run) decidable(turn *deckhandv1.Turn) []int32 {
+	var out []int32
+	for i, call := range model.Calls(turn) {
+		if r.reject(turn, i) == nil && (call.GetName() != toolComplete || r.refuseCompletion(turn, i) == nil) {
+			out = append(out, int32(i))
+		}
+	}
+	return out
+}
+
+// errWaits says that a call waits for a person, and the turn's later ones for
+// it.
+var errWaits = errors.New("a call waits for a person")
+
 // act is phase 5: it makes the turn's calls. Calls of read-only tools that stand
 // side by side run in parallel, all others one after the other, and
 // complete_task comes last. What ended in an earlier attempt is not made again.
+// At the first call that waits for a person it stops with errWaits, since a
+// later call may build on it; the person has been asked about all of them.
 func (r *run) act(ctx context.Context, turn *deckhandv1.Turn) error {
 	r.phase.enter("execute_action", map[string]any{"calls": len(model.Calls(turn))})
-	if err := r.out.flush(ctx); err != nil {
-		return err
-	}
+	r.out.flushSoon(ctx)
 	calls := model.Calls(turn)
 	var group, completions []int
 	run := func() error {
@@ -163,16 +181,22 @@ func (r *run) execute(ctx context.Context, turn *deckhandv1.Turn, indices []int)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	waits := false
 	for n, i := range indices {
 		r.steps[callKey{turn.GetTurn(), int32(i)}] = results[n]
+		waits = waits || waiting(results[n].GetState())
+	}
+	if waits {
+		return errWaits
 	}
 	return nil
 }
 
-// propose has the hub decide a call that it does not know yet.
+// propose has the hub decide a call that it does not know yet, or answer one
+// that waited as it stands now.
 func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int) error {
 	key := callKey{turn.GetTurn(), int32(index)}
-	if r.steps[key] != nil {
+	if known := r.steps[key]; known != nil && !waiting(known.GetState()) {
 		return nil
 	}
 	call := model.Calls(turn)[index]
@@ -188,13 +212,11 @@ func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int) err
 	})
 }
 
-// await runs a granted step, or re-attaches to a started one, until it ended.
+// await runs a granted step, or re-attaches to a started one, until it ended or
+// waits for a person.
 func (r *run) await(ctx context.Context, step *deckhandv1.Step) (*deckhandv1.Step, error) {
-	for quick := 0; !final(step.GetState()); {
-		if step.GetState() == deckhandv1.StepState_STEP_STATE_WAITING {
-			// The hub takes the lease back while a person decides.
-			return nil, fmt.Errorf("step %s waits for a person: %w", step.GetId(), ErrLeaseLost)
-		}
+	crashpoint.At(crashpoint.AfterGrant, r.task.GetId(), step.GetId())
+	for quick := 0; !final(step.GetState()) && !waiting(step.GetState()); {
 		asked := r.cfg.Now()
 		err := r.hub.do(ctx, "execute a step", func(ctx context.Context) error {
 			res, err := r.hub.hub.ExecuteStep(ctx, connect.NewRequest(&deckhandv1.ExecuteStepRequest{
@@ -210,7 +232,7 @@ func (r *run) await(ctx context.Context, step *deckhandv1.Step) (*deckhandv1.Ste
 		}
 		// The hub holds the call for 20 s. An answer that comes at once and
 		// says "not yet" must not become a busy loop.
-		if final(step.GetState()) || r.cfg.Now().Sub(asked) > holdsAtLeast {
+		if final(step.GetState()) || waiting(step.GetState()) || r.cfg.Now().Sub(asked) > holdsAtLeast {
 			quick = 0
 			continue
 		}
@@ -225,12 +247,18 @@ func (r *run) await(ctx context.Context, step *deckhandv1.Step) (*deckhandv1.Ste
 func final(s deckhandv1.StepState) bool {
 	switch s {
 	case deckhandv1.StepState_STEP_STATE_DENIED, deckhandv1.StepState_STEP_STATE_SUCCEEDED,
-		deckhandv1.StepState_STEP_STATE_FAILED, deckhandv1.StepState_STEP_STATE_UNKNOWN,
-		deckhandv1.StepState_STEP_STATE_SKIPPED, deckhandv1.StepState_STEP_STATE_CANCELLED:
+		deckhandv1.StepState_STEP_STATE_FAILED, deckhandv1.StepState_STEP_STATE_SKIPPED,
+		deckhandv1.StepState_STEP_STATE_CANCELLED:
 		return true
 	default:
 		return false
 	}
+}
+
+// waiting says that a person must answer before the step goes on: whether the
+// call may be made, or what came of it.
+func waiting(s deckhandv1.StepState) bool {
+	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN
 }
 
 // completed answers the summary when the turn's complete_task was recorded.

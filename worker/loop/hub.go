@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
@@ -19,6 +21,8 @@ type caller struct {
 	lease   *deckhandv1.Lease
 	backoff backoff.Policy
 	log     hclog.Logger
+	// lost is set once a call was refused for the lease: no other is tried.
+	lost atomic.Bool
 }
 
 // maxInternal is how often a call is repeated that the hub fails by itself: a
@@ -30,6 +34,9 @@ const maxInternal = 5
 // by their call, checkpoints by their iteration and events by their batch.
 func (c *caller) do(ctx context.Context, what string, fn func(ctx context.Context) error) error {
 	for failures := 1; ; failures++ {
+		if c.lost.Load() {
+			return fmt.Errorf("%s: %w", what, ErrLeaseLost)
+		}
 		err := fn(ctx)
 		if err == nil {
 			return nil
@@ -40,6 +47,7 @@ func (c *caller) do(ctx context.Context, what string, fn func(ctx context.Contex
 		e := fault.As(fault.FromConnect(err))
 		switch {
 		case e.Code == fault.LeaseEnded:
+			c.lost.Store(true)
 			return fmt.Errorf("%s: %w", what, ErrLeaseLost)
 		case !passing(e.Kind), e.Kind == fault.Internal && failures > maxInternal:
 			return fmt.Errorf("%s: %w", what, err)
@@ -65,11 +73,13 @@ func passing(kind fault.Kind) bool {
 
 // outbox collects events until a call that stores them.
 type outbox struct {
-	hub *caller
+	hub   *caller
+	delay time.Duration
 
 	mu     sync.Mutex
 	events []*deckhandv1.EventDraft
 	batch  int64
+	soon   *time.Timer
 }
 
 // maxEvents is how many events one call may carry.
@@ -92,8 +102,30 @@ func (o *outbox) take() []*deckhandv1.EventDraft {
 	return out
 }
 
-// flush stores what is there by itself.
-func (o *outbox) flush(ctx context.Context) error { return o.flushDownTo(ctx, 0) }
+// flushSoon stores what is there by itself, unless a call takes it along before
+// long: watchers see what a model or a command is busy with. An error is met
+// again by the next call.
+func (o *outbox) flushSoon(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.soon != nil {
+		o.soon.Stop()
+	}
+	o.soon = time.AfterFunc(o.delay, func() {
+		if err := o.flushDownTo(ctx, 0); err != nil && ctx.Err() == nil {
+			o.hub.log.Debug("events wait for the next call", "reason", err)
+		}
+	})
+}
+
+// stop ends what flushSoon began.
+func (o *outbox) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.soon != nil {
+		o.soon.Stop()
+	}
+}
 
 // flushDownTo stores events until at most left are there.
 func (o *outbox) flushDownTo(ctx context.Context, left int) error {

@@ -62,6 +62,9 @@ type Config struct {
 	// ThinkingInterval is how often streamed thinking is passed on; 0 for
 	// 100 ms.
 	ThinkingInterval time.Duration
+	// FlushDelay is how long events wait for a call that takes them along before
+	// they are stored by themselves; 0 for 25 ms.
+	FlushDelay time.Duration
 	// Backoff spreads repeated calls to a hub that cannot be reached; the zero
 	// value is backoff's own.
 	Backoff backoff.Policy
@@ -69,9 +72,11 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Outcome is where a run ended, for FinishTask.
+// Outcome is where a run ended.
 type Outcome struct {
-	// State is succeeded, failed or paused.
+	// State is succeeded, failed or paused, for FinishTask. It is
+	// awaiting_approval when a call waits for a person: then YieldTask, and the
+	// hub knows what for.
 	State deckhandv1.TaskState
 	// Reason is for people and says what they can do.
 	Reason  string
@@ -79,8 +84,16 @@ type Outcome struct {
 	// Code and Message are set when State is not succeeded.
 	Code    fault.Code
 	Message string
+	// Transient says of a failure that trying again later may help, not sooner
+	// than RetryAfter.
+	Transient  bool
+	RetryAfter time.Duration
 	// Events close the history.
 	Events []*deckhandv1.EventDraft
+	// Checkpoint and Progress are those of the iteration that ended the run;
+	// nil when none did.
+	Checkpoint *deckhandv1.Checkpoint
+	Progress   float64
 }
 
 // Run carries the task on until it ends. The error is the context's cause,
@@ -91,6 +104,9 @@ func Run(ctx context.Context, cfg Config) (*Outcome, error) {
 	}
 	if cfg.ThinkingInterval == 0 {
 		cfg.ThinkingInterval = 100 * time.Millisecond
+	}
+	if cfg.FlushDelay == 0 {
+		cfg.FlushDelay = 25 * time.Millisecond
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -117,6 +133,8 @@ type run struct {
 	turns []*deckhandv1.Turn
 	// steps are the calls that the hub knows of.
 	steps map[callKey]*deckhandv1.Step
+	// told is what people said, by the turn after which the model gets it.
+	told  map[int32][]*deckhandv1.TaskMessage
 	state state
 	// since is when time was last counted into state.Active.
 	since time.Time
@@ -133,9 +151,10 @@ func newRun(cfg Config) (*run, error) {
 		cfg: cfg, task: claim.GetTask(),
 		hub:   &caller{hub: cfg.Hub, lease: claim.GetLease(), backoff: cfg.Backoff, log: cfg.Log},
 		tools: map[string]*deckhandv1.Tool{}, steps: map[callKey]*deckhandv1.Step{},
+		told:  map[int32][]*deckhandv1.TaskMessage{},
 		turns: claim.GetTurns(), since: cfg.Now(),
 	}
-	r.out = &outbox{hub: r.hub}
+	r.out = &outbox{hub: r.hub, delay: cfg.FlushDelay}
 	r.phase = &phases{out: r.out, now: cfg.Now}
 	for _, tool := range claim.GetTools() {
 		r.tools[tool.GetName()] = tool
@@ -146,6 +165,7 @@ func newRun(cfg Config) (*run, error) {
 				turn.GetTurn(), r.task.GetId(), i+1).WithCode(fault.ResumeFailed)
 		}
 	}
+	r.hear(claim.GetMessages())
 	for _, step := range claim.GetSteps() {
 		r.steps[callKey{step.GetTurn(), step.GetCallIndex()}] = step
 	}
@@ -162,14 +182,8 @@ func newRun(cfg Config) (*run, error) {
 }
 
 func (r *run) loop(ctx context.Context) (*Outcome, error) {
+	defer r.out.stop()
 	r.begin()
-	if n := len(r.turns); n > 0 && n == int(r.state.Iteration) {
-		// The attempt before may have closed the last iteration and died before
-		// it could say so.
-		if out := r.decide(r.turns[n-1]); out != nil {
-			return r.finish(out), nil
-		}
-	}
 	for {
 		iteration := r.state.Iteration + 1
 		r.phase.begin(iteration)
@@ -191,7 +205,10 @@ func (r *run) loop(ctx context.Context) (*Outcome, error) {
 				return r.finish(out), nil
 			}
 		}
-		if err := r.act(ctx, turn); err != nil {
+		switch err := r.act(ctx, turn); {
+		case errors.Is(err, errWaits):
+			return &Outcome{State: deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL, Events: r.out.take()}, nil
+		case err != nil:
 			return nil, err
 		}
 		out, err := r.close(ctx, turn)
@@ -242,9 +259,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	r.phase.enter("update_plan", r.planPhase())
 
 	r.phase.enter("think", map[string]any{"messages": len(request.Messages)})
-	if err := r.out.flush(ctx); err != nil {
-		return nil, nil, err
-	}
+	r.out.flushSoon(ctx)
 	stream := startThinking(ctx, r.hub, iteration, r.cfg.ThinkingInterval)
 	turn, err := r.cfg.Model.Generate(ctx, request, stream.add)
 	stream.stop()
@@ -267,37 +282,39 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 			})
 		}
 	}
-	stored, err := r.recordTurn(ctx, turn)
-	if err != nil {
-		return nil, nil, err
-	}
-	// The hub knows what it cost.
-	turn.Usage = stored.GetUsage()
-	r.turns = append(r.turns, turn)
-	return turn, nil, nil
+	return turn, nil, r.recordTurn(ctx, turn)
 }
 
-func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) (*deckhandv1.Turn, error) {
-	var stored *deckhandv1.Turn
+// recordTurn stores a turn and has the hub decide its calls with it.
+func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
+	propose := r.decidable(turn)
+	var stored *deckhandv1.RecordTurnResponse
 	err := r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
 		return r.hub.do(ctx, "store the turn", func(ctx context.Context) error {
 			res, err := r.hub.hub.RecordTurn(ctx, connect.NewRequest(&deckhandv1.RecordTurnRequest{
-				Lease: r.hub.lease, Turn: turn, Events: events,
+				Lease: r.hub.lease, Turn: turn, Events: events, Propose: propose,
 			}))
 			if err == nil {
-				stored = res.Msg.GetTurn()
+				stored = res.Msg
 			}
 			return err
 		})
 	})
-	if err == nil && stored.GetUsage() == nil {
-		stored = turn
+	if err != nil {
+		return err
 	}
-	return stored, err
+	if usage := stored.GetTurn().GetUsage(); usage != nil {
+		turn.Usage = usage // the hub knows what it cost
+	}
+	for _, step := range stored.GetSteps() {
+		r.steps[callKey{step.GetTurn(), step.GetCallIndex()}] = step
+	}
+	r.turns = append(r.turns, turn)
+	return nil
 }
 
-// close is phases 6 and 7: it looks at what came of the turn, stores the
-// checkpoint, and answers an outcome when the run is over.
+// close is phases 6 and 7: it looks at what came of the turn, and stores the
+// checkpoint or, when the run is over, answers the outcome that carries it.
 func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error) {
 	r.phase.enter("observe_result", r.observed(turn))
 	plan := r.planUpdated(turn)
@@ -321,17 +338,23 @@ func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error
 		"usage": usagePayload(turn.GetUsage()),
 	})
 	r.out.add("checkpoint_created", map[string]any{"iteration": turn.GetTurn(), "reason": "auto"})
-	err = r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
+	checkpoint := &deckhandv1.Checkpoint{Iteration: turn.GetTurn(), State: state}
+	if out != nil {
+		// It is stored with the end of the run.
+		out.Checkpoint, out.Progress = checkpoint, reflection.progress
+		return out, nil
+	}
+	return nil, r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
 		return r.hub.do(ctx, "store the checkpoint", func(ctx context.Context) error {
-			_, err := r.hub.hub.SaveCheckpoint(ctx, connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
-				Lease:      r.hub.lease,
-				Checkpoint: &deckhandv1.Checkpoint{Iteration: turn.GetTurn(), State: state},
-				Progress:   reflection.progress, Events: events,
+			res, err := r.hub.hub.SaveCheckpoint(ctx, connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+				Lease: r.hub.lease, Checkpoint: checkpoint, Progress: reflection.progress, Events: events,
 			}))
+			if err == nil {
+				r.hear(res.Msg.GetMessages())
+			}
 			return err
 		})
 	})
-	return out, err
 }
 
 // decide answers how the run ends with this turn, or nil when it goes on.
@@ -385,7 +408,7 @@ func (r *run) finish(out *Outcome) *Outcome {
 		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, true
 		r.out.add("execution_paused", payload)
 	default:
-		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, false
+		payload["error_code"], payload["message"], payload["recoverable"] = string(out.Code), out.Message, out.Transient
 		r.out.add("execution_failed", payload)
 	}
 	out.Events = r.out.take()
@@ -398,7 +421,7 @@ func modelFailed(e *model.Error) *Outcome {
 	f := e.Fault()
 	out := &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: f.Code, Message: f.Message,
-		Reason: f.Message + ": " + f.Fix,
+		Reason: f.Message + ": " + f.Fix, Transient: e.Retryable(), RetryAfter: e.RetryAfter,
 	}
 	switch e.Kind {
 	case model.Auth, model.NoCredential, model.Quota, model.Budget:

@@ -3,11 +3,13 @@ package loop_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -38,6 +40,7 @@ type bench struct {
 	p *persona.Persona
 	// scratchpad is what StartTask answered.
 	scratchpad string
+	flushDelay time.Duration
 	now        func() time.Time
 }
 
@@ -63,10 +66,21 @@ func (b *bench) attempt(ctx context.Context, m model.Model) (*loop.Outcome, erro
 	b.t.Helper()
 	claim := b.hub.Claim(taskID)
 	require.True(b.t, claim.GetClaimed())
-	return loop.Run(ctx, loop.Config{
+	out, err := loop.Run(ctx, loop.Config{
 		Hub: b.client.Workers, Model: m, Persona: b.p, Claim: claim, Scratchpad: b.scratchpad, Now: b.now,
 		Backoff: backoff.Policy{Base: time.Millisecond, Max: 20 * time.Millisecond}, ThinkingInterval: 10 * time.Millisecond,
+		FlushDelay: b.flushDelay,
 	})
+	for tries := 0; err == nil; tries++ {
+		_, ferr := b.client.Workers.FinishTask(ctx, connect.NewRequest(&deckhandv1.FinishTaskRequest{
+			Lease: claim.GetLease(), State: out.State, Events: out.Events, Checkpoint: out.Checkpoint, Progress: out.Progress,
+		}))
+		if ferr == nil || fault.As(ferr).Code == fault.LeaseEnded { // stored, or stored before with its answer lost
+			break
+		}
+		require.Less(b.t, tries, 5, ferr)
+	}
+	return out, err
 }
 
 func (b *bench) run(text string) *loop.Outcome {
@@ -166,7 +180,31 @@ func TestAWholeRunWalksTheSevenPhases(t *testing.T) {
 	require.Equal(t, "First a plan.\nI will look around.", events(task, "thinking")[0]["text"])
 	require.Equal(t, true, events(task, "execution_started")[0]["scripted"])
 	require.Equal(t, int32(3), task.Checkpoint.GetIteration())
+}
 
+// slow is a model that stays in its first turn until what it streamed is out.
+type slow struct {
+	model.Model
+
+	hub *hubtest.Hub
+}
+
+func (s slow) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
+	turn, err := s.Model.Generate(ctx, req, sink)
+	for s.hub.Calls("PublishThinking") == 0 && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	return turn, err
+}
+
+// D1: while a model thinks, watchers see what it says and in which phase it is.
+func TestAModelThatTakesItsTimeIsWatched(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hubtest.Config{})
+	b.flushDelay = time.Millisecond
+	_, err := b.attempt(t.Context(), slow{parse(t, wholeRun), b.hub})
+	require.NoError(t, err)
+	task := b.hub.Task(taskID)
 	streamed := ""
 	for _, piece := range task.Thinking {
 		if piece.GetTurn() == 1 {
@@ -175,6 +213,7 @@ func TestAWholeRunWalksTheSevenPhases(t *testing.T) {
 		}
 	}
 	require.Equal(t, "First a plan.I will look around.", streamed)
+	require.NotZero(t, b.hub.Calls("RecordEvents"))
 }
 
 // The same through the Anthropic adapter: one client, one transcript.

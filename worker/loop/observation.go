@@ -94,8 +94,9 @@ func cutTail(text string, n int) string {
 	return text[start:]
 }
 
-// fenceMark is anything in a result that could be taken for the fence itself.
-var fenceMark = regexp.MustCompile(`(?i)<(\s*/?\s*tool_output)`)
+// fenceMark is anything in a text that could be taken for the fence itself, or
+// for a person's word.
+var fenceMark = regexp.MustCompile(`(?i)<(\s*/?\s*(?:tool_output|operator_message))`)
 
 // fence marks a result as data: whatever it says, it is not an instruction. The
 // marks cannot be forged from inside.

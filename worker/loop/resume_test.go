@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,13 +38,14 @@ turns:
 `
 	exec := func(c hubtest.Call) hubtest.Result { return hubtest.Result{Observation: "result 7 of " + c.Tool} }
 	whole := newBench(t, hubtest.Config{Exec: exec})
+	whole.flushDelay = time.Hour // the same calls each time
 	want := whole.run(text)
 	reference := transcript(t, whole.hub.Task(taskID))
 	writes := 0
-	for _, name := range []string{"RecordEvents", "RecordTurn", "ProposeStep", "ExecuteStep", "SaveCheckpoint"} {
+	for _, name := range []string{"RecordTurn", "ProposeStep", "ExecuteStep", "SaveCheckpoint"} {
 		writes += whole.hub.Calls(name)
 	}
-	require.Greater(t, writes, 20)
+	require.Greater(t, writes, 10)
 	for cut := 1; cut <= 2*writes; cut++ {
 		lost := cut > writes
 		t.Run(fmt.Sprintf("at write %d, answer lost %t", (cut-1)%writes+1, lost), func(t *testing.T) {
@@ -71,6 +73,7 @@ turns:
 				cfg.Fail = die
 			}
 			b := newBench(t, cfg)
+			b.flushDelay = time.Hour
 			_, err := b.attempt(ctx, parse(t, text))
 			require.ErrorIs(t, err, context.Canceled)
 			b.hub.Steal(taskID)
@@ -135,6 +138,8 @@ func TestALostLeaseEndsTheRunWithoutAFurtherWrite(t *testing.T) {
 		b.hub.Steal(taskID)
 		return hubtest.Result{Observation: "ok"}
 	}})
+	// Events that are stored by themselves may be under way at that moment.
+	b.flushDelay = time.Hour
 	_, err := b.attempt(t.Context(), parse(t, wholeRun))
 	require.ErrorIs(t, err, loop.ErrLeaseLost)
 	require.Equal(t, 1, b.hub.Task(taskID).Stale, "one write was refused and no other was tried")

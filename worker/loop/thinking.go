@@ -56,7 +56,15 @@ func (t *thinking) add(d model.Delta) {
 	}
 }
 
-// stop sends what is left and ends the sender.
+// sent says that a piece of the turn is out already.
+func (t *thinking) sent() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.offset > 0
+}
+
+// stop sends what is left of a turn that watchers have begun to read, and ends
+// the sender. A turn that was quicker than the first piece is stored as it is.
 func (t *thinking) stop() {
 	close(t.done)
 	t.over.Wait()
@@ -68,18 +76,20 @@ func (t *thinking) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.done:
-			t.publish(ctx)
+			if t.sent() {
+				t.publish(ctx)
+			}
 			return
 		case <-t.more:
 		}
 		pause := time.NewTimer(t.interval)
 		select {
 		case <-pause.C:
+			t.publish(ctx)
 		case <-t.done:
 		case <-ctx.Done():
 		}
 		pause.Stop()
-		t.publish(ctx)
 	}
 }
 

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -60,6 +61,9 @@ func (k ErrorKind) String() string {
 		return "unavailable"
 	}
 }
+
+// Label names the kind as a metric's label.
+func (k ErrorKind) Label() string { return strings.ReplaceAll(k.String(), " ", "_") }
 
 // Error is what a model answered instead of a turn.
 type Error struct {

@@ -7,12 +7,11 @@ package db
 
 import (
 	"context"
-
 	"time"
 )
 
 const admitTask = `-- name: AdmitTask :exec
-UPDATE tasks SET admitted_at = clock_timestamp(), node_id = $1, reason = $2
+UPDATE tasks SET admitted_at = clock_timestamp(), node_id = $1, reason = $2, not_before = NULL
 WHERE org_id = $3 AND id = $4 AND state = 'queued'
 `
 
@@ -33,44 +32,13 @@ func (q *Queries) AdmitTask(ctx context.Context, arg AdmitTaskParams) error {
 	return err
 }
 
-const busyJails = `-- name: BusyJails :many
-SELECT jail_id, id FROM tasks
-WHERE org_id = $1 AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL))
-`
-
-type BusyJailsRow struct {
-	JailID string
-	ID     string
-}
-
-// Jails in use by a task that holds or is about to hold a slot, with that task.
-func (q *Queries) BusyJails(ctx context.Context, orgID string) ([]BusyJailsRow, error) {
-	rows, err := q.db.Query(ctx, busyJails, orgID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []BusyJailsRow{}
-	for rows.Next() {
-		var i BusyJailsRow
-		if err := rows.Scan(&i.JailID, &i.ID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const claimTask = `-- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2,
     lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
 WHERE tasks.org_id = $5 AND tasks.id = $6 AND state = 'queued' AND admitted_at IS NOT NULL
   AND attempt + 1 = $7::int
-  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $5)
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
+  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $5 AND w.drained_at IS NULL AND w.pressure = '')
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
 `
 
 type ClaimTaskParams struct {
@@ -138,6 +106,24 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
@@ -216,29 +202,48 @@ func (q *Queries) ExpiredLeases(ctx context.Context, maxRows int32) ([]ExpiredLe
 	return items, nil
 }
 
-const getWorker = `-- name: GetWorker :one
-SELECT id, org_id, name, pool, slots, version, registered_at, last_seen_at FROM workers WHERE org_id = $1 AND id = $2
+const keptJails = `-- name: KeptJails :many
+SELECT t.jail_id, t.id, false AS killed, t.started_at::timestamptz AS since FROM tasks t
+WHERE t.org_id = $1 AND t.started_at IS NOT NULL AND t.admitted_at IS NULL
+  AND t.state IN ('queued', 'waiting', 'awaiting_approval', 'needs_input', 'paused')
+UNION ALL
+SELECT k.jail_id, k.task_id, true, k.ordered_at FROM kill_orders k WHERE k.org_id = $1 AND k.confirmed_at IS NULL
+ORDER BY 3, 4, 2
 `
 
-type GetWorkerParams struct {
-	OrgID string
-	ID    string
+type KeptJailsRow struct {
+	JailID string
+	ID     string
+	Killed bool
+	Since  time.Time
 }
 
-func (q *Queries) GetWorker(ctx context.Context, arg GetWorkerParams) (Worker, error) {
-	row := q.db.QueryRow(ctx, getWorker, arg.OrgID, arg.ID)
-	var i Worker
-	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.Name,
-		&i.Pool,
-		&i.Slots,
-		&i.Version,
-		&i.RegisteredAt,
-		&i.LastSeenAt,
-	)
-	return i, err
+// Jails that are not free though no slot is held: of a task that began, has not
+// ended and will go on in its workspace (the one that began last comes last),
+// and those in which something may still run that was to be killed.
+func (q *Queries) KeptJails(ctx context.Context, orgID string) ([]KeptJailsRow, error) {
+	rows, err := q.db.Query(ctx, keptJails, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []KeptJailsRow{}
+	for rows.Next() {
+		var i KeptJailsRow
+		if err := rows.Scan(
+			&i.JailID,
+			&i.ID,
+			&i.Killed,
+			&i.Since,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockAdmission = `-- name: LockAdmission :exec
@@ -252,7 +257,7 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
 WHERE org_id = $1 AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -309,6 +314,24 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
@@ -335,97 +358,6 @@ func (q *Queries) OrganisationsWithQueue(ctx context.Context) ([]string, error) 
 		return nil, err
 	}
 	return items, nil
-}
-
-const queuedTasks = `-- name: QueuedTasks :many
-SELECT t.id, t.agent_id, t.jail_id, t.workspace_scope, t.reason, t.attempt, t.node_id, t.pool, a.name AS agent_name,
-       a.status AS agent_status, a.home_node_id, v.markdown, v.digest
-FROM tasks t JOIN agents a ON a.id = t.agent_id
-JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
-WHERE t.org_id = $1 AND t.state = 'queued' AND t.admitted_at IS NULL
-ORDER BY t.priority DESC, t.queued_at, t.id LIMIT $2
-`
-
-type QueuedTasksParams struct {
-	OrgID   string
-	MaxRows int32
-}
-
-type QueuedTasksRow struct {
-	ID             string
-	AgentID        string
-	JailID         string
-	WorkspaceScope string
-	Reason         string
-	Attempt        int32
-	NodeID         *string
-	Pool           string
-	AgentName      string
-	AgentStatus    string
-	HomeNodeID     *string
-	Markdown       string
-	Digest         string
-}
-
-func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]QueuedTasksRow, error) {
-	rows, err := q.db.Query(ctx, queuedTasks, arg.OrgID, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []QueuedTasksRow{}
-	for rows.Next() {
-		var i QueuedTasksRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.AgentID,
-			&i.JailID,
-			&i.WorkspaceScope,
-			&i.Reason,
-			&i.Attempt,
-			&i.NodeID,
-			&i.Pool,
-			&i.AgentName,
-			&i.AgentStatus,
-			&i.HomeNodeID,
-			&i.Markdown,
-			&i.Digest,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const registerWorker = `-- name: RegisterWorker :exec
-INSERT INTO workers (id, org_id, name, pool, slots, version) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (id) DO UPDATE SET slots = excluded.slots, version = excluded.version, last_seen_at = now()
-WHERE workers.org_id = excluded.org_id
-`
-
-type RegisterWorkerParams struct {
-	ID      string
-	OrgID   string
-	Name    string
-	Pool    string
-	Slots   int32
-	Version string
-}
-
-func (q *Queries) RegisterWorker(ctx context.Context, arg RegisterWorkerParams) error {
-	_, err := q.db.Exec(ctx, registerWorker,
-		arg.ID,
-		arg.OrgID,
-		arg.Name,
-		arg.Pool,
-		arg.Slots,
-		arg.Version,
-	)
-	return err
 }
 
 const renewLeases = `-- name: RenewLeases :many
@@ -491,6 +423,48 @@ func (q *Queries) SetTaskReason(ctx context.Context, arg SetTaskReasonParams) er
 	return err
 }
 
+const takeBackFromNode = `-- name: TakeBackFromNode :exec
+UPDATE tasks SET admitted_at = NULL, reason = $1
+WHERE org_id = $2 AND node_id = $3::text AND state = 'queued' AND admitted_at IS NOT NULL
+`
+
+type TakeBackFromNodeParams struct {
+	Reason string
+	OrgID  string
+	NodeID string
+}
+
+// What was admitted to a node, and not claimed yet, waits in the queue again.
+func (q *Queries) TakeBackFromNode(ctx context.Context, arg TakeBackFromNodeParams) error {
+	_, err := q.db.Exec(ctx, takeBackFromNode, arg.Reason, arg.OrgID, arg.NodeID)
+	return err
+}
+
+const takeBackFromPool = `-- name: TakeBackFromPool :exec
+UPDATE tasks t SET admitted_at = NULL, reason = $1
+WHERE t.org_id = $2 AND t.pool = $3 AND t.state = 'queued' AND t.admitted_at IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM workers w WHERE w.org_id = t.org_id AND w.pool = t.pool AND w.drained_at IS NULL AND w.pressure = ''
+      AND w.last_seen_at > clock_timestamp() - $4::interval)
+`
+
+type TakeBackFromPoolParams struct {
+	Reason     string
+	OrgID      string
+	Pool       string
+	StaleAfter time.Duration
+}
+
+// As TakeBackFromNode, where no worker of the pool takes anything.
+func (q *Queries) TakeBackFromPool(ctx context.Context, arg TakeBackFromPoolParams) error {
+	_, err := q.db.Exec(ctx, takeBackFromPool,
+		arg.Reason,
+		arg.OrgID,
+		arg.Pool,
+		arg.StaleAfter,
+	)
+	return err
+}
+
 const taskStates = `-- name: TaskStates :many
 SELECT id, state, attempt FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[])
 `
@@ -524,23 +498,6 @@ func (q *Queries) TaskStates(ctx context.Context, arg TaskStatesParams) ([]TaskS
 		return nil, err
 	}
 	return items, nil
-}
-
-const touchWorker = `-- name: TouchWorker :execrows
-UPDATE workers SET last_seen_at = now() WHERE org_id = $1 AND id = $2
-`
-
-type TouchWorkerParams struct {
-	OrgID string
-	ID    string
-}
-
-func (q *Queries) TouchWorker(ctx context.Context, arg TouchWorkerParams) (int64, error) {
-	result, err := q.db.Exec(ctx, touchWorker, arg.OrgID, arg.ID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const unclaimedTasks = `-- name: UnclaimedTasks :many

@@ -13,14 +13,15 @@ import (
 
 const appendEvents = `-- name: AppendEvents :one
 WITH task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality($1::text[])
+    UPDATE tasks SET event_seq = event_seq + cardinality($1::text[]), event_xid = greatest(event_xid, pg_current_xact_id())
     WHERE tasks.org_id = $2 AND tasks.id = $3
-    RETURNING tasks.id, tasks.org_id, event_seq - cardinality($1::text[]) AS before, tasks.correlation_id, tasks.attempt
+    RETURNING tasks.id, tasks.org_id, event_seq - cardinality($1::text[]) AS before, tasks.event_xid, tasks.correlation_id, tasks.attempt
 ), stored AS (
-    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT task.org_id, task.id, task.before + e.n, e.type, $4::text, $5::text, task.attempt,
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT task.event_xid, task.org_id, task.id, task.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
            task.correlation_id, e.payload::jsonb
     FROM task, (SELECT generate_subscripts($1::text[], 1) AS n, unnest($1::text[]) AS type,
+                       unnest($4::text[]) AS actor_kind, unnest($5::text[]) AS actor_id,
                        unnest($6::text[]) AS payload) AS e
     RETURNING seq
 )
@@ -28,12 +29,12 @@ SELECT coalesce(max(seq), 0)::bigint FROM stored
 `
 
 type AppendEventsParams struct {
-	Types     []string
-	OrgID     string
-	TaskID    string
-	ActorKind string
-	ActorID   string
-	Payloads  []string
+	Types      []string
+	OrgID      string
+	TaskID     string
+	ActorKinds []string
+	ActorIds   []string
+	Payloads   []string
 }
 
 // Numbers and stores a task's next events in one round trip; the row lock that
@@ -43,8 +44,8 @@ func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) (int
 		arg.Types,
 		arg.OrgID,
 		arg.TaskID,
-		arg.ActorKind,
-		arg.ActorID,
+		arg.ActorKinds,
+		arg.ActorIds,
 		arg.Payloads,
 	)
 	var column_1 int64
@@ -63,12 +64,12 @@ WITH held AS (
     WHERE a.task_id = held.id AND a.attempt = held.attempt AND ($5::bigint = 0 OR a.batch < $5::bigint)
     RETURNING a.task_id
 ), task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality($6::text[]) FROM fresh
+    UPDATE tasks SET event_seq = event_seq + cardinality($6::text[]), event_xid = greatest(event_xid, pg_current_xact_id()) FROM fresh
     WHERE tasks.org_id = $1 AND tasks.id = fresh.task_id
-    RETURNING tasks.id, event_seq - cardinality($6::text[]) AS before
+    RETURNING tasks.id, event_seq - cardinality($6::text[]) AS before, tasks.event_xid
 ), stored AS (
-    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT task.event_xid, held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
            held.correlation_id, e.payload::jsonb
     FROM held, task, (SELECT generate_subscripts($6::text[], 1) AS n, unnest($6::text[]) AS type,
                              unnest($7::text[]) AS payload) AS e
@@ -213,6 +214,98 @@ func (q *Queries) NewestEvent(ctx context.Context, arg NewestEventParams) (Newes
 	return i, err
 }
 
+const prunableTasks = `-- name: PrunableTasks :many
+SELECT t.id, t.org_id FROM tasks t
+WHERE t.finished_at < clock_timestamp() - $1::interval
+  AND t.event_seq > 0 AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+ORDER BY t.finished_at LIMIT $2
+`
+
+type PrunableTasksParams struct {
+	OlderThan time.Duration
+	MaxRows   int32
+}
+
+type PrunableTasksRow struct {
+	ID    string
+	OrgID string
+}
+
+// Tasks that ended longer ago than their events are kept, of whatever
+// organisation. A task that was pruned has no event left.
+func (q *Queries) PrunableTasks(ctx context.Context, arg PrunableTasksParams) ([]PrunableTasksRow, error) {
+	rows, err := q.db.Query(ctx, prunableTasks, arg.OlderThan, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PrunableTasksRow{}
+	for rows.Next() {
+		var i PrunableTasksRow
+		if err := rows.Scan(&i.ID, &i.OrgID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const pruneEvents = `-- name: PruneEvents :exec
+WITH gone AS (
+    DELETE FROM events e WHERE e.org_id = $2 AND e.task_id = $1 RETURNING e.xid, e.id
+)
+INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
+SELECT $1, $2, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1
+ON CONFLICT (task_id) DO NOTHING
+`
+
+type PruneEventsParams struct {
+	TaskID string
+	OrgID  string
+}
+
+// Deletes a finished task's events and notes where the last one was.
+func (q *Queries) PruneEvents(ctx context.Context, arg PruneEventsParams) error {
+	_, err := q.db.Exec(ctx, pruneEvents, arg.TaskID, arg.OrgID)
+	return err
+}
+
+const prunedAfter = `-- name: PrunedAfter :one
+SELECT task_id, pruned_at FROM pruned_events
+WHERE org_id = $1 AND (cardinality($2::text[]) = 0 OR task_id = ANY ($2::text[]))
+  AND (last_xid, last_id) > (CAST($3::text AS xid8), $4::bigint)
+ORDER BY last_xid DESC, last_id DESC LIMIT 1
+`
+
+type PrunedAfterParams struct {
+	OrgID    string
+	TaskIds  []string
+	AfterXid string
+	AfterID  int64
+}
+
+type PrunedAfterRow struct {
+	TaskID   string
+	PrunedAt time.Time
+}
+
+// An event that was deleted and came after the cursor: of those tasks, or of all
+// when none is named.
+func (q *Queries) PrunedAfter(ctx context.Context, arg PrunedAfterParams) (PrunedAfterRow, error) {
+	row := q.db.QueryRow(ctx, prunedAfter,
+		arg.OrgID,
+		arg.TaskIds,
+		arg.AfterXid,
+		arg.AfterID,
+	)
+	var i PrunedAfterRow
+	err := row.Scan(&i.TaskID, &i.PrunedAt)
+	return i, err
+}
+
 const rebaseEvents = `-- name: RebaseEvents :execrows
 UPDATE events SET xid = '3'
 WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1)
@@ -222,6 +315,33 @@ WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORD
 // those of the events, whose order is then that of their ids.
 func (q *Queries) RebaseEvents(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, rebaseEvents)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const rebasePrunedEvents = `-- name: RebasePrunedEvents :execrows
+UPDATE pruned_events SET last_xid = '3' WHERE last_xid >= pg_snapshot_xmax(pg_current_snapshot())
+`
+
+// As RebaseEvents.
+func (q *Queries) RebasePrunedEvents(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, rebasePrunedEvents)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const rebaseTasks = `-- name: RebaseTasks :execrows
+UPDATE tasks SET event_xid = '3'
+WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1)
+`
+
+// As RebaseEvents, and before it: they look at the same event.
+func (q *Queries) RebaseTasks(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, rebaseTasks)
 	if err != nil {
 		return 0, err
 	}

@@ -58,6 +58,22 @@ type Attempt struct {
 	Outcome   string
 }
 
+type AuditEntry struct {
+	ID         int64
+	OrgID      string
+	Time       time.Time
+	ActorKind  string
+	ActorID    string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	Before     json.RawMessage
+	After      json.RawMessage
+	Reason     string
+	Address    string
+	UserAgent  string
+}
+
 type Checkpoint struct {
 	TaskID    string
 	Iteration int32
@@ -65,6 +81,8 @@ type Checkpoint struct {
 	Attempt   int32
 	State     json.RawMessage
 	CreatedAt time.Time
+	Reason    string
+	ExpiresAt time.Time
 }
 
 type ClusterSecret struct {
@@ -88,6 +106,52 @@ type Event struct {
 	Payload       json.RawMessage
 }
 
+type Hold struct {
+	ID         string
+	OrgID      string
+	Scope      string
+	ObjectID   string
+	HeldBy     string
+	Reason     string
+	CreatedAt  time.Time
+	ReleasedAt *time.Time
+	ReleasedBy string
+}
+
+type HubReplica struct {
+	ID        string
+	Address   string
+	Version   string
+	StartedAt time.Time
+	TouchedAt time.Time
+}
+
+type InboxItem struct {
+	ID               string
+	OrgID            string
+	Kind             string
+	State            string
+	TaskID           string
+	StepID           string
+	AgentID          string
+	Tool             string
+	Category         string
+	Arguments        json.RawMessage
+	Preview          string
+	Why              string
+	Binding          json.RawMessage
+	AskedAt          time.Time
+	ExpiresAt        *time.Time
+	OnExpiry         string
+	Answer           string
+	Reply            string
+	ReplySealed      []byte
+	ChangedArguments []byte
+	Reason           string
+	AnsweredBy       string
+	AnsweredAt       *time.Time
+}
+
 type JoinToken struct {
 	ID             string
 	OrgID          string
@@ -99,6 +163,19 @@ type JoinToken struct {
 	UsedAt         *time.Time
 	KeyFingerprint *string
 	NodeID         *string
+}
+
+type KillOrder struct {
+	ID          string
+	OrgID       string
+	TaskID      string
+	NodeID      string
+	JailID      string
+	StepIds     []string
+	OrderedBy   string
+	OrderedAt   time.Time
+	ConfirmedAt *time.Time
+	Problem     string
 }
 
 type Node struct {
@@ -116,6 +193,7 @@ type Node struct {
 	DrainedAt      *time.Time
 	DrainedBy      string
 	DrainReason    string
+	Pressure       string
 }
 
 type NodeExec struct {
@@ -173,32 +251,70 @@ type Organisation struct {
 	CreatedAt time.Time
 }
 
+type PrunedEvent struct {
+	TaskID   string
+	OrgID    string
+	LastXid  string
+	LastID   int64
+	Events   int64
+	PrunedAt time.Time
+}
+
+type QueueTurn struct {
+	OrgID    string
+	Share    string
+	ServedAt time.Time
+}
+
 type Step struct {
-	ID              string
-	OrgID           string
-	TaskID          string
-	Number          int32
-	Turn            int32
-	CallIndex       int32
-	CallID          string
-	Attempt         int32
-	Tool            string
-	Category        string
-	Arguments       json.RawMessage
-	ArgumentsSealed []byte
-	ArgumentsDigest []byte
-	Reasoning       string
-	State           string
-	DecisionReason  string
-	Observation     string
-	Outcome         json.RawMessage
-	ErrorCode       string
-	NodeID          *string
-	JailID          string
-	LogBytes        int64
-	ProposedAt      time.Time
-	StartedAt       *time.Time
-	FinishedAt      *time.Time
+	ID               string
+	OrgID            string
+	TaskID           string
+	Number           int32
+	Turn             int32
+	CallIndex        int32
+	CallID           string
+	Attempt          int32
+	Tool             string
+	Category         string
+	Arguments        json.RawMessage
+	ArgumentsSealed  []byte
+	ArgumentsDigest  []byte
+	Reasoning        string
+	State            string
+	DecisionReason   string
+	Observation      string
+	Outcome          json.RawMessage
+	ErrorCode        string
+	NodeID           *string
+	JailID           string
+	LogBytes         int64
+	ProposedAt       time.Time
+	StartedAt        *time.Time
+	FinishedAt       *time.Time
+	Run              int32
+	ExecID           string
+	GrantedBinding   []byte
+	ChangedArguments []byte
+	ChangedSealed    []byte
+	ChangedBy        string
+}
+
+type StepChange struct {
+	StepID      string
+	OrgID       string
+	TaskID      string
+	NodeID      string
+	JailID      string
+	ChangeID    string
+	StateBefore int64
+	StateAfter  int64
+	Files       int32
+	Changes     json.RawMessage
+	SharedWith  []string
+	Unkept      int32
+	UndoneAt    *time.Time
+	UndoID      *string
 }
 
 type Task struct {
@@ -245,6 +361,30 @@ type Task struct {
 	QueuedAt         *time.Time
 	StartedAt        *time.Time
 	FinishedAt       *time.Time
+	LineageID        string
+	TriggerID        string
+	Override         json.RawMessage
+	ResumedAt        int32
+	PauseNext        string
+	MessagesWaiting  int32
+	Share            string
+	Place            time.Time
+	MovedAt          *time.Time
+	NotBefore        *time.Time
+	Failures         int32
+	Dependents       int32
+	Context          string
+	Conversation     json.RawMessage
+	Assignee         string
+	AssignedBy       string
+	AssignedAt       *time.Time
+	EventXid         string
+}
+
+type TaskDependency struct {
+	TaskID    string
+	DependsOn string
+	OrgID     string
 }
 
 type TaskInput struct {
@@ -252,6 +392,18 @@ type TaskInput struct {
 	Path    string
 	OrgID   string
 	Content []byte
+}
+
+type TaskMessage struct {
+	ID             string
+	OrgID          string
+	TaskID         string
+	Number         *int64
+	Content        string
+	SaidBy         string
+	IdempotencyKey *string
+	AfterTurn      *int32
+	CreatedAt      time.Time
 }
 
 type Transition struct {
@@ -268,6 +420,27 @@ type Turn struct {
 	Content   json.RawMessage
 	Sealed    []byte
 	CreatedAt time.Time
+}
+
+type Undo struct {
+	ID             string
+	OrgID          string
+	TaskID         string
+	NodeID         string
+	JailID         string
+	StepIds        []string
+	ChangeIds      []string
+	OnConflict     string
+	ExpectState    int64
+	State          string
+	Files          int32
+	OriginalDigest string
+	RestoredDigest string
+	AskedBy        string
+	Address        string
+	UserAgent      string
+	CreatedAt      time.Time
+	FinishedAt     *time.Time
 }
 
 type User struct {
@@ -287,4 +460,8 @@ type Worker struct {
 	Version      string
 	RegisteredAt time.Time
 	LastSeenAt   time.Time
+	Pressure     string
+	DrainedAt    *time.Time
+	DrainedBy    string
+	DrainReason  string
 }

@@ -57,7 +57,7 @@ func (q *Queries) CreateJoinToken(ctx context.Context, arg CreateJoinTokenParams
 const createNode = `-- name: CreateNode :one
 INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, version)
 VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason
+RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure
 `
 
 type CreateNodeParams struct {
@@ -94,6 +94,7 @@ func (q *Queries) CreateNode(ctx context.Context, arg CreateNodeParams) (Node, e
 		&i.DrainedAt,
 		&i.DrainedBy,
 		&i.DrainReason,
+		&i.Pressure,
 	)
 	return i, err
 }
@@ -136,7 +137,7 @@ func (q *Queries) FindNodes(ctx context.Context, arg FindNodesParams) ([]FindNod
 }
 
 const getNode = `-- name: GetNode :one
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2 AND n.id = $3
 `
@@ -170,13 +171,14 @@ func (q *Queries) GetNode(ctx context.Context, arg GetNodeParams) (GetNodeRow, e
 		&i.Node.DrainedAt,
 		&i.Node.DrainedBy,
 		&i.Node.DrainReason,
+		&i.Node.Pressure,
 		&i.Connected,
 	)
 	return i, err
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2
 ORDER BY n.name, n.id
@@ -216,6 +218,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Node.DrainedAt,
 			&i.Node.DrainedBy,
 			&i.Node.DrainReason,
+			&i.Node.Pressure,
 			&i.Connected,
 		); err != nil {
 			return nil, err
@@ -266,7 +269,7 @@ func (q *Queries) LockJoinToken(ctx context.Context, hash []byte) (LockJoinToken
 }
 
 const nodeByFingerprint = `-- name: NodeByFingerprint :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason FROM nodes WHERE key_fingerprint = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure FROM nodes WHERE key_fingerprint = $1
 `
 
 func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) (Node, error) {
@@ -287,12 +290,13 @@ func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) 
 		&i.DrainedAt,
 		&i.DrainedBy,
 		&i.DrainReason,
+		&i.Pressure,
 	)
 	return i, err
 }
 
 const nodeByID = `-- name: NodeByID :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason FROM nodes WHERE id = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure FROM nodes WHERE id = $1
 `
 
 // For the edge, which knows a node by its certificate before any organisation.
@@ -314,6 +318,7 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 		&i.DrainedAt,
 		&i.DrainedBy,
 		&i.DrainReason,
+		&i.Pressure,
 	)
 	return i, err
 }
@@ -356,34 +361,82 @@ func (q *Queries) RevokeNode(ctx context.Context, arg RevokeNodeParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const touchNode = `-- name: TouchNode :exec
-UPDATE nodes SET last_seen_at = now() WHERE id = $1
+const setNodePressure = `-- name: SetNodePressure :one
+UPDATE nodes n SET pressure = $1 FROM node_sessions s
+WHERE n.id = $2 AND s.node_id = n.id AND s.epoch = $3 AND n.pressure <> $1
+RETURNING n.org_id
 `
 
-func (q *Queries) TouchNode(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, touchNode, id)
-	return err
+type SetNodePressureParams struct {
+	Pressure string
+	ID       string
+	Epoch    int64
 }
 
-const touchNodeSession = `-- name: TouchNodeSession :execrows
-UPDATE node_sessions SET touched_at = now() WHERE node_id = $1 AND epoch = $2 AND connected
+// Of the session that holds the node; answers the organisation, and nothing when
+// another session does or nothing changes.
+func (q *Queries) SetNodePressure(ctx context.Context, arg SetNodePressureParams) (string, error) {
+	row := q.db.QueryRow(ctx, setNodePressure, arg.Pressure, arg.ID, arg.Epoch)
+	var org_id string
+	err := row.Scan(&org_id)
+	return org_id, err
+}
+
+const touchNodeSessions = `-- name: TouchNodeSessions :many
+WITH heard AS (
+    SELECT ($1::text[])[i] AS node_id, ($2::bigint[])[i] AS epoch
+    FROM generate_subscripts($1::text[], 1) AS i
+), standing AS (
+    SELECT s.node_id FROM node_sessions s
+    JOIN heard h ON h.node_id = s.node_id AND h.epoch = s.epoch
+    JOIN nodes n ON n.id = s.node_id
+    WHERE s.connected AND n.revoked_at IS NULL
+    ORDER BY s.node_id FOR NO KEY UPDATE OF s
+), touched AS (
+    UPDATE node_sessions SET touched_at = now() WHERE node_id IN (SELECT node_id FROM standing)
+), seen AS (
+    UPDATE nodes SET last_seen_at = now() WHERE id IN (SELECT node_id FROM standing)
+)
+SELECT h.node_id::text AS node_id, (n.id IS NOT NULL)::boolean AS known, (n.revoked_at IS NOT NULL)::boolean AS revoked
+FROM heard h LEFT JOIN nodes n ON n.id = h.node_id
+WHERE h.node_id NOT IN (SELECT node_id FROM standing)
 `
 
-type TouchNodeSessionParams struct {
-	NodeID string
-	Epoch  int64
+type TouchNodeSessionsParams struct {
+	NodeIds []string
+	Epochs  []int64
 }
 
-func (q *Queries) TouchNodeSession(ctx context.Context, arg TouchNodeSessionParams) (int64, error) {
-	result, err := q.db.Exec(ctx, touchNodeSession, arg.NodeID, arg.Epoch)
+type TouchNodeSessionsRow struct {
+	NodeID  string
+	Known   bool
+	Revoked bool
+}
+
+// Records that the nodes of these sessions were heard, and answers those whose
+// session is over, and what is known of the node.
+func (q *Queries) TouchNodeSessions(ctx context.Context, arg TouchNodeSessionsParams) ([]TouchNodeSessionsRow, error) {
+	rows, err := q.db.Query(ctx, touchNodeSessions, arg.NodeIds, arg.Epochs)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []TouchNodeSessionsRow{}
+	for rows.Next() {
+		var i TouchNodeSessionsRow
+		if err := rows.Scan(&i.NodeID, &i.Known, &i.Revoked); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const updateNodeEnrolment = `-- name: UpdateNodeEnrolment :one
-UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason
+UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure
 `
 
 type UpdateNodeEnrolmentParams struct {
@@ -416,14 +469,15 @@ func (q *Queries) UpdateNodeEnrolment(ctx context.Context, arg UpdateNodeEnrolme
 		&i.DrainedAt,
 		&i.DrainedBy,
 		&i.DrainReason,
+		&i.Pressure,
 	)
 	return i, err
 }
 
 const updateNodeHello = `-- name: UpdateNodeHello :exec
 UPDATE nodes SET version = $1, capability = $2, runtimes = $3,
-    labels = labels || $4, last_seen_at = now()
-WHERE id = $5
+    labels = labels || $4, pressure = $5, last_seen_at = now()
+WHERE id = $6
 `
 
 type UpdateNodeHelloParams struct {
@@ -431,6 +485,7 @@ type UpdateNodeHelloParams struct {
 	Capability int32
 	Runtimes   []string
 	Labels     json.RawMessage
+	Pressure   string
 	ID         string
 }
 
@@ -440,6 +495,7 @@ func (q *Queries) UpdateNodeHello(ctx context.Context, arg UpdateNodeHelloParams
 		arg.Capability,
 		arg.Runtimes,
 		arg.Labels,
+		arg.Pressure,
 		arg.ID,
 	)
 	return err

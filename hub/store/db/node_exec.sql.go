@@ -7,6 +7,8 @@ package db
 
 import (
 	"context"
+
+	"time"
 )
 
 const createNodeExec = `-- name: CreateNodeExec :one
@@ -274,6 +276,56 @@ SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec
 // For the replica that holds the node's link, of whatever organisation.
 func (q *Queries) LiveNodeExecs(ctx context.Context, nodeID string) ([]NodeExec, error) {
 	rows, err := q.db.Query(ctx, liveNodeExecs, nodeID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NodeExec{}
+	for rows.Next() {
+		var i NodeExec
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.NodeID,
+			&i.Target,
+			&i.AgentID,
+			&i.JailID,
+			&i.Terminal,
+			&i.Argv,
+			&i.Dir,
+			&i.SpecSealed,
+			&i.Reason,
+			&i.State,
+			&i.EndReason,
+			&i.ExitCode,
+			&i.Signal,
+			&i.KilledBy,
+			&i.Error,
+			&i.LogBytes,
+			&i.MembersLeft,
+			&i.UserID,
+			&i.UserName,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const oldLiveNodeExecs = `-- name: OldLiveNodeExecs :many
+SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - $1::interval
+`
+
+// Those that a hub may have left behind, of whatever organisation.
+func (q *Queries) OldLiveNodeExecs(ctx context.Context, olderThan time.Duration) ([]NodeExec, error) {
+	rows, err := q.db.Query(ctx, oldLiveNodeExecs, olderThan)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 const cancelSteps = `-- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
 `
 
 type CancelStepsParams struct {
@@ -58,6 +58,12 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 			&i.ProposedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -76,7 +82,7 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
         $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21)
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
 `
 
 type CreateStepParams struct {
@@ -154,6 +160,12 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		&i.ProposedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
 	)
 	return i, err
 }
@@ -161,8 +173,8 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 const endStep = `-- name: EndStep :one
 UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
     log_bytes = $5, finished_at = clock_timestamp()
-WHERE org_id = $6 AND id = $7 AND state = 'started'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at
+WHERE org_id = $6 AND id = $7 AND state = 'started' AND run = $8
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
 `
 
 type EndStepParams struct {
@@ -173,9 +185,11 @@ type EndStepParams struct {
 	LogBytes    int64
 	OrgID       string
 	ID          string
+	Run         int32
 }
 
-// Records an outcome once: a step that has ended already answers no row.
+// Records an outcome once: a step that has ended already, or runs again under
+// another name, answers no row.
 func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, endStep,
 		arg.State,
@@ -185,6 +199,7 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		arg.LogBytes,
 		arg.OrgID,
 		arg.ID,
+		arg.Run,
 	)
 	var i Step
 	err := row.Scan(
@@ -213,6 +228,12 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		&i.ProposedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
 	)
 	return i, err
 }
@@ -254,7 +275,7 @@ func (q *Queries) FindSteps(ctx context.Context, arg FindStepsParams) ([]FindSte
 }
 
 const getStep = `-- name: GetStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at FROM steps WHERE org_id = $1 AND id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND id = $2
 `
 
 type GetStepParams struct {
@@ -291,12 +312,18 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.ProposedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
 	)
 	return i, err
 }
 
 const listSteps = `-- name: ListSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
 `
 
 type ListStepsParams struct {
@@ -339,6 +366,12 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.ProposedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
 		); err != nil {
 			return nil, err
 		}
@@ -348,6 +381,189 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const nextOpenStep = `-- name: NextOpenStep :one
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND task_id = $2
+  AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
+ORDER BY number LIMIT 1
+`
+
+type NextOpenStepParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// The first of a task's calls that has not ended: the others wait for it.
+func (q *Queries) NextOpenStep(ctx context.Context, arg NextOpenStepParams) (Step, error) {
+	row := q.db.QueryRow(ctx, nextOpenStep, arg.OrgID, arg.TaskID)
+	var i Step
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.TaskID,
+		&i.Number,
+		&i.Turn,
+		&i.CallIndex,
+		&i.CallID,
+		&i.Attempt,
+		&i.Tool,
+		&i.Category,
+		&i.Arguments,
+		&i.ArgumentsSealed,
+		&i.ArgumentsDigest,
+		&i.Reasoning,
+		&i.State,
+		&i.DecisionReason,
+		&i.Observation,
+		&i.Outcome,
+		&i.ErrorCode,
+		&i.NodeID,
+		&i.JailID,
+		&i.LogBytes,
+		&i.ProposedAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
+	)
+	return i, err
+}
+
+const resolveStep = `-- name: ResolveStep :one
+UPDATE steps SET state = $1, decision_reason = $2, observation = $3, error_code = $4,
+    granted_binding = $5, run = run + $6::int,
+    changed_arguments = coalesce($7, changed_arguments),
+    changed_sealed = coalesce($8, changed_sealed),
+    changed_by = CASE WHEN $9::text <> '' THEN $9 ELSE changed_by END,
+    started_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
+    finished_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
+WHERE org_id = $10 AND id = $11 AND state = $12
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+`
+
+type ResolveStepParams struct {
+	State            string
+	DecisionReason   string
+	Observation      string
+	ErrorCode        string
+	GrantedBinding   []byte
+	Again            int32
+	ChangedArguments []byte
+	ChangedSealed    []byte
+	ChangedBy        string
+	OrgID            string
+	ID               string
+	FromState        string
+}
+
+// Moves a step to where an answer takes it. again: it runs once more, under a
+// new name.
+func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step, error) {
+	row := q.db.QueryRow(ctx, resolveStep,
+		arg.State,
+		arg.DecisionReason,
+		arg.Observation,
+		arg.ErrorCode,
+		arg.GrantedBinding,
+		arg.Again,
+		arg.ChangedArguments,
+		arg.ChangedSealed,
+		arg.ChangedBy,
+		arg.OrgID,
+		arg.ID,
+		arg.FromState,
+	)
+	var i Step
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.TaskID,
+		&i.Number,
+		&i.Turn,
+		&i.CallIndex,
+		&i.CallID,
+		&i.Attempt,
+		&i.Tool,
+		&i.Category,
+		&i.Arguments,
+		&i.ArgumentsSealed,
+		&i.ArgumentsDigest,
+		&i.Reasoning,
+		&i.State,
+		&i.DecisionReason,
+		&i.Observation,
+		&i.Outcome,
+		&i.ErrorCode,
+		&i.NodeID,
+		&i.JailID,
+		&i.LogBytes,
+		&i.ProposedAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
+	)
+	return i, err
+}
+
+const restartStep = `-- name: RestartStep :one
+UPDATE steps SET run = run + 1 WHERE org_id = $1 AND id = $2 AND state = 'started' AND run = $3
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+`
+
+type RestartStepParams struct {
+	OrgID string
+	ID    string
+	Run   int32
+}
+
+// The node never started the command and never will under that name.
+func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step, error) {
+	row := q.db.QueryRow(ctx, restartStep, arg.OrgID, arg.ID, arg.Run)
+	var i Step
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.TaskID,
+		&i.Number,
+		&i.Turn,
+		&i.CallIndex,
+		&i.CallID,
+		&i.Attempt,
+		&i.Tool,
+		&i.Category,
+		&i.Arguments,
+		&i.ArgumentsSealed,
+		&i.ArgumentsDigest,
+		&i.Reasoning,
+		&i.State,
+		&i.DecisionReason,
+		&i.Observation,
+		&i.Outcome,
+		&i.ErrorCode,
+		&i.NodeID,
+		&i.JailID,
+		&i.LogBytes,
+		&i.ProposedAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
+	)
+	return i, err
 }
 
 const setCancelledStepLog = `-- name: SetCancelledStepLog :exec
@@ -376,7 +592,7 @@ func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepL
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND state = 'granted'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
 `
 
 type StartStepParams struct {
@@ -414,32 +630,38 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.ProposedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
 	)
 	return i, err
 }
 
-const startedSteps = `-- name: StartedSteps :many
-SELECT id FROM steps WHERE org_id = $1 AND id = ANY ($2::text[]) AND state = 'started'
+const startedExecs = `-- name: StartedExecs :many
+SELECT exec_id FROM steps WHERE org_id = $1 AND exec_id = ANY ($2::text[]) AND state = 'started'
 `
 
-type StartedStepsParams struct {
+type StartedExecsParams struct {
 	OrgID string
 	Ids   []string
 }
 
-func (q *Queries) StartedSteps(ctx context.Context, arg StartedStepsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, startedSteps, arg.OrgID, arg.Ids)
+func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, startedExecs, arg.OrgID, arg.Ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	items := []string{}
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var exec_id string
+		if err := rows.Scan(&exec_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, exec_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -448,7 +670,7 @@ func (q *Queries) StartedSteps(ctx context.Context, arg StartedStepsParams) ([]s
 }
 
 const stepByCall = `-- name: StepByCall :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
 `
 
 type StepByCallParams struct {
@@ -492,6 +714,12 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.ProposedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Run,
+		&i.ExecID,
+		&i.GrantedBinding,
+		&i.ChangedArguments,
+		&i.ChangedSealed,
+		&i.ChangedBy,
 	)
 	return i, err
 }

@@ -45,108 +45,36 @@ func (q *Queries) AddTaskUsage(ctx context.Context, arg AddTaskUsageParams) erro
 	return err
 }
 
-const countTaskStep = `-- name: CountTaskStep :one
-UPDATE tasks SET step_count = step_count + 1 WHERE org_id = $1 AND id = $2 RETURNING step_count
+const assignTask = `-- name: AssignTask :one
+UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_id = $4,
+    assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
+WHERE org_id = $8 AND id = $9
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
 `
 
-type CountTaskStepParams struct {
-	OrgID string
-	ID    string
-}
-
-func (q *Queries) CountTaskStep(ctx context.Context, arg CountTaskStepParams) (int32, error) {
-	row := q.db.QueryRow(ctx, countTaskStep, arg.OrgID, arg.ID)
-	var step_count int32
-	err := row.Scan(&step_count)
-	return step_count, err
-}
-
-const countWorkerLoss = `-- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE org_id = $1 AND id = $2
-`
-
-type CountWorkerLossParams struct {
-	OrgID string
-	ID    string
-}
-
-func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams) error {
-	_, err := q.db.Exec(ctx, countWorkerLoss, arg.OrgID, arg.ID)
-	return err
-}
-
-const createCheckpoint = `-- name: CreateCheckpoint :execrows
-INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (task_id, iteration) DO NOTHING
-`
-
-type CreateCheckpointParams struct {
-	TaskID    string
-	Iteration int32
-	OrgID     string
-	Attempt   int32
-	State     json.RawMessage
-}
-
-func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointParams) (int64, error) {
-	result, err := q.db.Exec(ctx, createCheckpoint,
-		arg.TaskID,
-		arg.Iteration,
-		arg.OrgID,
-		arg.Attempt,
-		arg.State,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const createTask = `-- name: CreateTask :one
-INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
-                   jail_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at)
-VALUES ($1, $2, $3, $4, $5, $6, 'queued', $7, $8, $9,
-        $10, $11, $12, $13, $14, $15, clock_timestamp())
-ON CONFLICT (org_id, idempotency_key) DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
-`
-
-type CreateTaskParams struct {
-	ID             string
-	OrgID          string
+type AssignTaskParams struct {
 	AgentID        string
 	AgentVersion   int32
-	Title          string
-	Goal           string
-	Reason         string
-	Priority       int32
 	WorkspaceScope string
 	JailID         string
-	CreatedBy      string
+	Assignee       string
+	AssignedBy     string
 	CreatedByRole  string
-	IdempotencyKey *string
-	CorrelationID  string
-	InputCount     int32
+	OrgID          string
+	ID             string
 }
 
-func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, error) {
-	row := q.db.QueryRow(ctx, createTask,
-		arg.ID,
-		arg.OrgID,
+func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, error) {
+	row := q.db.QueryRow(ctx, assignTask,
 		arg.AgentID,
 		arg.AgentVersion,
-		arg.Title,
-		arg.Goal,
-		arg.Reason,
-		arg.Priority,
 		arg.WorkspaceScope,
 		arg.JailID,
-		arg.CreatedBy,
+		arg.Assignee,
+		arg.AssignedBy,
 		arg.CreatedByRole,
-		arg.IdempotencyKey,
-		arg.CorrelationID,
-		arg.InputCount,
+		arg.OrgID,
+		arg.ID,
 	)
 	var i Task
 	err := row.Scan(
@@ -193,6 +121,315 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
+	)
+	return i, err
+}
+
+const cancelStepsOf = `-- name: CancelStepsOf :many
+UPDATE steps SET state = 'cancelled', decision_reason = $1, error_code = $2, finished_at = clock_timestamp()
+WHERE org_id = $3 AND task_id = ANY ($4::text[]) AND state IN ('proposed', 'waiting', 'granted', 'started')
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+`
+
+type CancelStepsOfParams struct {
+	Reason    string
+	ErrorCode string
+	OrgID     string
+	Ids       []string
+}
+
+func (q *Queries) CancelStepsOf(ctx context.Context, arg CancelStepsOfParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, cancelStepsOf,
+		arg.Reason,
+		arg.ErrorCode,
+		arg.OrgID,
+		arg.Ids,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Step{}
+	for rows.Next() {
+		var i Step
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.Number,
+			&i.Turn,
+			&i.CallIndex,
+			&i.CallID,
+			&i.Attempt,
+			&i.Tool,
+			&i.Category,
+			&i.Arguments,
+			&i.ArgumentsSealed,
+			&i.ArgumentsDigest,
+			&i.Reasoning,
+			&i.State,
+			&i.DecisionReason,
+			&i.Observation,
+			&i.Outcome,
+			&i.ErrorCode,
+			&i.NodeID,
+			&i.JailID,
+			&i.LogBytes,
+			&i.ProposedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const cancelTasks = `-- name: CancelTasks :exec
+UPDATE tasks SET state = 'cancelled', reason = $1, lease_hash = NULL, lease_expires_at = NULL, admitted_at = NULL,
+    pause_next = '', not_before = NULL, error_code = $2, error_message = $1, finished_at = clock_timestamp()
+WHERE org_id = $3 AND id = ANY ($4::text[])
+`
+
+type CancelTasksParams struct {
+	Reason    string
+	ErrorCode string
+	OrgID     string
+	Ids       []string
+}
+
+func (q *Queries) CancelTasks(ctx context.Context, arg CancelTasksParams) error {
+	_, err := q.db.Exec(ctx, cancelTasks,
+		arg.Reason,
+		arg.ErrorCode,
+		arg.OrgID,
+		arg.Ids,
+	)
+	return err
+}
+
+const countDependent = `-- name: CountDependent :exec
+UPDATE tasks SET dependents = dependents + 1 WHERE org_id = $1 AND id = ANY ($2::text[])
+`
+
+type CountDependentParams struct {
+	OrgID string
+	Ids   []string
+}
+
+func (q *Queries) CountDependent(ctx context.Context, arg CountDependentParams) error {
+	_, err := q.db.Exec(ctx, countDependent, arg.OrgID, arg.Ids)
+	return err
+}
+
+const countTaskSteps = `-- name: CountTaskSteps :exec
+UPDATE tasks SET step_count = $1 WHERE org_id = $2 AND id = $3
+`
+
+type CountTaskStepsParams struct {
+	Steps int32
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) CountTaskSteps(ctx context.Context, arg CountTaskStepsParams) error {
+	_, err := q.db.Exec(ctx, countTaskSteps, arg.Steps, arg.OrgID, arg.ID)
+	return err
+}
+
+const countWorkerLoss = `-- name: CountWorkerLoss :exec
+UPDATE tasks SET worker_losses = worker_losses + 1 WHERE org_id = $1 AND id = $2
+`
+
+type CountWorkerLossParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams) error {
+	_, err := q.db.Exec(ctx, countWorkerLoss, arg.OrgID, arg.ID)
+	return err
+}
+
+const createDependency = `-- name: CreateDependency :exec
+INSERT INTO task_dependencies (task_id, depends_on, org_id) VALUES ($1, $2, $3)
+`
+
+type CreateDependencyParams struct {
+	TaskID    string
+	DependsOn string
+	OrgID     string
+}
+
+func (q *Queries) CreateDependency(ctx context.Context, arg CreateDependencyParams) error {
+	_, err := q.db.Exec(ctx, createDependency, arg.TaskID, arg.DependsOn, arg.OrgID)
+	return err
+}
+
+const createTask = `-- name: CreateTask :one
+INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
+                   jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
+                   lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
+                   share, context, conversation, assignee, assigned_by, assigned_at)
+SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::text,
+       $9::int, $10::text, $11::text, $12::text, $13::text,
+       $14::text, $15::text, $16::text, $17::int,
+       CASE WHEN $7::text = 'queued' THEN clock_timestamp() END, $18::text, $19::text, $20::text, $21::jsonb,
+       $22::int, $22::int, $22::int,
+       $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp()
+WHERE NOT held($2::text, $3::text, $19::text, $18::text)
+ON CONFLICT (org_id, idempotency_key) DO NOTHING
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
+`
+
+type CreateTaskParams struct {
+	ID             string
+	OrgID          string
+	AgentID        string
+	AgentVersion   int32
+	Title          string
+	Goal           string
+	State          string
+	Reason         string
+	Priority       int32
+	WorkspaceScope string
+	JailID         string
+	NodeID         *string
+	CreatedBy      string
+	CreatedByRole  string
+	IdempotencyKey *string
+	CorrelationID  string
+	InputCount     int32
+	LineageID      string
+	TriggerID      string
+	OriginID       *string
+	Override       json.RawMessage
+	ResumedAt      int32
+	Context        string
+	Conversation   json.RawMessage
+	Assignee       string
+}
+
+// Answers no row when the idempotency key is taken, or a hold stands.
+func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, error) {
+	row := q.db.QueryRow(ctx, createTask,
+		arg.ID,
+		arg.OrgID,
+		arg.AgentID,
+		arg.AgentVersion,
+		arg.Title,
+		arg.Goal,
+		arg.State,
+		arg.Reason,
+		arg.Priority,
+		arg.WorkspaceScope,
+		arg.JailID,
+		arg.NodeID,
+		arg.CreatedBy,
+		arg.CreatedByRole,
+		arg.IdempotencyKey,
+		arg.CorrelationID,
+		arg.InputCount,
+		arg.LineageID,
+		arg.TriggerID,
+		arg.OriginID,
+		arg.Override,
+		arg.ResumedAt,
+		arg.Context,
+		arg.Conversation,
+		arg.Assignee,
+	)
+	var i Task
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.AgentID,
+		&i.AgentVersion,
+		&i.Title,
+		&i.Goal,
+		&i.State,
+		&i.Reason,
+		&i.Priority,
+		&i.Pool,
+		&i.WorkspaceScope,
+		&i.JailID,
+		&i.NodeID,
+		&i.CreatedBy,
+		&i.CreatedByRole,
+		&i.IdempotencyKey,
+		&i.CorrelationID,
+		&i.InputCount,
+		&i.OriginID,
+		&i.ParentID,
+		&i.AdmittedAt,
+		&i.Attempt,
+		&i.WorkerLosses,
+		&i.WorkerID,
+		&i.LeaseHash,
+		&i.LeaseExpiresAt,
+		&i.EventSeq,
+		&i.StepCount,
+		&i.TurnCount,
+		&i.Iteration,
+		&i.Progress,
+		&i.InputTokens,
+		&i.OutputTokens,
+		&i.CacheReadTokens,
+		&i.CacheWriteTokens,
+		&i.CostMicros,
+		&i.Summary,
+		&i.ErrorCode,
+		&i.ErrorMessage,
+		&i.CreatedAt,
+		&i.QueuedAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
@@ -218,7 +455,7 @@ func (q *Queries) CreateTaskInput(ctx context.Context, arg CreateTaskInputParams
 	return err
 }
 
-const createTurn = `-- name: CreateTurn :execrows
+const createTurn = `-- name: CreateTurn :exec
 INSERT INTO turns (task_id, turn, org_id, attempt, content, sealed)
 VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (task_id, turn) DO NOTHING
@@ -233,8 +470,8 @@ type CreateTurnParams struct {
 	Sealed  []byte
 }
 
-func (q *Queries) CreateTurn(ctx context.Context, arg CreateTurnParams) (int64, error) {
-	result, err := q.db.Exec(ctx, createTurn,
+func (q *Queries) CreateTurn(ctx context.Context, arg CreateTurnParams) error {
+	_, err := q.db.Exec(ctx, createTurn,
 		arg.TaskID,
 		arg.Turn,
 		arg.OrgID,
@@ -242,10 +479,90 @@ func (q *Queries) CreateTurn(ctx context.Context, arg CreateTurnParams) (int64, 
 		arg.Content,
 		arg.Sealed,
 	)
+	return err
+}
+
+const dependencies = `-- name: Dependencies :many
+SELECT t.id, t.state, t.title FROM task_dependencies d JOIN tasks t ON t.id = d.depends_on
+WHERE d.org_id = $1 AND d.task_id = $2 ORDER BY t.created_at, t.id
+`
+
+type DependenciesParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type DependenciesRow struct {
+	ID    string
+	State string
+	Title string
+}
+
+func (q *Queries) Dependencies(ctx context.Context, arg DependenciesParams) ([]DependenciesRow, error) {
+	rows, err := q.db.Query(ctx, dependencies, arg.OrgID, arg.TaskID)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	items := []DependenciesRow{}
+	for rows.Next() {
+		var i DependenciesRow
+		if err := rows.Scan(&i.ID, &i.State, &i.Title); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const dependents = `-- name: Dependents :many
+SELECT t.id FROM task_dependencies d JOIN tasks t ON t.id = d.task_id
+WHERE d.org_id = $1 AND d.depends_on = $2 AND t.state = 'pending' ORDER BY t.created_at, t.id
+`
+
+type DependentsParams struct {
+	OrgID     string
+	DependsOn string
+}
+
+// The tasks that wait for one.
+func (q *Queries) Dependents(ctx context.Context, arg DependentsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, dependents, arg.OrgID, arg.DependsOn)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endAttempts = `-- name: EndAttempts :exec
+UPDATE attempts SET ended_at = now(), outcome = $1
+WHERE org_id = $2 AND task_id = ANY ($3::text[]) AND ended_at IS NULL
+`
+
+type EndAttemptsParams struct {
+	Outcome string
+	OrgID   string
+	Ids     []string
+}
+
+func (q *Queries) EndAttempts(ctx context.Context, arg EndAttemptsParams) error {
+	_, err := q.db.Exec(ctx, endAttempts, arg.Outcome, arg.OrgID, arg.Ids)
+	return err
 }
 
 const findTasks = `-- name: FindTasks :many
@@ -285,7 +602,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -343,14 +660,33 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, a.name AS agent_name, v.provider, v.model
-FROM tasks t JOIN agents a ON a.id = t.agent_id
-JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.event_xid, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
+LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = $1 AND t.id = $2
 `
 
@@ -413,6 +749,24 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.QueuedAt,
 		&i.Task.StartedAt,
 		&i.Task.FinishedAt,
+		&i.Task.LineageID,
+		&i.Task.TriggerID,
+		&i.Task.Override,
+		&i.Task.ResumedAt,
+		&i.Task.PauseNext,
+		&i.Task.MessagesWaiting,
+		&i.Task.Share,
+		&i.Task.Place,
+		&i.Task.MovedAt,
+		&i.Task.NotBefore,
+		&i.Task.Failures,
+		&i.Task.Dependents,
+		&i.Task.Context,
+		&i.Task.Conversation,
+		&i.Task.Assignee,
+		&i.Task.AssignedBy,
+		&i.Task.AssignedAt,
+		&i.Task.EventXid,
 		&i.AgentName,
 		&i.Provider,
 		&i.Model,
@@ -446,9 +800,10 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, a.name AS agent_name, v.provider, v.model
-FROM tasks t JOIN agents a ON a.id = t.agent_id
-JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.event_xid, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
+LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = $1
   AND ($2::text IS NULL OR t.agent_id = $2)
   AND ($3::text[] IS NULL OR t.state = ANY ($3::text[]))
@@ -534,6 +889,24 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.QueuedAt,
 			&i.Task.StartedAt,
 			&i.Task.FinishedAt,
+			&i.Task.LineageID,
+			&i.Task.TriggerID,
+			&i.Task.Override,
+			&i.Task.ResumedAt,
+			&i.Task.PauseNext,
+			&i.Task.MessagesWaiting,
+			&i.Task.Share,
+			&i.Task.Place,
+			&i.Task.MovedAt,
+			&i.Task.NotBefore,
+			&i.Task.Failures,
+			&i.Task.Dependents,
+			&i.Task.Context,
+			&i.Task.Conversation,
+			&i.Task.Assignee,
+			&i.Task.AssignedBy,
+			&i.Task.AssignedAt,
+			&i.Task.EventXid,
 			&i.AgentName,
 			&i.Provider,
 			&i.Model,
@@ -586,7 +959,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
 WHERE org_id = $1 AND id = $2 AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -652,12 +1025,129 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
 
+const lockLiveTasks = `-- name: LockLiveTasks :many
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
+WHERE org_id = $1 AND finished_at IS NULL
+  AND CASE $2::text WHEN 'task' THEN id = $3::text WHEN 'agent' THEN agent_id = $3
+      WHEN 'trigger' THEN trigger_id = $3 WHEN 'node' THEN node_id = $3
+      WHEN 'lineage' THEN lineage_id = $3 ELSE true END
+ORDER BY created_at, id FOR UPDATE
+`
+
+type LockLiveTasksParams struct {
+	OrgID    string
+	Scope    string
+	ObjectID string
+}
+
+// A scope's tasks that have not ended, locked in the order in which they were
+// made: so goes whoever locks along dependencies.
+func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([]Task, error) {
+	rows, err := q.db.Query(ctx, lockLiveTasks, arg.OrgID, arg.Scope, arg.ObjectID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Task{}
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.AgentID,
+			&i.AgentVersion,
+			&i.Title,
+			&i.Goal,
+			&i.State,
+			&i.Reason,
+			&i.Priority,
+			&i.Pool,
+			&i.WorkspaceScope,
+			&i.JailID,
+			&i.NodeID,
+			&i.CreatedBy,
+			&i.CreatedByRole,
+			&i.IdempotencyKey,
+			&i.CorrelationID,
+			&i.InputCount,
+			&i.OriginID,
+			&i.ParentID,
+			&i.AdmittedAt,
+			&i.Attempt,
+			&i.WorkerLosses,
+			&i.WorkerID,
+			&i.LeaseHash,
+			&i.LeaseExpiresAt,
+			&i.EventSeq,
+			&i.StepCount,
+			&i.TurnCount,
+			&i.Iteration,
+			&i.Progress,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CacheReadTokens,
+			&i.CacheWriteTokens,
+			&i.CostMicros,
+			&i.Summary,
+			&i.ErrorCode,
+			&i.ErrorMessage,
+			&i.CreatedAt,
+			&i.QueuedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.LineageID,
+			&i.TriggerID,
+			&i.Override,
+			&i.ResumedAt,
+			&i.PauseNext,
+			&i.MessagesWaiting,
+			&i.Share,
+			&i.Place,
+			&i.MovedAt,
+			&i.NotBefore,
+			&i.Failures,
+			&i.Dependents,
+			&i.Context,
+			&i.Conversation,
+			&i.Assignee,
+			&i.AssignedBy,
+			&i.AssignedAt,
+			&i.EventXid,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -712,21 +1202,135 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
+}
+
+const lockTasks = `-- name: LockTasks :many
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+`
+
+type LockTasksParams struct {
+	OrgID string
+	Ids   []string
+}
+
+// In the order in which they were made: a task waits only for earlier ones, so
+// whoever locks along dependencies goes that way too.
+func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, error) {
+	rows, err := q.db.Query(ctx, lockTasks, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Task{}
+	for rows.Next() {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.AgentID,
+			&i.AgentVersion,
+			&i.Title,
+			&i.Goal,
+			&i.State,
+			&i.Reason,
+			&i.Priority,
+			&i.Pool,
+			&i.WorkspaceScope,
+			&i.JailID,
+			&i.NodeID,
+			&i.CreatedBy,
+			&i.CreatedByRole,
+			&i.IdempotencyKey,
+			&i.CorrelationID,
+			&i.InputCount,
+			&i.OriginID,
+			&i.ParentID,
+			&i.AdmittedAt,
+			&i.Attempt,
+			&i.WorkerLosses,
+			&i.WorkerID,
+			&i.LeaseHash,
+			&i.LeaseExpiresAt,
+			&i.EventSeq,
+			&i.StepCount,
+			&i.TurnCount,
+			&i.Iteration,
+			&i.Progress,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CacheReadTokens,
+			&i.CacheWriteTokens,
+			&i.CostMicros,
+			&i.Summary,
+			&i.ErrorCode,
+			&i.ErrorMessage,
+			&i.CreatedAt,
+			&i.QueuedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.LineageID,
+			&i.TriggerID,
+			&i.Override,
+			&i.ResumedAt,
+			&i.PauseNext,
+			&i.MessagesWaiting,
+			&i.Share,
+			&i.Place,
+			&i.MovedAt,
+			&i.NotBefore,
+			&i.Failures,
+			&i.Dependents,
+			&i.Context,
+			&i.Conversation,
+			&i.Assignee,
+			&i.AssignedBy,
+			&i.AssignedAt,
+			&i.EventXid,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const moveTask = `-- name: MoveTask :one
 UPDATE tasks SET
     state = $1, reason = $2,
+    pause_next = CASE WHEN $1::text IN ('paused', 'succeeded', 'failed', 'timed_out', 'cancelled') THEN '' ELSE pause_next END,
     lease_hash = CASE WHEN $1::text IN ('starting', 'running') THEN lease_hash END,
     lease_expires_at = CASE WHEN $1::text IN ('starting', 'running') THEN lease_expires_at END,
     admitted_at = CASE WHEN $1::text IN ('starting', 'running') THEN admitted_at END,
+    not_before = NULL,
+    assignee = CASE WHEN $1::text = 'queued' THEN '' ELSE assignee END, -- its agent's again
     queued_at = CASE WHEN $1::text = 'queued' THEN clock_timestamp() ELSE queued_at END,
     started_at = CASE WHEN $1::text = 'running' THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END
 WHERE org_id = $3 AND id = $4
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
 `
 
 type MoveTaskParams struct {
@@ -789,66 +1393,92 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
 
-const newestCheckpoint = `-- name: NewestCheckpoint :one
-SELECT task_id, iteration, org_id, attempt, state, created_at FROM checkpoints WHERE org_id = $1 AND task_id = $2 ORDER BY iteration DESC LIMIT 1
+const setPauseNext = `-- name: SetPauseNext :exec
+UPDATE tasks SET pause_next = $1 WHERE org_id = $2 AND id = $3
 `
 
-type NewestCheckpointParams struct {
+type SetPauseNextParams struct {
+	PauseNext string
+	OrgID     string
+	ID        string
+}
+
+func (q *Queries) SetPauseNext(ctx context.Context, arg SetPauseNextParams) error {
+	_, err := q.db.Exec(ctx, setPauseNext, arg.PauseNext, arg.OrgID, arg.ID)
+	return err
+}
+
+const setPendingReason = `-- name: SetPendingReason :exec
+UPDATE tasks SET reason = $1 WHERE org_id = $2 AND id = $3 AND state = 'pending'
+`
+
+type SetPendingReasonParams struct {
+	Reason string
 	OrgID  string
-	TaskID string
+	ID     string
 }
 
-func (q *Queries) NewestCheckpoint(ctx context.Context, arg NewestCheckpointParams) (Checkpoint, error) {
-	row := q.db.QueryRow(ctx, newestCheckpoint, arg.OrgID, arg.TaskID)
-	var i Checkpoint
-	err := row.Scan(
-		&i.TaskID,
-		&i.Iteration,
-		&i.OrgID,
-		&i.Attempt,
-		&i.State,
-		&i.CreatedAt,
-	)
-	return i, err
+func (q *Queries) SetPendingReason(ctx context.Context, arg SetPendingReasonParams) error {
+	_, err := q.db.Exec(ctx, setPendingReason, arg.Reason, arg.OrgID, arg.ID)
+	return err
 }
 
-const queuePosition = `-- name: QueuePosition :one
-SELECT count(*) FROM (
-    SELECT 1 FROM tasks
-    WHERE org_id = $1 AND state = 'queued' AND admitted_at IS NULL
-      AND (priority > $2 OR (priority = $2 AND (queued_at, id) < ($3::timestamptz, $4::text)))
-    LIMIT $5) AS ahead
+const setRetry = `-- name: SetRetry :exec
+UPDATE tasks SET override = $1, worker_losses = 0, failures = 0, error_code = '', error_message = ''
+WHERE org_id = $2 AND id = $3
 `
 
-type QueuePositionParams struct {
+type SetRetryParams struct {
+	Override json.RawMessage
 	OrgID    string
-	Priority int32
-	QueuedAt time.Time
 	ID       string
-	MaxRows  int32
 }
 
-// How many tasks that are not admitted stand before that place in the queue;
-// it counts no further than max_rows.
-func (q *Queries) QueuePosition(ctx context.Context, arg QueuePositionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, queuePosition,
-		arg.OrgID,
-		arg.Priority,
-		arg.QueuedAt,
-		arg.ID,
-		arg.MaxRows,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
+// What an escalated task is tried again with; its counters begin anew.
+func (q *Queries) SetRetry(ctx context.Context, arg SetRetryParams) error {
+	_, err := q.db.Exec(ctx, setRetry, arg.Override, arg.OrgID, arg.ID)
+	return err
+}
+
+const setTaskOverride = `-- name: SetTaskOverride :exec
+UPDATE tasks SET override = $1 WHERE org_id = $2 AND id = $3
+`
+
+type SetTaskOverrideParams struct {
+	Override json.RawMessage
+	OrgID    string
+	ID       string
+}
+
+func (q *Queries) SetTaskOverride(ctx context.Context, arg SetTaskOverrideParams) error {
+	_, err := q.db.Exec(ctx, setTaskOverride, arg.Override, arg.OrgID, arg.ID)
+	return err
 }
 
 const setTaskProgress = `-- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0
+UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0, failures = 0
 WHERE org_id = $3 AND id = $4
 `
 
@@ -897,7 +1527,7 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -952,6 +1582,24 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.QueuedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
 	)
 	return i, err
 }
@@ -988,4 +1636,123 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 		return nil, err
 	}
 	return items, nil
+}
+
+const taskOfAgent = `-- name: TaskOfAgent :one
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
+WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
+  AND (started_at IS NOT NULL OR state = 'starting')
+ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
+`
+
+type TaskOfAgentParams struct {
+	OrgID   string
+	AgentID string
+}
+
+func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task, error) {
+	row := q.db.QueryRow(ctx, taskOfAgent, arg.OrgID, arg.AgentID)
+	var i Task
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.AgentID,
+		&i.AgentVersion,
+		&i.Title,
+		&i.Goal,
+		&i.State,
+		&i.Reason,
+		&i.Priority,
+		&i.Pool,
+		&i.WorkspaceScope,
+		&i.JailID,
+		&i.NodeID,
+		&i.CreatedBy,
+		&i.CreatedByRole,
+		&i.IdempotencyKey,
+		&i.CorrelationID,
+		&i.InputCount,
+		&i.OriginID,
+		&i.ParentID,
+		&i.AdmittedAt,
+		&i.Attempt,
+		&i.WorkerLosses,
+		&i.WorkerID,
+		&i.LeaseHash,
+		&i.LeaseExpiresAt,
+		&i.EventSeq,
+		&i.StepCount,
+		&i.TurnCount,
+		&i.Iteration,
+		&i.Progress,
+		&i.InputTokens,
+		&i.OutputTokens,
+		&i.CacheReadTokens,
+		&i.CacheWriteTokens,
+		&i.CostMicros,
+		&i.Summary,
+		&i.ErrorCode,
+		&i.ErrorMessage,
+		&i.CreatedAt,
+		&i.QueuedAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.LineageID,
+		&i.TriggerID,
+		&i.Override,
+		&i.ResumedAt,
+		&i.PauseNext,
+		&i.MessagesWaiting,
+		&i.Share,
+		&i.Place,
+		&i.MovedAt,
+		&i.NotBefore,
+		&i.Failures,
+		&i.Dependents,
+		&i.Context,
+		&i.Conversation,
+		&i.Assignee,
+		&i.AssignedBy,
+		&i.AssignedAt,
+		&i.EventXid,
+	)
+	return i, err
+}
+
+const triggerKnown = `-- name: TriggerKnown :one
+SELECT EXISTS (SELECT 1 FROM tasks WHERE org_id = $1 AND trigger_id = $2)::boolean
+`
+
+type TriggerKnownParams struct {
+	OrgID     string
+	TriggerID string
+}
+
+func (q *Queries) TriggerKnown(ctx context.Context, arg TriggerKnownParams) (bool, error) {
+	row := q.db.QueryRow(ctx, triggerKnown, arg.OrgID, arg.TriggerID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const userByName = `-- name: UserByName :one
+SELECT id, org_id, name, role, created_at FROM users WHERE org_id = $1 AND name = $2
+`
+
+type UserByNameParams struct {
+	OrgID string
+	Name  string
+}
+
+func (q *Queries) UserByName(ctx context.Context, arg UserByNameParams) (User, error) {
+	row := q.db.QueryRow(ctx, userByName, arg.OrgID, arg.Name)
+	var i User
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Role,
+		&i.CreatedAt,
+	)
+	return i, err
 }

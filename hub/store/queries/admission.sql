@@ -5,22 +5,32 @@ SELECT pg_advisory_xact_lock(hashtextextended('admission:' || @org_id::text, 0))
 -- name: OrganisationsWithQueue :many
 SELECT DISTINCT org_id FROM tasks WHERE state = 'queued' AND admitted_at IS NULL;
 
--- name: BusyJails :many
--- Jails in use by a task that holds or is about to hold a slot, with that task.
-SELECT jail_id, id FROM tasks
-WHERE org_id = @org_id AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL));
-
--- name: QueuedTasks :many
-SELECT t.id, t.agent_id, t.jail_id, t.workspace_scope, t.reason, t.attempt, t.node_id, t.pool, a.name AS agent_name,
-       a.status AS agent_status, a.home_node_id, v.markdown, v.digest
-FROM tasks t JOIN agents a ON a.id = t.agent_id
-JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
-WHERE t.org_id = @org_id AND t.state = 'queued' AND t.admitted_at IS NULL
-ORDER BY t.priority DESC, t.queued_at, t.id LIMIT @max_rows;
+-- name: KeptJails :many
+-- Jails that are not free though no slot is held: of a task that began, has not
+-- ended and will go on in its workspace (the one that began last comes last),
+-- and those in which something may still run that was to be killed.
+SELECT t.jail_id, t.id, false AS killed, t.started_at::timestamptz AS since FROM tasks t
+WHERE t.org_id = @org_id AND t.started_at IS NOT NULL AND t.admitted_at IS NULL
+  AND t.state IN ('queued', 'waiting', 'awaiting_approval', 'needs_input', 'paused')
+UNION ALL
+SELECT k.jail_id, k.task_id, true, k.ordered_at FROM kill_orders k WHERE k.org_id = @org_id AND k.confirmed_at IS NULL
+ORDER BY 3, 4, 2;
 
 -- name: AdmitTask :exec
-UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason
+UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason, not_before = NULL
 WHERE org_id = @org_id AND id = @id AND state = 'queued';
+
+-- name: TakeBackFromNode :exec
+-- What was admitted to a node, and not claimed yet, waits in the queue again.
+UPDATE tasks SET admitted_at = NULL, reason = @reason
+WHERE org_id = @org_id AND node_id = @node_id::text AND state = 'queued' AND admitted_at IS NOT NULL;
+
+-- name: TakeBackFromPool :exec
+-- As TakeBackFromNode, where no worker of the pool takes anything.
+UPDATE tasks t SET admitted_at = NULL, reason = @reason
+WHERE t.org_id = @org_id AND t.pool = @pool AND t.state = 'queued' AND t.admitted_at IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM workers w WHERE w.org_id = t.org_id AND w.pool = t.pool AND w.drained_at IS NULL AND w.pressure = ''
+      AND w.last_seen_at > clock_timestamp() - @stale_after::interval);
 
 -- name: SetTaskReason :exec
 UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'queued';
@@ -36,7 +46,7 @@ UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, wo
     lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
 WHERE tasks.org_id = @org_id AND tasks.id = @id AND state = 'queued' AND admitted_at IS NOT NULL
   AND attempt + 1 = @attempt::int
-  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND w.org_id = @org_id)
+  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND w.org_id = @org_id AND w.drained_at IS NULL AND w.pressure = '')
 RETURNING *;
 
 -- name: CreateAttempt :exec
@@ -66,14 +76,3 @@ ORDER BY lease_expires_at LIMIT @max_rows;
 SELECT * FROM tasks
 WHERE org_id = @org_id AND id = @id AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED;
-
--- name: RegisterWorker :exec
-INSERT INTO workers (id, org_id, name, pool, slots, version) VALUES (@id, @org_id, @name, @pool, @slots, @version)
-ON CONFLICT (id) DO UPDATE SET slots = excluded.slots, version = excluded.version, last_seen_at = now()
-WHERE workers.org_id = excluded.org_id;
-
--- name: GetWorker :one
-SELECT * FROM workers WHERE org_id = @org_id AND id = @id;
-
--- name: TouchWorker :execrows
-UPDATE workers SET last_seen_at = now() WHERE org_id = @org_id AND id = @id;

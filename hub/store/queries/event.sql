@@ -2,14 +2,15 @@
 -- Numbers and stores a task's next events in one round trip; the row lock that
 -- the update takes puts concurrent writers in order. Answers the last number.
 WITH task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[])
+    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[]), event_xid = greatest(event_xid, pg_current_xact_id())
     WHERE tasks.org_id = @org_id AND tasks.id = @task_id
-    RETURNING tasks.id, tasks.org_id, event_seq - cardinality(@types::text[]) AS before, tasks.correlation_id, tasks.attempt
+    RETURNING tasks.id, tasks.org_id, event_seq - cardinality(@types::text[]) AS before, tasks.event_xid, tasks.correlation_id, tasks.attempt
 ), stored AS (
-    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT task.org_id, task.id, task.before + e.n, e.type, @actor_kind::text, @actor_id::text, task.attempt,
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT task.event_xid, task.org_id, task.id, task.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
            task.correlation_id, e.payload::jsonb
     FROM task, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
+                       unnest(@actor_kinds::text[]) AS actor_kind, unnest(@actor_ids::text[]) AS actor_id,
                        unnest(@payloads::text[]) AS payload) AS e
     RETURNING seq
 )
@@ -29,12 +30,12 @@ WITH held AS (
     WHERE a.task_id = held.id AND a.attempt = held.attempt AND (@batch::bigint = 0 OR a.batch < @batch::bigint)
     RETURNING a.task_id
 ), task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[]) FROM fresh
+    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[]), event_xid = greatest(event_xid, pg_current_xact_id()) FROM fresh
     WHERE tasks.org_id = @org_id AND tasks.id = fresh.task_id
-    RETURNING tasks.id, event_seq - cardinality(@types::text[]) AS before
+    RETURNING tasks.id, event_seq - cardinality(@types::text[]) AS before, tasks.event_xid
 ), stored AS (
-    INSERT INTO events (org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT task.event_xid, held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
            held.correlation_id, e.payload::jsonb
     FROM held, task, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
                              unnest(@payloads::text[]) AS payload) AS e
@@ -83,3 +84,37 @@ SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = @org_id AND t.id = AN
 -- those of the events, whose order is then that of their ids.
 UPDATE events SET xid = '3'
 WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1);
+
+-- name: PrunableTasks :many
+-- Tasks that ended longer ago than their events are kept, of whatever
+-- organisation. A task that was pruned has no event left.
+SELECT t.id, t.org_id FROM tasks t
+WHERE t.finished_at < clock_timestamp() - @older_than::interval
+  AND t.event_seq > 0 AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+ORDER BY t.finished_at LIMIT @max_rows;
+
+-- name: PruneEvents :exec
+-- Deletes a finished task's events and notes where the last one was.
+WITH gone AS (
+    DELETE FROM events e WHERE e.org_id = @org_id AND e.task_id = @task_id RETURNING e.xid, e.id
+)
+INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
+SELECT @task_id, @org_id, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1
+ON CONFLICT (task_id) DO NOTHING;
+
+-- name: RebaseTasks :execrows
+-- As RebaseEvents, and before it: they look at the same event.
+UPDATE tasks SET event_xid = '3'
+WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1);
+
+-- name: RebasePrunedEvents :execrows
+-- As RebaseEvents.
+UPDATE pruned_events SET last_xid = '3' WHERE last_xid >= pg_snapshot_xmax(pg_current_snapshot());
+
+-- name: PrunedAfter :one
+-- An event that was deleted and came after the cursor: of those tasks, or of all
+-- when none is named.
+SELECT task_id, pruned_at FROM pruned_events
+WHERE org_id = @org_id AND (cardinality(@task_ids::text[]) = 0 OR task_id = ANY (@task_ids::text[]))
+  AND (last_xid, last_id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)
+ORDER BY last_xid DESC, last_id DESC LIMIT 1;

@@ -49,16 +49,38 @@ RETURNING epoch;
 -- name: CloseNodeSession :execrows
 UPDATE node_sessions SET connected = false WHERE node_id = @node_id AND epoch = @epoch;
 
--- name: TouchNodeSession :execrows
-UPDATE node_sessions SET touched_at = now() WHERE node_id = @node_id AND epoch = @epoch AND connected;
-
--- name: TouchNode :exec
-UPDATE nodes SET last_seen_at = now() WHERE id = @id;
+-- name: TouchNodeSessions :many
+-- Records that the nodes of these sessions were heard, and answers those whose
+-- session is over, and what is known of the node.
+WITH heard AS (
+    SELECT (@node_ids::text[])[i] AS node_id, (@epochs::bigint[])[i] AS epoch
+    FROM generate_subscripts(@node_ids::text[], 1) AS i
+), standing AS (
+    SELECT s.node_id FROM node_sessions s
+    JOIN heard h ON h.node_id = s.node_id AND h.epoch = s.epoch
+    JOIN nodes n ON n.id = s.node_id
+    WHERE s.connected AND n.revoked_at IS NULL
+    ORDER BY s.node_id FOR NO KEY UPDATE OF s
+), touched AS (
+    UPDATE node_sessions SET touched_at = now() WHERE node_id IN (SELECT node_id FROM standing)
+), seen AS (
+    UPDATE nodes SET last_seen_at = now() WHERE id IN (SELECT node_id FROM standing)
+)
+SELECT h.node_id::text AS node_id, (n.id IS NOT NULL)::boolean AS known, (n.revoked_at IS NOT NULL)::boolean AS revoked
+FROM heard h LEFT JOIN nodes n ON n.id = h.node_id
+WHERE h.node_id NOT IN (SELECT node_id FROM standing);
 
 -- name: UpdateNodeHello :exec
 UPDATE nodes SET version = @version, capability = @capability, runtimes = @runtimes,
-    labels = labels || @labels, last_seen_at = now()
+    labels = labels || @labels, pressure = @pressure, last_seen_at = now()
 WHERE id = @id;
+
+-- name: SetNodePressure :one
+-- Of the session that holds the node; answers the organisation, and nothing when
+-- another session does or nothing changes.
+UPDATE nodes n SET pressure = @pressure FROM node_sessions s
+WHERE n.id = @id AND s.node_id = n.id AND s.epoch = @epoch AND n.pressure <> @pressure
+RETURNING n.org_id;
 
 -- name: UpdateNodeEnrolment :one
 UPDATE nodes SET name = @name, labels = @labels, version = @version WHERE id = @id RETURNING *;

@@ -28,3 +28,7 @@ ORDER BY e.created_at DESC, e.id DESC LIMIT @max_rows;
 -- name: LiveNodeExecs :many
 -- For the replica that holds the node's link, of whatever organisation.
 SELECT * FROM node_execs WHERE node_id = @node_id AND state <> 'ended';
+
+-- name: OldLiveNodeExecs :many
+-- Those that a hub may have left behind, of whatever organisation.
+SELECT * FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - @older_than::interval;

@@ -26,14 +26,39 @@ WHERE org_id = @org_id AND id = @id AND state = 'granted'
 RETURNING *;
 
 -- name: EndStep :one
--- Records an outcome once: a step that has ended already answers no row.
+-- Records an outcome once: a step that has ended already, or runs again under
+-- another name, answers no row.
 UPDATE steps SET state = @state, observation = @observation, outcome = @outcome, error_code = @error_code,
     log_bytes = @log_bytes, finished_at = clock_timestamp()
-WHERE org_id = @org_id AND id = @id AND state = 'started'
+WHERE org_id = @org_id AND id = @id AND state = 'started' AND run = @run
 RETURNING *;
 
--- name: StartedSteps :many
-SELECT id FROM steps WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND state = 'started';
+-- name: StartedExecs :many
+SELECT exec_id FROM steps WHERE org_id = @org_id AND exec_id = ANY (@ids::text[]) AND state = 'started';
+
+-- name: NextOpenStep :one
+-- The first of a task's calls that has not ended: the others wait for it.
+SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id
+  AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
+ORDER BY number LIMIT 1;
+
+-- name: ResolveStep :one
+-- Moves a step to where an answer takes it. again: it runs once more, under a
+-- new name.
+UPDATE steps SET state = @state, decision_reason = @decision_reason, observation = @observation, error_code = @error_code,
+    granted_binding = sqlc.narg(granted_binding), run = run + @again::int,
+    changed_arguments = coalesce(sqlc.narg(changed_arguments), changed_arguments),
+    changed_sealed = coalesce(sqlc.narg(changed_sealed), changed_sealed),
+    changed_by = CASE WHEN @changed_by::text <> '' THEN @changed_by ELSE changed_by END,
+    started_at = CASE WHEN @state::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
+    finished_at = CASE WHEN @state::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
+WHERE org_id = @org_id AND id = @id AND state = @from_state
+RETURNING *;
+
+-- name: RestartStep :one
+-- The node never started the command and never will under that name.
+UPDATE steps SET run = run + 1 WHERE org_id = @org_id AND id = @id AND state = 'started' AND run = @run
+RETURNING *;
 
 -- name: SetCancelledStepLog :exec
 -- What is known of the end of a command that was killed with its step.

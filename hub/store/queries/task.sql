@@ -1,8 +1,16 @@
 -- name: CreateTask :one
+-- Answers no row when the idempotency key is taken, or a hold stands.
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
-                   jail_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at)
-VALUES (@id, @org_id, @agent_id, @agent_version, @title, @goal, 'queued', @reason, @priority, @workspace_scope,
-        @jail_id, @created_by, @created_by_role, sqlc.narg(idempotency_key), @correlation_id, @input_count, clock_timestamp())
+                   jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
+                   lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
+                   share, context, conversation, assignee, assigned_by, assigned_at)
+SELECT @id::text, @org_id::text, @agent_id::text, @agent_version::int, @title::text, @goal::text, @state::text, @reason::text,
+       @priority::int, @workspace_scope::text, @jail_id::text, sqlc.narg(node_id)::text, @created_by::text,
+       @created_by_role::text, sqlc.narg(idempotency_key)::text, @correlation_id::text, @input_count::int,
+       CASE WHEN @state::text = 'queued' THEN clock_timestamp() END, @lineage_id::text, @trigger_id::text, sqlc.narg(origin_id)::text, @override::jsonb,
+       @resumed_at::int, @resumed_at::int, @resumed_at::int,
+       @created_by::text, @context::text, @conversation::jsonb, @assignee::text, @created_by::text, clock_timestamp()
+WHERE NOT held(@org_id::text, @agent_id::text, @trigger_id::text, @lineage_id::text)
 ON CONFLICT (org_id, idempotency_key) DO NOTHING
 RETURNING *;
 
@@ -20,31 +28,24 @@ SELECT id, (id = @ref)::boolean AS exact FROM tasks WHERE org_id = @org_id AND (
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: GetTask :one
-SELECT sqlc.embed(t), a.name AS agent_name, v.provider, v.model
-FROM tasks t JOIN agents a ON a.id = t.agent_id
-JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
+SELECT sqlc.embed(t), coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
+LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = @org_id AND t.id = @id;
 
 -- name: ListTasks :many
 -- Newest first, after a keyset position; NULL filters match all.
-SELECT sqlc.embed(t), a.name AS agent_name, v.provider, v.model
-FROM tasks t JOIN agents a ON a.id = t.agent_id
-JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
+SELECT sqlc.embed(t), coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
+LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = @org_id
   AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(states)::text[] IS NULL OR t.state = ANY (sqlc.narg(states)::text[]))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
-
--- name: QueuePosition :one
--- How many tasks that are not admitted stand before that place in the queue;
--- it counts no further than max_rows.
-SELECT count(*) FROM (
-    SELECT 1 FROM tasks
-    WHERE org_id = @org_id AND state = 'queued' AND admitted_at IS NULL
-      AND (priority > @priority OR (priority = @priority AND (queued_at, id) < (@queued_at::timestamptz, @id::text)))
-    LIMIT @max_rows) AS ahead;
 
 -- name: LockTask :one
 SELECT * FROM tasks WHERE org_id = @org_id AND id = @id FOR UPDATE;
@@ -65,9 +66,12 @@ WHERE id = @id AND attempt = @attempt AND lease_hash = @lease_hash AND lease_exp
 -- Changes the state; a move to anything but starting or running ends the lease.
 UPDATE tasks SET
     state = @state, reason = @reason,
+    pause_next = CASE WHEN @state::text IN ('paused', 'succeeded', 'failed', 'timed_out', 'cancelled') THEN '' ELSE pause_next END,
     lease_hash = CASE WHEN @state::text IN ('starting', 'running') THEN lease_hash END,
     lease_expires_at = CASE WHEN @state::text IN ('starting', 'running') THEN lease_expires_at END,
     admitted_at = CASE WHEN @state::text IN ('starting', 'running') THEN admitted_at END,
+    not_before = NULL,
+    assignee = CASE WHEN @state::text = 'queued' THEN '' ELSE assignee END, -- its agent's again
     queued_at = CASE WHEN @state::text = 'queued' THEN clock_timestamp() ELSE queued_at END,
     started_at = CASE WHEN @state::text = 'running' THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
     finished_at = CASE WHEN @state::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END
@@ -78,6 +82,9 @@ RETURNING *;
 UPDATE tasks SET summary = @summary, error_code = @error_code, error_message = @error_message,
     progress = CASE WHEN @done::boolean THEN 1 ELSE progress END
 WHERE org_id = @org_id AND id = @id;
+
+-- name: SetTaskOverride :exec
+UPDATE tasks SET override = @override WHERE org_id = @org_id AND id = @id;
 
 -- name: CountWorkerLoss :exec
 UPDATE tasks SET worker_losses = worker_losses + 1 WHERE org_id = @org_id AND id = @id;
@@ -91,13 +98,13 @@ UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
 WHERE org_id = @org_id AND id = @id;
 
 -- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0
+UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0
 WHERE org_id = @org_id AND id = @id;
 
--- name: CountTaskStep :one
-UPDATE tasks SET step_count = step_count + 1 WHERE org_id = @org_id AND id = @id RETURNING step_count;
+-- name: CountTaskSteps :exec
+UPDATE tasks SET step_count = @steps WHERE org_id = @org_id AND id = @id;
 
--- name: CreateTurn :execrows
+-- name: CreateTurn :exec
 INSERT INTO turns (task_id, turn, org_id, attempt, content, sealed)
 VALUES (@task_id, @turn, @org_id, @attempt, @content, @sealed)
 ON CONFLICT (task_id, turn) DO NOTHING;
@@ -108,10 +115,75 @@ SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id AND turn = @tu
 -- name: ListTurns :many
 SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id ORDER BY turn;
 
--- name: CreateCheckpoint :execrows
-INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
-VALUES (@task_id, @iteration, @org_id, @attempt, @state)
-ON CONFLICT (task_id, iteration) DO NOTHING;
+-- name: SetPauseNext :exec
+UPDATE tasks SET pause_next = @pause_next WHERE org_id = @org_id AND id = @id;
 
--- name: NewestCheckpoint :one
-SELECT * FROM checkpoints WHERE org_id = @org_id AND task_id = @task_id ORDER BY iteration DESC LIMIT 1;
+-- name: LockTasks :many
+-- In the order in which they were made: a task waits only for earlier ones, so
+-- whoever locks along dependencies goes that way too.
+SELECT * FROM tasks WHERE org_id = @org_id AND id = ANY (@ids::text[]) ORDER BY created_at, id FOR UPDATE;
+
+-- name: CountDependent :exec
+UPDATE tasks SET dependents = dependents + 1 WHERE org_id = @org_id AND id = ANY (@ids::text[]);
+
+-- name: CreateDependency :exec
+INSERT INTO task_dependencies (task_id, depends_on, org_id) VALUES (@task_id, @depends_on, @org_id);
+
+-- name: Dependents :many
+-- The tasks that wait for one.
+SELECT t.id FROM task_dependencies d JOIN tasks t ON t.id = d.task_id
+WHERE d.org_id = @org_id AND d.depends_on = @depends_on AND t.state = 'pending' ORDER BY t.created_at, t.id;
+
+-- name: Dependencies :many
+SELECT t.id, t.state, t.title FROM task_dependencies d JOIN tasks t ON t.id = d.depends_on
+WHERE d.org_id = @org_id AND d.task_id = @task_id ORDER BY t.created_at, t.id;
+
+-- name: AssignTask :one
+UPDATE tasks SET agent_id = @agent_id, agent_version = @agent_version, workspace_scope = @workspace_scope, jail_id = @jail_id,
+    assignee = @assignee, assigned_by = @assigned_by, assigned_at = clock_timestamp(), created_by_role = @created_by_role
+WHERE org_id = @org_id AND id = @id
+RETURNING *;
+
+-- name: UserByName :one
+SELECT * FROM users WHERE org_id = @org_id AND name = @name;
+
+-- name: SetPendingReason :exec
+UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'pending';
+
+-- name: SetRetry :exec
+-- What an escalated task is tried again with; its counters begin anew.
+UPDATE tasks SET override = @override, worker_losses = 0, failures = 0, error_code = '', error_message = ''
+WHERE org_id = @org_id AND id = @id;
+
+-- name: LockLiveTasks :many
+-- A scope's tasks that have not ended, locked in the order in which they were
+-- made: so goes whoever locks along dependencies.
+SELECT * FROM tasks
+WHERE org_id = @org_id AND finished_at IS NULL
+  AND CASE @scope::text WHEN 'task' THEN id = @object_id::text WHEN 'agent' THEN agent_id = @object_id
+      WHEN 'trigger' THEN trigger_id = @object_id WHEN 'node' THEN node_id = @object_id
+      WHEN 'lineage' THEN lineage_id = @object_id ELSE true END
+ORDER BY created_at, id FOR UPDATE;
+
+-- name: CancelTasks :exec
+UPDATE tasks SET state = 'cancelled', reason = @reason, lease_hash = NULL, lease_expires_at = NULL, admitted_at = NULL,
+    pause_next = '', not_before = NULL, error_code = @error_code, error_message = @reason, finished_at = clock_timestamp()
+WHERE org_id = @org_id AND id = ANY (@ids::text[]);
+
+-- name: CancelStepsOf :many
+UPDATE steps SET state = 'cancelled', decision_reason = @reason, error_code = @error_code, finished_at = clock_timestamp()
+WHERE org_id = @org_id AND task_id = ANY (@ids::text[]) AND state IN ('proposed', 'waiting', 'granted', 'started')
+RETURNING *;
+
+-- name: EndAttempts :exec
+UPDATE attempts SET ended_at = now(), outcome = @outcome
+WHERE org_id = @org_id AND task_id = ANY (@ids::text[]) AND ended_at IS NULL;
+
+-- name: TaskOfAgent :one
+SELECT * FROM tasks
+WHERE org_id = @org_id AND agent_id = @agent_id AND finished_at IS NULL AND state <> 'escalated'
+  AND (started_at IS NOT NULL OR state = 'starting')
+ORDER BY started_at DESC NULLS FIRST, id LIMIT 1;
+
+-- name: TriggerKnown :one
+SELECT EXISTS (SELECT 1 FROM tasks WHERE org_id = @org_id AND trigger_id = @trigger_id)::boolean;

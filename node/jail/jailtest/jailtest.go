@@ -26,6 +26,17 @@ import (
 // to share.
 const EnvContainerd = "DECKHAND_TEST_CONTAINERD"
 
+// EnvSoak asks, when it is set, for the full size of tests that take long at it.
+const EnvSoak = "DECKHAND_SOAK"
+
+// Sized answers the size of a test: full in a soak.
+func Sized(usual, full int) int {
+	if os.Getenv(EnvSoak) != "" {
+		return full
+	}
+	return usual
+}
+
 // startTimeout bounds the start of a containerd.
 const startTimeout = 30 * time.Second
 

@@ -39,6 +39,8 @@ type Config struct {
 	// Exec has a step run; nil answers "ok". The context ends with the step's
 	// call, but what Exec answers is kept even so: the step runs once.
 	Exec func(call Call) Result
+	// Waits says that a call waits for a person until Hub.Approve; nil for none.
+	Waits func(call Call) bool
 	// Fail, when it answers an error, makes an RPC fail before it does
 	// anything. name is the RPC's, n counts its calls from 1.
 	Fail func(name string, n int) error
@@ -107,13 +109,16 @@ type Hub struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 
-	mu      sync.Mutex
-	tasks   map[string]*Task
-	workers map[string]bool
-	calls   map[string]int
-	renewed int
-	changed chan struct{} // closed and renewed at every change
-	running sync.WaitGroup
+	mu       sync.Mutex
+	tasks    map[string]*Task
+	workers  map[string]bool
+	calls    map[string]int
+	renewed  int
+	heard    int // renewals, with leases or without
+	draining bool
+	pressure string        // what a worker said last of its machine
+	changed  chan struct{} // closed and renewed at every change
+	running  sync.WaitGroup
 }
 
 // New starts a hub that ends with the test.
@@ -269,6 +274,27 @@ func (h *Hub) Calls(name string) int {
 	return h.calls[name]
 }
 
+// Drain tells workers with their next renewals to take nothing new, or to go on.
+func (h *Hub) Drain(draining bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draining = draining
+}
+
+// Heard counts the calls that tell that a worker is there.
+func (h *Hub) Heard() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heard
+}
+
+// Pressure answers what a worker said last of its machine.
+func (h *Hub) Pressure() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pressure
+}
+
 // Renewals answers how many single leases were renewed.
 func (h *Hub) Renewals() int {
 	h.mu.Lock()
@@ -316,6 +342,23 @@ func (h *Hub) Steal(taskID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endLease(h.tasks[taskID], deckhandv1.TaskState_TASK_STATE_QUEUED, "stolen")
+}
+
+// Approve answers all that a task waits for, and puts it into the queue when it
+// is parked.
+func (h *Hub) Approve(taskID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task := h.tasks[taskID]
+	for _, step := range task.Steps {
+		if step.GetState() == deckhandv1.StepState_STEP_STATE_WAITING {
+			step.State = deckhandv1.StepState_STEP_STATE_GRANTED
+		}
+	}
+	if task.Task.GetState() == stateWaiting {
+		task.Task.State = stateQueued
+	}
+	h.poke()
 }
 
 // Forget makes the hub not know its workers any more.

@@ -18,6 +18,7 @@ const (
 	stateStarting = deckhandv1.TaskState_TASK_STATE_STARTING
 	stateRunning  = deckhandv1.TaskState_TASK_STATE_RUNNING
 	stateQueued   = deckhandv1.TaskState_TASK_STATE_QUEUED
+	stateWaiting  = deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL
 )
 
 // leased answers the task of a live lease; h.mu is held.
@@ -104,7 +105,10 @@ func (h *Hub) RenewLeases(_ context.Context, req *connect.Request[deckhandv1.Ren
 	if !h.workers[req.Msg.GetWorkerId()] {
 		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.Msg.GetWorkerId())
 	}
-	res := &deckhandv1.RenewLeasesResponse{}
+	res := &deckhandv1.RenewLeasesResponse{Draining: h.draining}
+	h.heard++
+	h.pressure = req.Msg.GetPressure()
+	h.poke()
 	for _, lease := range req.Msg.GetLeases() {
 		renewal := &deckhandv1.RenewLeasesResponse_Renewal{TaskId: lease.GetTaskId(), Reason: "lost"}
 		task := h.tasks[lease.GetTaskId()]
@@ -175,17 +179,44 @@ func (h *Hub) RecordTurn(_ context.Context, req *connect.Request[deckhandv1.Reco
 	turn := proto.CloneOf(req.Msg.GetTurn())
 	switch n := int(turn.GetTurn()); {
 	case n <= len(task.Turns):
-		return connect.NewResponse(&deckhandv1.RecordTurnResponse{Turn: task.Turns[n-1]}), nil
+		turn = task.Turns[n-1]
 	case n != len(task.Turns)+1:
 		return nil, fault.New(fault.Invalid, "turn %d comes after %d", n, len(task.Turns))
+	default:
+		if turn.Usage == nil {
+			turn.Usage = &deckhandv1.Usage{}
+		}
+		turn.Usage.CostMicros = 10 * (turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens())
+		task.Turns = append(task.Turns, turn)
+		h.append(task, req.Msg.GetEvents())
 	}
-	if turn.Usage == nil {
-		turn.Usage = &deckhandv1.Usage{}
+	res := &deckhandv1.RecordTurnResponse{Turn: proto.CloneOf(turn)}
+	for _, index := range req.Msg.GetPropose() {
+		call := calls(turn)[index]
+		res.Steps = append(res.Steps, h.propose(task, &deckhandv1.ProposeStepRequest{
+			Lease: req.Msg.GetLease(), Turn: turn.GetTurn(), CallIndex: index, CallId: call.GetId(), Tool: call.GetName(),
+			ArgumentsJson: call.GetArgumentsJson(), Reasoning: said(turn),
+		}))
 	}
-	turn.Usage.CostMicros = 10 * (turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens())
-	task.Turns = append(task.Turns, turn)
-	h.append(task, req.Msg.GetEvents())
-	return connect.NewResponse(&deckhandv1.RecordTurnResponse{Turn: proto.CloneOf(turn)}), nil
+	return connect.NewResponse(res), nil
+}
+
+func said(turn *deckhandv1.Turn) string {
+	text := ""
+	for _, block := range turn.GetBlocks() {
+		text += block.GetText().GetText()
+	}
+	return text
+}
+
+func calls(turn *deckhandv1.Turn) []*deckhandv1.Block_ToolCall {
+	var out []*deckhandv1.Block_ToolCall
+	for _, block := range turn.GetBlocks() {
+		if call := block.GetToolCall(); call != nil {
+			out = append(out, call)
+		}
+	}
+	return out
 }
 
 // ProposeStep implements the service.
@@ -200,9 +231,13 @@ func (h *Hub) ProposeStep(_ context.Context, req *connect.Request[deckhandv1.Pro
 	if int(m.GetTurn()) > len(task.Turns) {
 		return nil, fault.New(fault.Invalid, "turn %d is not stored", m.GetTurn())
 	}
+	return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: h.propose(task, m)}), nil
+}
+
+func (h *Hub) propose(task *Task, m *deckhandv1.ProposeStepRequest) *deckhandv1.Step {
 	for _, step := range task.Steps {
 		if step.GetTurn() == m.GetTurn() && step.GetCallIndex() == m.GetCallIndex() {
-			return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: proto.CloneOf(step)}), nil
+			return proto.CloneOf(step)
 		}
 	}
 	n := len(task.Steps) + 1
@@ -211,10 +246,15 @@ func (h *Hub) ProposeStep(_ context.Context, req *connect.Request[deckhandv1.Pro
 		Turn: m.GetTurn(), CallIndex: m.GetCallIndex(), CallId: m.GetCallId(), Tool: m.GetTool(), Reasoning: m.GetReasoning(),
 		Attempt: m.GetLease().GetAttempt(), State: deckhandv1.StepState_STEP_STATE_GRANTED,
 	}
+	if h.cfg.Waits != nil && h.cfg.Waits(Call{
+		Tool: m.GetTool(), Arguments: arguments(m.GetArgumentsJson()), Turn: m.GetTurn(), Index: m.GetCallIndex(),
+	}) {
+		step.State = deckhandv1.StepState_STEP_STATE_WAITING
+	}
 	task.Steps = append(task.Steps, step)
 	task.ended[step.GetId()] = make(chan struct{})
 	h.append(task, []*deckhandv1.EventDraft{{Type: "tool_selected"}})
-	return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: proto.CloneOf(step)}), nil
+	return proto.CloneOf(step)
 }
 
 // ExecuteStep implements the service.
@@ -293,12 +333,19 @@ func (h *Hub) SaveCheckpoint(_ context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	if req.Msg.GetCheckpoint().GetIteration() > task.Checkpoint.GetIteration() {
-		task.Checkpoint = proto.CloneOf(req.Msg.GetCheckpoint())
-		task.Task.Iteration, task.Task.Progress = task.Checkpoint.GetIteration(), req.Msg.GetProgress()
+	if h.checkpoint(task, req.Msg.GetCheckpoint(), req.Msg.GetProgress()) {
 		h.append(task, req.Msg.GetEvents())
 	}
 	return connect.NewResponse(&deckhandv1.SaveCheckpointResponse{}), nil
+}
+
+func (h *Hub) checkpoint(task *Task, c *deckhandv1.Checkpoint, progress float64) bool {
+	if c.GetIteration() <= task.Checkpoint.GetIteration() {
+		return false
+	}
+	task.Checkpoint = proto.CloneOf(c)
+	task.Task.Iteration, task.Task.Progress = c.GetIteration(), progress
+	return true
 }
 
 // FinishTask implements the service.
@@ -311,9 +358,30 @@ func (h *Hub) FinishTask(_ context.Context, req *connect.Request[deckhandv1.Fini
 	}
 	m := req.Msg
 	task.Task.Summary, task.Task.ErrorCode, task.Task.ErrorMessage = m.GetSummary(), m.GetErrorCode(), m.GetErrorMessage()
+	h.checkpoint(task, m.GetCheckpoint(), m.GetProgress())
 	h.append(task, m.GetEvents())
 	h.endLease(task, m.GetState(), m.GetReason())
-	return connect.NewResponse(&deckhandv1.FinishTaskResponse{Task: proto.CloneOf(task.Task)}), nil
+	return connect.NewResponse(&deckhandv1.FinishTaskResponse{}), nil
+}
+
+// YieldTask implements the service: a task whose answer has come meanwhile goes
+// back to the queue.
+func (h *Hub) YieldTask(_ context.Context, req *connect.Request[deckhandv1.YieldTaskRequest]) (*connect.Response[deckhandv1.YieldTaskResponse], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.leased(req.Msg.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	h.append(task, req.Msg.GetEvents())
+	to := stateQueued
+	for _, step := range task.Steps {
+		if step.GetState() == deckhandv1.StepState_STEP_STATE_WAITING {
+			to = stateWaiting
+		}
+	}
+	h.endLease(task, to, "yielded")
+	return connect.NewResponse(&deckhandv1.YieldTaskResponse{}), nil
 }
 
 // ReleaseTask implements the service.

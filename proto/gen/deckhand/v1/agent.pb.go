@@ -646,11 +646,125 @@ func (x *ListAgentsResponse) GetNextPageToken() string {
 	return ""
 }
 
+type TellAgentRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	AgentId string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	Text    string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Makes a repeated call harmless.
+	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TellAgentRequest) Reset() {
+	*x = TellAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TellAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TellAgentRequest) ProtoMessage() {}
+
+func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TellAgentRequest.ProtoReflect.Descriptor instead.
+func (*TellAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TellAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *TellAgentRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TellAgentRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type TellAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// The agent was idle, and this is a new task.
+	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TellAgentResponse) Reset() {
+	*x = TellAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TellAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TellAgentResponse) ProtoMessage() {}
+
+func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TellAgentResponse.ProtoReflect.Descriptor instead.
+func (*TellAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TellAgentResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *TellAgentResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
 var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x03\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x03\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -698,7 +812,16 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"h\n" +
 	"\x12ListAgentsResponse\x12*\n" +
 	"\x06agents\x18\x01 \x03(\v2\x12.deckhand.v1.AgentR\x06agents\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xcd\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8c\x01\n" +
+	"\x10TellAgentRequest\x12%\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x12\x1e\n" +
+	"\x04text\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90NR\x04text\x121\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"T\n" +
+	"\x11TellAgentResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12\x18\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated*\xcd\x01\n" +
 	"\vAgentStatus\x12\x1c\n" +
 	"\x18AGENT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11AGENT_STATUS_IDLE\x10\x01\x12\x1a\n" +
@@ -706,13 +829,14 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xf5\x01\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xc1\x02\n" +
 	"\fAgentService\x12M\n" +
 	"\n" +
 	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\x12G\n" +
 	"\bGetAgent\x12\x1c.deckhand.v1.GetAgentRequest\x1a\x1d.deckhand.v1.GetAgentResponse\x12M\n" +
 	"\n" +
-	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponse\x12J\n" +
+	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_agent_proto_rawDescOnce sync.Once
@@ -727,7 +851,7 @@ func file_deckhand_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_deckhand_v1_agent_proto_goTypes = []any{
 	(AgentStatus)(0),              // 0: deckhand.v1.AgentStatus
 	(*Agent)(nil),                 // 1: deckhand.v1.Agent
@@ -738,28 +862,34 @@ var file_deckhand_v1_agent_proto_goTypes = []any{
 	(*GetAgentResponse)(nil),      // 6: deckhand.v1.GetAgentResponse
 	(*ListAgentsRequest)(nil),     // 7: deckhand.v1.ListAgentsRequest
 	(*ListAgentsResponse)(nil),    // 8: deckhand.v1.ListAgentsResponse
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*TellAgentRequest)(nil),      // 9: deckhand.v1.TellAgentRequest
+	(*TellAgentResponse)(nil),     // 10: deckhand.v1.TellAgentResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Task)(nil),                  // 12: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	9,  // 1: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	9,  // 2: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	9,  // 3: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	11, // 1: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	11, // 2: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	11, // 3: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
 	1,  // 5: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
 	2,  // 6: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
 	1,  // 7: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	3,  // 8: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	5,  // 9: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	7,  // 10: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	4,  // 11: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	6,  // 12: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	8,  // 13: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	12, // 8: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	3,  // 9: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	5,  // 10: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	7,  // 11: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	9,  // 12: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	4,  // 13: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	6,  // 14: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	8,  // 15: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	10, // 16: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	13, // [13:17] is the sub-list for method output_type
+	9,  // [9:13] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -767,13 +897,14 @@ func file_deckhand_v1_agent_proto_init() {
 	if File_deckhand_v1_agent_proto != nil {
 		return
 	}
+	file_deckhand_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_agent_proto_rawDesc), len(file_deckhand_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

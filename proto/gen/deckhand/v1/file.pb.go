@@ -517,6 +517,765 @@ func (x *ListFilesResponse) GetTruncated() bool {
 	return false
 }
 
+// UploadEntry is one name of a tree that is uploaded.
+type UploadEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Below the folder that the upload is into.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "file", "dir" or "symlink".
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Permission bits.
+	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Of a file: its size, its SHA-256 in hex and when it was changed.
+	Size       int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Digest     string                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	// Of a symbolic link: where it leads.
+	Target string `protobuf:"bytes,7,opt,name=target,proto3" json:"target,omitempty"`
+	// The data that follows begins at this byte: what is before was sent already.
+	Offset        int64 `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadEntry) Reset() {
+	*x = UploadEntry{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadEntry) ProtoMessage() {}
+
+func (x *UploadEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadEntry.ProtoReflect.Descriptor instead.
+func (*UploadEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UploadEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *UploadEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *UploadEntry) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *UploadEntry) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type CompareFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*CompareFilesRequest_AgentId
+	//	*CompareFilesRequest_TaskId
+	//	*CompareFilesRequest_Jail
+	Workspace isCompareFilesRequest_Workspace `protobuf_oneof:"workspace"`
+	// The folder that the upload is into; empty for the workspace.
+	Path          string         `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Entries       []*UploadEntry `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareFilesRequest) Reset() {
+	*x = CompareFilesRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareFilesRequest) ProtoMessage() {}
+
+func (x *CompareFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareFilesRequest.ProtoReflect.Descriptor instead.
+func (*CompareFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CompareFilesRequest) GetWorkspace() isCompareFilesRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *CompareFilesRequest) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*CompareFilesRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *CompareFilesRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*CompareFilesRequest_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *CompareFilesRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*CompareFilesRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
+}
+
+func (x *CompareFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CompareFilesRequest) GetEntries() []*UploadEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type isCompareFilesRequest_Workspace interface {
+	isCompareFilesRequest_Workspace()
+}
+
+type CompareFilesRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type CompareFilesRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type CompareFilesRequest_Jail struct {
+	Jail *JailRef `protobuf:"bytes,3,opt,name=jail,proto3,oneof"`
+}
+
+func (*CompareFilesRequest_AgentId) isCompareFilesRequest_Workspace() {}
+
+func (*CompareFilesRequest_TaskId) isCompareFilesRequest_Workspace() {}
+
+func (*CompareFilesRequest_Jail) isCompareFilesRequest_Workspace() {}
+
+type CompareFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For each entry in order: the byte to send from; -1 for one that is there
+	// already.
+	SendFrom      []int64 `protobuf:"varint,1,rep,packed,name=send_from,json=sendFrom,proto3" json:"send_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareFilesResponse) Reset() {
+	*x = CompareFilesResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareFilesResponse) ProtoMessage() {}
+
+func (x *CompareFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareFilesResponse.ProtoReflect.Descriptor instead.
+func (*CompareFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CompareFilesResponse) GetSendFrom() []int64 {
+	if x != nil {
+		return x.SendFrom
+	}
+	return nil
+}
+
+type UploadFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*UploadFilesRequest_Begin_
+	//	*UploadFilesRequest_Entry
+	//	*UploadFilesRequest_Data
+	Message       isUploadFilesRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesRequest) Reset() {
+	*x = UploadFilesRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesRequest) ProtoMessage() {}
+
+func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
+func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetBegin() *UploadFilesRequest_Begin {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Begin_); ok {
+			return x.Begin
+		}
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetEntry() *UploadEntry {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isUploadFilesRequest_Message interface {
+	isUploadFilesRequest_Message()
+}
+
+type UploadFilesRequest_Begin_ struct {
+	Begin *UploadFilesRequest_Begin `protobuf:"bytes,1,opt,name=begin,proto3,oneof"`
+}
+
+type UploadFilesRequest_Entry struct {
+	Entry *UploadEntry `protobuf:"bytes,2,opt,name=entry,proto3,oneof"`
+}
+
+type UploadFilesRequest_Data struct {
+	// Of the file before it, at most 1 MiB at once.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+func (*UploadFilesRequest_Begin_) isUploadFilesRequest_Message() {}
+
+func (*UploadFilesRequest_Entry) isUploadFilesRequest_Message() {}
+
+func (*UploadFilesRequest_Data) isUploadFilesRequest_Message() {}
+
+type UploadFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Files int32                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// How many paths of the workspace changed.
+	Changed       int32 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesResponse) Reset() {
+	*x = UploadFilesResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesResponse) ProtoMessage() {}
+
+func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
+func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UploadFilesResponse) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *UploadFilesResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *UploadFilesResponse) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+type WatchFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*WatchFilesRequest_AgentId
+	//	*WatchFilesRequest_TaskId
+	//	*WatchFilesRequest_Jail
+	Workspace isWatchFilesRequest_Workspace `protobuf_oneof:"workspace"`
+	// Empty for the workspace.
+	Path          string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesRequest) Reset() {
+	*x = WatchFilesRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesRequest) ProtoMessage() {}
+
+func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
+func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WatchFilesRequest) GetWorkspace() isWatchFilesRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *WatchFilesRequest) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*WatchFilesRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*WatchFilesRequest_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*WatchFilesRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
+}
+
+func (x *WatchFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type isWatchFilesRequest_Workspace interface {
+	isWatchFilesRequest_Workspace()
+}
+
+type WatchFilesRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type WatchFilesRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type WatchFilesRequest_Jail struct {
+	Jail *JailRef `protobuf:"bytes,3,opt,name=jail,proto3,oneof"`
+}
+
+func (*WatchFilesRequest_AgentId) isWatchFilesRequest_Workspace() {}
+
+func (*WatchFilesRequest_TaskId) isWatchFilesRequest_Workspace() {}
+
+func (*WatchFilesRequest_Jail) isWatchFilesRequest_Workspace() {}
+
+type WatchFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The paths that changed, came or went; none in the first answer, which says
+	// that the folder is watched from here on.
+	Events []*FileEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// There was more than could be told, or more folders than can be watched:
+	// look again.
+	Overflow      bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesResponse) Reset() {
+	*x = WatchFilesResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesResponse) ProtoMessage() {}
+
+func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
+func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WatchFilesResponse) GetEvents() []*FileEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *WatchFilesResponse) GetOverflow() bool {
+	if x != nil {
+		return x.Overflow
+	}
+	return false
+}
+
+// FileEvent is a path at which something happened.
+type FileEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "changed" for what is there, "gone" for what is not.
+	What          string `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileEvent) Reset() {
+	*x = FileEvent{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEvent) ProtoMessage() {}
+
+func (x *FileEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
+func (*FileEvent) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *FileEvent) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileEvent) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+type UploadFilesRequest_Begin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*UploadFilesRequest_Begin_AgentId
+	//	*UploadFilesRequest_Begin_TaskId
+	//	*UploadFilesRequest_Begin_Jail
+	Workspace isUploadFilesRequest_Begin_Workspace `protobuf_oneof:"workspace"`
+	// The folder that the upload is into, made when it is not there; empty for
+	// the workspace.
+	Path          string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesRequest_Begin) Reset() {
+	*x = UploadFilesRequest_Begin{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesRequest_Begin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesRequest_Begin) ProtoMessage() {}
+
+func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesRequest_Begin.ProtoReflect.Descriptor instead.
+func (*UploadFilesRequest_Begin) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{9, 0}
+}
+
+func (x *UploadFilesRequest_Begin) GetWorkspace() isUploadFilesRequest_Begin_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest_Begin) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*UploadFilesRequest_Begin_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *UploadFilesRequest_Begin) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*UploadFilesRequest_Begin_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *UploadFilesRequest_Begin) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*UploadFilesRequest_Begin_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest_Begin) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type isUploadFilesRequest_Begin_Workspace interface {
+	isUploadFilesRequest_Begin_Workspace()
+}
+
+type UploadFilesRequest_Begin_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type UploadFilesRequest_Begin_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type UploadFilesRequest_Begin_Jail struct {
+	Jail *JailRef `protobuf:"bytes,3,opt,name=jail,proto3,oneof"`
+}
+
+func (*UploadFilesRequest_Begin_AgentId) isUploadFilesRequest_Begin_Workspace() {}
+
+func (*UploadFilesRequest_Begin_TaskId) isUploadFilesRequest_Begin_Workspace() {}
+
+func (*UploadFilesRequest_Begin_Jail) isUploadFilesRequest_Begin_Workspace() {}
+
 var File_deckhand_v1_file_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_file_proto_rawDesc = "" +
@@ -559,10 +1318,67 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\tworkspace\x12\x05\xbaH\x02\b\x01\"^\n" +
 	"\x11ListFilesResponse\x12+\n" +
 	"\x05files\x18\x01 \x03(\v2\x15.deckhand.v1.FileInfoR\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated2\xa2\x01\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xb8\x02\n" +
+	"\vUploadEntry\x12\x1e\n" +
+	"\x04path\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12-\n" +
+	"\x04type\x18\x02 \x01(\tB\x19\xbaH\x16r\x14R\x04fileR\x03dirR\asymlinkR\x04type\x12\x1c\n" +
+	"\x04mode\x18\x03 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x03R\x04mode\x12\x1b\n" +
+	"\x04size\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x12\x1f\n" +
+	"\x06digest\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\x06digest\x12;\n" +
+	"\vmodified_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12 \n" +
+	"\x06target\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06target\x12\x1f\n" +
+	"\x06offset\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"\x82\x02\n" +
+	"\x13CompareFilesRequest\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1c\n" +
+	"\x04path\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04path\x12=\n" +
+	"\aentries\x18\x05 \x03(\v2\x18.deckhand.v1.UploadEntryB\t\xbaH\x06\x92\x01\x03\x10\x90NR\aentriesB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"3\n" +
+	"\x14CompareFilesResponse\x12\x1b\n" +
+	"\tsend_from\x18\x01 \x03(\x03R\bsendFrom\"\xf0\x02\n" +
+	"\x12UploadFilesRequest\x12=\n" +
+	"\x05begin\x18\x01 \x01(\v2%.deckhand.v1.UploadFilesRequest.BeginH\x00R\x05begin\x120\n" +
+	"\x05entry\x18\x02 \x01(\v2\x18.deckhand.v1.UploadEntryH\x00R\x05entry\x12\x1f\n" +
+	"\x04data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x04data\x1a\xb5\x01\n" +
+	"\x05Begin\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1c\n" +
+	"\x04path\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04pathB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01B\x10\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"[\n" +
+	"\x13UploadFilesResponse\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\"\xc1\x01\n" +
+	"\x11WatchFilesRequest\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1c\n" +
+	"\x04path\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04pathB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"`\n" +
+	"\x12WatchFilesResponse\x12.\n" +
+	"\x06events\x18\x01 \x03(\v2\x16.deckhand.v1.FileEventR\x06events\x12\x1a\n" +
+	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
+	"\tFileEvent\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\x9c\x03\n" +
 	"\vFileService\x12G\n" +
 	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\x12J\n" +
-	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\x12S\n" +
+	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\x12R\n" +
+	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12O\n" +
+	"\n" +
+	"WatchFiles\x12\x1e.deckhand.v1.WatchFilesRequest\x1a\x1f.deckhand.v1.WatchFilesResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_file_proto_rawDescOnce sync.Once
@@ -576,30 +1392,53 @@ func file_deckhand_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_file_proto_rawDescData
 }
 
-var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_deckhand_v1_file_proto_goTypes = []any{
-	(*FileInfo)(nil),              // 0: deckhand.v1.FileInfo
-	(*JailRef)(nil),               // 1: deckhand.v1.JailRef
-	(*ReadFileRequest)(nil),       // 2: deckhand.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 3: deckhand.v1.ReadFileResponse
-	(*ListFilesRequest)(nil),      // 4: deckhand.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),     // 5: deckhand.v1.ListFilesResponse
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*FileInfo)(nil),                 // 0: deckhand.v1.FileInfo
+	(*JailRef)(nil),                  // 1: deckhand.v1.JailRef
+	(*ReadFileRequest)(nil),          // 2: deckhand.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 3: deckhand.v1.ReadFileResponse
+	(*ListFilesRequest)(nil),         // 4: deckhand.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 5: deckhand.v1.ListFilesResponse
+	(*UploadEntry)(nil),              // 6: deckhand.v1.UploadEntry
+	(*CompareFilesRequest)(nil),      // 7: deckhand.v1.CompareFilesRequest
+	(*CompareFilesResponse)(nil),     // 8: deckhand.v1.CompareFilesResponse
+	(*UploadFilesRequest)(nil),       // 9: deckhand.v1.UploadFilesRequest
+	(*UploadFilesResponse)(nil),      // 10: deckhand.v1.UploadFilesResponse
+	(*WatchFilesRequest)(nil),        // 11: deckhand.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 12: deckhand.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 13: deckhand.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 14: deckhand.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
 }
 var file_deckhand_v1_file_proto_depIdxs = []int32{
-	6, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	1, // 1: deckhand.v1.ReadFileRequest.jail:type_name -> deckhand.v1.JailRef
-	1, // 2: deckhand.v1.ListFilesRequest.jail:type_name -> deckhand.v1.JailRef
-	0, // 3: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
-	2, // 4: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
-	4, // 5: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
-	3, // 6: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
-	5, // 7: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	15, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	1,  // 1: deckhand.v1.ReadFileRequest.jail:type_name -> deckhand.v1.JailRef
+	1,  // 2: deckhand.v1.ListFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	0,  // 3: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
+	15, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	1,  // 5: deckhand.v1.CompareFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	6,  // 6: deckhand.v1.CompareFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
+	14, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
+	6,  // 8: deckhand.v1.UploadFilesRequest.entry:type_name -> deckhand.v1.UploadEntry
+	1,  // 9: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	13, // 10: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
+	1,  // 11: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
+	2,  // 12: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
+	4,  // 13: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
+	7,  // 14: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
+	9,  // 15: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
+	11, // 16: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
+	3,  // 17: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
+	5,  // 18: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
+	8,  // 19: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
+	10, // 20: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
+	12, // 21: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_file_proto_init() }
@@ -617,13 +1456,33 @@ func file_deckhand_v1_file_proto_init() {
 		(*ListFilesRequest_TaskId)(nil),
 		(*ListFilesRequest_Jail)(nil),
 	}
+	file_deckhand_v1_file_proto_msgTypes[7].OneofWrappers = []any{
+		(*CompareFilesRequest_AgentId)(nil),
+		(*CompareFilesRequest_TaskId)(nil),
+		(*CompareFilesRequest_Jail)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[9].OneofWrappers = []any{
+		(*UploadFilesRequest_Begin_)(nil),
+		(*UploadFilesRequest_Entry)(nil),
+		(*UploadFilesRequest_Data)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[11].OneofWrappers = []any{
+		(*WatchFilesRequest_AgentId)(nil),
+		(*WatchFilesRequest_TaskId)(nil),
+		(*WatchFilesRequest_Jail)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[14].OneofWrappers = []any{
+		(*UploadFilesRequest_Begin_AgentId)(nil),
+		(*UploadFilesRequest_Begin_TaskId)(nil),
+		(*UploadFilesRequest_Begin_Jail)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_file_proto_rawDesc), len(file_deckhand_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,7 +43,10 @@ type Node struct {
 	// Set while no new task starts there.
 	Drain *NodeDrain `protobuf:"bytes,10,opt,name=drain,proto3" json:"drain,omitempty"`
 	// Set while somebody holds it.
-	Lock          *NodeLock `protobuf:"bytes,11,opt,name=lock,proto3" json:"lock,omitempty"`
+	Lock *NodeLock `protobuf:"bytes,11,opt,name=lock,proto3" json:"lock,omitempty"`
+	// Why it takes no new task: its machine has too little memory or disk left, or
+	// too much load. Empty when it has room. It is what the node said last.
+	Pressure      string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -153,6 +156,13 @@ func (x *Node) GetLock() *NodeLock {
 		return x.Lock
 	}
 	return nil
+}
+
+func (x *Node) GetPressure() string {
+	if x != nil {
+		return x.Pressure
+	}
+	return ""
 }
 
 // NodeDrain says who keeps new tasks off a node.
@@ -1446,7 +1456,7 @@ var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x03\n" +
+	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x03\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -1463,7 +1473,8 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"lastSeenAt\x12,\n" +
 	"\x05drain\x18\n" +
 	" \x01(\v2\x16.deckhand.v1.NodeDrainR\x05drain\x12)\n" +
-	"\x04lock\x18\v \x01(\v2\x15.deckhand.v1.NodeLockR\x04lock\x1a9\n" +
+	"\x04lock\x18\v \x01(\v2\x15.deckhand.v1.NodeLockR\x04lock\x12\x1a\n" +
+	"\bpressure\x18\f \x01(\tR\bpressure\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +

@@ -338,12 +338,19 @@ type Step struct {
 	ErrorCode string           `protobuf:"bytes,16,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	NodeId    string           `protobuf:"bytes,17,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Bytes of output in the node's log.
-	LogBytes      int64                  `protobuf:"varint,18,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
-	ProposedAt    *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LogBytes   int64                  `protobuf:"varint,18,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	ProposedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=proposed_at,json=proposedAt,proto3" json:"proposed_at,omitempty"`
+	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// The command's name on the node: the step's id, and another one each time
+	// that a person has it run again.
+	ExecId string `protobuf:"bytes,22,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// The arguments as changed_by changed them before it was granted, with
+	// secrets masked. Unset where nobody did.
+	ChangedArguments *structpb.Struct `protobuf:"bytes,23,opt,name=changed_arguments,json=changedArguments,proto3" json:"changed_arguments,omitempty"`
+	ChangedBy        string           `protobuf:"bytes,24,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
@@ -523,6 +530,27 @@ func (x *Step) GetFinishedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Step) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *Step) GetChangedArguments() *structpb.Struct {
+	if x != nil {
+		return x.ChangedArguments
+	}
+	return nil
+}
+
+func (x *Step) GetChangedBy() string {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return ""
+}
+
 var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
@@ -538,7 +566,7 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"idempotent\x18\x06 \x01(\bR\n" +
 	"idempotent\x12\x1b\n" +
 	"\tread_only\x18\a \x01(\bR\breadOnly\x123\n" +
-	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x83\x06\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x81\a\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
@@ -566,7 +594,11 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedAt*\x9a\x02\n" +
+	"finishedAt\x12\x17\n" +
+	"\aexec_id\x18\x16 \x01(\tR\x06execId\x12D\n" +
+	"\x11changed_arguments\x18\x17 \x01(\v2\x17.google.protobuf.StructR\x10changedArguments\x12\x1d\n" +
+	"\n" +
+	"changed_by\x18\x18 \x01(\tR\tchangedBy*\x9a\x02\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATE_PROPOSED\x10\x01\x12\x15\n" +
@@ -627,11 +659,12 @@ var file_deckhand_v1_step_proto_depIdxs = []int32{
 	7,  // 8: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
 	7,  // 9: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
 	7,  // 10: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	5,  // 11: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_step_proto_init() }

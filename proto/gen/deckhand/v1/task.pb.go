@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -226,7 +227,40 @@ type Task struct {
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Number of stored events.
-	EventSeq      int64 `protobuf:"varint,26,opt,name=event_seq,json=eventSeq,proto3" json:"event_seq,omitempty"`
+	EventSeq int64 `protobuf:"varint,26,opt,name=event_seq,json=eventSeq,proto3" json:"event_seq,omitempty"`
+	// The first task of those that came of each other: retries, resumed ones,
+	// children.
+	LineageId string `protobuf:"bytes,27,opt,name=lineage_id,json=lineageId,proto3" json:"lineage_id,omitempty"`
+	// The task that this one retries or goes on from; empty for none.
+	OriginId string `protobuf:"bytes,28,opt,name=origin_id,json=originId,proto3" json:"origin_id,omitempty"`
+	// The iteration of the origin's that it goes on from; 0 for none.
+	ResumedAt int32 `protobuf:"varint,29,opt,name=resumed_at,json=resumedAt,proto3" json:"resumed_at,omitempty"`
+	// What fired it: "manual" for a person.
+	TriggerId string        `protobuf:"bytes,30,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
+	Override  *TaskOverride `protobuf:"bytes,31,opt,name=override,proto3" json:"override,omitempty"`
+	// Who wants it paused before its next tool call; empty for nobody.
+	PauseNext string `protobuf:"bytes,32,opt,name=pause_next,json=pauseNext,proto3" json:"pause_next,omitempty"`
+	// Messages that its model has not been given yet.
+	MessagesWaiting int32 `protobuf:"varint,33,opt,name=messages_waiting,json=messagesWaiting,proto3" json:"messages_waiting,omitempty"`
+	// Who is to do it, or to decide on it: "@agent:NAME" or "@human:NAME"; empty
+	// for nobody. assigned_by is who said so.
+	Assignee     string                 `protobuf:"bytes,60,opt,name=assignee,proto3" json:"assignee,omitempty"`
+	AssignedBy   string                 `protobuf:"bytes,61,opt,name=assigned_by,json=assignedBy,proto3" json:"assigned_by,omitempty"`
+	AssignedAt   *timestamppb.Timestamp `protobuf:"bytes,62,opt,name=assigned_at,json=assignedAt,proto3" json:"assigned_at,omitempty"`
+	Context      string                 `protobuf:"bytes,63,opt,name=context,proto3" json:"context,omitempty"`
+	Conversation []*ConversationMessage `protobuf:"bytes,64,rep,name=conversation,proto3" json:"conversation,omitempty"`
+	// The tasks that must have succeeded before this one starts. Only GetTask
+	// and SubmitTask fill it.
+	After []string `protobuf:"bytes,65,rep,name=after,proto3" json:"after,omitempty"`
+	// Where it stands in the queue; only while it is there and not about to
+	// start.
+	Standing *Standing `protobuf:"bytes,66,opt,name=standing,proto3" json:"standing,omitempty"`
+	// When a task that waits for a timer goes on.
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,67,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Transient failures and lost workers in a row, without progress between
+	// them.
+	Failures      int32 `protobuf:"varint,68,opt,name=failures,proto3" json:"failures,omitempty"`
+	WorkerLosses  int32 `protobuf:"varint,69,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +477,468 @@ func (x *Task) GetEventSeq() int64 {
 	return 0
 }
 
+func (x *Task) GetLineageId() string {
+	if x != nil {
+		return x.LineageId
+	}
+	return ""
+}
+
+func (x *Task) GetOriginId() string {
+	if x != nil {
+		return x.OriginId
+	}
+	return ""
+}
+
+func (x *Task) GetResumedAt() int32 {
+	if x != nil {
+		return x.ResumedAt
+	}
+	return 0
+}
+
+func (x *Task) GetTriggerId() string {
+	if x != nil {
+		return x.TriggerId
+	}
+	return ""
+}
+
+func (x *Task) GetOverride() *TaskOverride {
+	if x != nil {
+		return x.Override
+	}
+	return nil
+}
+
+func (x *Task) GetPauseNext() string {
+	if x != nil {
+		return x.PauseNext
+	}
+	return ""
+}
+
+func (x *Task) GetMessagesWaiting() int32 {
+	if x != nil {
+		return x.MessagesWaiting
+	}
+	return 0
+}
+
+func (x *Task) GetAssignee() string {
+	if x != nil {
+		return x.Assignee
+	}
+	return ""
+}
+
+func (x *Task) GetAssignedBy() string {
+	if x != nil {
+		return x.AssignedBy
+	}
+	return ""
+}
+
+func (x *Task) GetAssignedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AssignedAt
+	}
+	return nil
+}
+
+func (x *Task) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
+func (x *Task) GetConversation() []*ConversationMessage {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+func (x *Task) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Task) GetStanding() *Standing {
+	if x != nil {
+		return x.Standing
+	}
+	return nil
+}
+
+func (x *Task) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
+func (x *Task) GetFailures() int32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Task) GetWorkerLosses() int32 {
+	if x != nil {
+		return x.WorkerLosses
+	}
+	return 0
+}
+
+// TaskOverride is what a task runs with instead of what its persona says. Empty
+// fields leave the persona's.
+type TaskOverride struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The jail's memory.
+	MemoryBytes int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// Node id, unique id prefix, or name. The workspace stays where it is: on
+	// another node the task finds what is there.
+	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// Model family and model; they go together.
+	Provider      string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model         string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskOverride) Reset() {
+	*x = TaskOverride{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskOverride) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskOverride) ProtoMessage() {}
+
+func (x *TaskOverride) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskOverride.ProtoReflect.Descriptor instead.
+func (*TaskOverride) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TaskOverride) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *TaskOverride) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *TaskOverride) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *TaskOverride) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+// TaskMessage is what a person said to an agent.
+type TaskMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// With secrets masked.
+	Text   string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	SaidBy string `protobuf:"bytes,3,opt,name=said_by,json=saidBy,proto3" json:"said_by,omitempty"`
+	// The turn after which the model gets it; 0 for with the goal.
+	AfterTurn     int32                  `protobuf:"varint,4,opt,name=after_turn,json=afterTurn,proto3" json:"after_turn,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskMessage) Reset() {
+	*x = TaskMessage{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskMessage) ProtoMessage() {}
+
+func (x *TaskMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
+func (*TaskMessage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TaskMessage) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskMessage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TaskMessage) GetSaidBy() string {
+	if x != nil {
+		return x.SaidBy
+	}
+	return ""
+}
+
+func (x *TaskMessage) GetAfterTurn() int32 {
+	if x != nil {
+		return x.AfterTurn
+	}
+	return 0
+}
+
+func (x *TaskMessage) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+// TaskCheckpoint is a point that a new task can go on from.
+type TaskCheckpoint struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Iteration int32                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	// "auto": an iteration ended there; "manual": a person keeps it; "error": the
+	// task failed after it.
+	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The newest one of a task that has not ended stays in any case.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskCheckpoint) Reset() {
+	*x = TaskCheckpoint{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskCheckpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskCheckpoint) ProtoMessage() {}
+
+func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
+func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TaskCheckpoint) GetIteration() int32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *TaskCheckpoint) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TaskCheckpoint) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *TaskCheckpoint) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+// ConversationMessage is a part of what was said before a task.
+type ConversationMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For example "user" or "assistant".
+	Role          string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConversationMessage) Reset() {
+	*x = ConversationMessage{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversationMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversationMessage) ProtoMessage() {}
+
+func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
+func (*ConversationMessage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ConversationMessage) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *ConversationMessage) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Standing is a task's place in its organisation's queue.
+type Standing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1; 0 when it is too far behind to tell.
+	Place int32 `protobuf:"varint,1,opt,name=place,proto3" json:"place,omitempty"`
+	// How long it is likely to wait; absent when nobody knows.
+	Wait *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
+	// What wait was reckoned from, or "no history".
+	Basis         string `protobuf:"bytes,3,opt,name=basis,proto3" json:"basis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Standing) GetPlace() int32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *Standing) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+func (x *Standing) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
 // InputFile is put into the workspace before the first step.
 type InputFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -455,7 +951,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -467,7 +963,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -480,7 +976,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InputFile) GetPath() string {
@@ -499,7 +995,7 @@ func (x *InputFile) GetContent() []byte {
 
 type SubmitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Agent id, unique id prefix, or name.
+	// Agent id, unique id prefix, or name. Empty only with assign_to.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// What to reach, in words: 1 to 10 000 characters. Empty: the persona's own
 	// instructions are the goal.
@@ -510,13 +1006,23 @@ type SubmitTaskRequest struct {
 	Inputs   []*InputFile `protobuf:"bytes,5,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	// Makes a repeated submission harmless. Unique in the organisation.
 	IdempotencyKey string `protobuf:"bytes,6,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Instead of agent_id: "@agent:NAME", "@human:NAME", or "none" for a task
+	// that somebody will be given later.
+	AssignTo string `protobuf:"bytes,60,opt,name=assign_to,json=assignTo,proto3" json:"assign_to,omitempty"`
+	// What the agent should know besides the goal.
+	Context string `protobuf:"bytes,61,opt,name=context,proto3" json:"context,omitempty"`
+	// What was said before.
+	Conversation []*ConversationMessage `protobuf:"bytes,62,rep,name=conversation,proto3" json:"conversation,omitempty"`
+	// Tasks that must have succeeded first, by id or unique id prefix. When one
+	// of them ends otherwise, the task is cancelled.
+	After         []string `protobuf:"bytes,63,rep,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +1034,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +1047,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -586,10 +1092,38 @@ func (x *SubmitTaskRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *SubmitTaskRequest) GetAssignTo() string {
+	if x != nil {
+		return x.AssignTo
+	}
+	return ""
+}
+
+func (x *SubmitTaskRequest) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
+func (x *SubmitTaskRequest) GetConversation() []*ConversationMessage {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+func (x *SubmitTaskRequest) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
 type SubmitTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Place in the organisation's queue, from 1.
+	// Place in the organisation's queue, from 1; task.standing says more.
 	QueuePosition int32 `protobuf:"varint,2,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -597,7 +1131,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -609,7 +1143,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -622,7 +1156,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -648,7 +1182,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +1194,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +1207,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -692,7 +1226,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +1238,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +1251,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -742,7 +1276,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +1288,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +1301,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -808,7 +1342,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +1354,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +1367,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -860,7 +1394,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +1406,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +1419,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -911,7 +1445,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1457,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,12 +1470,741 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
 	if x != nil {
 		return x.Task
+	}
+	return nil
+}
+
+type PauseTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	OnNextTool    bool                   `protobuf:"varint,3,opt,name=on_next_tool,json=onNextTool,proto3" json:"on_next_tool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTaskRequest) Reset() {
+	*x = PauseTaskRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTaskRequest) ProtoMessage() {}
+
+func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
+func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PauseTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *PauseTaskRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseTaskRequest) GetOnNextTool() bool {
+	if x != nil {
+		return x.OnNextTool
+	}
+	return false
+}
+
+type PauseTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTaskResponse) Reset() {
+	*x = PauseTaskResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTaskResponse) ProtoMessage() {}
+
+func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
+func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PauseTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+type ResumeTaskRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskRequest) Reset() {
+	*x = ResumeTaskRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskRequest) ProtoMessage() {}
+
+func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResumeTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type ResumeTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskResponse) Reset() {
+	*x = ResumeTaskResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskResponse) ProtoMessage() {}
+
+func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
+func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ResumeTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+type TellTaskRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// Makes a repeated call harmless. Unique in the task.
+	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TellTaskRequest) Reset() {
+	*x = TellTaskRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TellTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TellTaskRequest) ProtoMessage() {}
+
+func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
+func (*TellTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *TellTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *TellTaskRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *TellTaskRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type TellTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Message       *TaskMessage           `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TellTaskResponse) Reset() {
+	*x = TellTaskResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TellTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TellTaskResponse) ProtoMessage() {}
+
+func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
+func (*TellTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *TellTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *TellTaskResponse) GetMessage() *TaskMessage {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+type RetryTaskRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	TaskId   string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Override *TaskOverride          `protobuf:"bytes,2,opt,name=override,proto3" json:"override,omitempty"`
+	// Makes a repeated retry of an ended task harmless. Unique in the
+	// organisation.
+	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RetryTaskRequest) Reset() {
+	*x = RetryTaskRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryTaskRequest) ProtoMessage() {}
+
+func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
+func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RetryTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *RetryTaskRequest) GetOverride() *TaskOverride {
+	if x != nil {
+		return x.Override
+	}
+	return nil
+}
+
+func (x *RetryTaskRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type RetryTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task that runs now: the same one if it was escalated.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryTaskResponse) Reset() {
+	*x = RetryTaskResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryTaskResponse) ProtoMessage() {}
+
+func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
+func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RetryTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+type ResumeTaskFromRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The checkpoint's; 0 for the newest.
+	Iteration int32 `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	// What the agent is told first; may be empty, unless it had ended its run
+	// with that iteration.
+	Message        string        `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Override       *TaskOverride `protobuf:"bytes,4,opt,name=override,proto3" json:"override,omitempty"`
+	IdempotencyKey string        `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ResumeTaskFromRequest) Reset() {
+	*x = ResumeTaskFromRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskFromRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskFromRequest) ProtoMessage() {}
+
+func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ResumeTaskFromRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ResumeTaskFromRequest) GetIteration() int32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *ResumeTaskFromRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ResumeTaskFromRequest) GetOverride() *TaskOverride {
+	if x != nil {
+		return x.Override
+	}
+	return nil
+}
+
+func (x *ResumeTaskFromRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type ResumeTaskFromResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTaskFromResponse) Reset() {
+	*x = ResumeTaskFromResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTaskFromResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTaskFromResponse) ProtoMessage() {}
+
+func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
+func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ResumeTaskFromResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+type ListCheckpointsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCheckpointsRequest) Reset() {
+	*x = ListCheckpointsRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCheckpointsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCheckpointsRequest) ProtoMessage() {}
+
+func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
+func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListCheckpointsRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type ListCheckpointsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoints   []*TaskCheckpoint      `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCheckpointsResponse) Reset() {
+	*x = ListCheckpointsResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCheckpointsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCheckpointsResponse) ProtoMessage() {}
+
+func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
+func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
+	if x != nil {
+		return x.Checkpoints
+	}
+	return nil
+}
+
+type KeepCheckpointRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// 0 for the newest.
+	Iteration int32 `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	// How long from now: at most 7 days; unset for 7 days.
+	KeepFor       *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepCheckpointRequest) Reset() {
+	*x = KeepCheckpointRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepCheckpointRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepCheckpointRequest) ProtoMessage() {}
+
+func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
+func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *KeepCheckpointRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *KeepCheckpointRequest) GetIteration() int32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *KeepCheckpointRequest) GetKeepFor() *durationpb.Duration {
+	if x != nil {
+		return x.KeepFor
+	}
+	return nil
+}
+
+type KeepCheckpointResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint    *TaskCheckpoint        `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepCheckpointResponse) Reset() {
+	*x = KeepCheckpointResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepCheckpointResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepCheckpointResponse) ProtoMessage() {}
+
+func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
+func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
+	if x != nil {
+		return x.Checkpoint
 	}
 	return nil
 }
@@ -955,7 +2218,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +2230,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +2243,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -999,7 +2262,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +2274,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +2287,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -1048,7 +2311,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +2323,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +2336,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -1111,7 +2374,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +2386,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +2399,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -1171,14 +2434,14 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
 	"\x11cache_read_tokens\x18\x03 \x01(\x03R\x0fcacheReadTokens\x12,\n" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
-	"costMicros\"\xdb\x06\n" +
+	"costMicros\"\xf5\v\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -1212,21 +2475,76 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"started_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x1b\n" +
-	"\tevent_seq\x18\x1a \x01(\x03R\beventSeq\"Q\n" +
+	"\tevent_seq\x18\x1a \x01(\x03R\beventSeq\x12\x1d\n" +
+	"\n" +
+	"lineage_id\x18\x1b \x01(\tR\tlineageId\x12\x1b\n" +
+	"\torigin_id\x18\x1c \x01(\tR\boriginId\x12\x1d\n" +
+	"\n" +
+	"resumed_at\x18\x1d \x01(\x05R\tresumedAt\x12\x1d\n" +
+	"\n" +
+	"trigger_id\x18\x1e \x01(\tR\ttriggerId\x125\n" +
+	"\boverride\x18\x1f \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x12\x1d\n" +
+	"\n" +
+	"pause_next\x18  \x01(\tR\tpauseNext\x12)\n" +
+	"\x10messages_waiting\x18! \x01(\x05R\x0fmessagesWaiting\x12\x1a\n" +
+	"\bassignee\x18< \x01(\tR\bassignee\x12\x1f\n" +
+	"\vassigned_by\x18= \x01(\tR\n" +
+	"assignedBy\x12;\n" +
+	"\vassigned_at\x18> \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"assignedAt\x12\x18\n" +
+	"\acontext\x18? \x01(\tR\acontext\x12D\n" +
+	"\fconversation\x18@ \x03(\v2 .deckhand.v1.ConversationMessageR\fconversation\x12\x14\n" +
+	"\x05after\x18A \x03(\tR\x05after\x121\n" +
+	"\bstanding\x18B \x01(\v2\x15.deckhand.v1.StandingR\bstanding\x129\n" +
+	"\n" +
+	"not_before\x18C \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1a\n" +
+	"\bfailures\x18D \x01(\x05R\bfailures\x12#\n" +
+	"\rworker_losses\x18E \x01(\x05R\fworkerLosses\"\xaa\x01\n" +
+	"\fTaskOverride\x122\n" +
+	"\fmemory_bytes\x18\x01 \x01(\x03B\x0f\xbaH\f\"\n" +
+	"\x18\x80\x80\x80\x80\x80\x80\x04(\x00R\vmemoryBytes\x12!\n" +
+	"\anode_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12#\n" +
+	"\bprovider\x18\x03 \x01(\tB\a\xbaH\x04r\x02(@R\bprovider\x12\x1e\n" +
+	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05model\"\xa4\x01\n" +
+	"\vTaskMessage\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n" +
+	"\asaid_by\x18\x03 \x01(\tR\x06saidBy\x12\x1d\n" +
+	"\n" +
+	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xbc\x01\n" +
+	"\x0eTaskCheckpoint\x12\x1c\n" +
+	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
+	"\n" +
+	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"S\n" +
+	"\x13ConversationMessage\x12\x1d\n" +
+	"\x04role\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04role\x12\x1d\n" +
+	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\x04text\"e\n" +
+	"\bStanding\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\x05R\x05place\x12-\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x14\n" +
+	"\x05basis\x18\x03 \x01(\tR\x05basis\"Q\n" +
 	"\tInputFile\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\bR\x04path\x12$\n" +
 	"\acontent\x18\x02 \x01(\fB\n" +
-	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"\x8c\x02\n" +
-	"\x11SubmitTaskRequest\x12%\n" +
-	"\bagent_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x12\x1c\n" +
+	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"\xcf\x03\n" +
+	"\x11SubmitTaskRequest\x12#\n" +
+	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +
 	"\x05title\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05title\x12%\n" +
 	"\bpriority\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\n" +
 	"(\x00R\bpriority\x128\n" +
 	"\x06inputs\x18\x05 \x03(\v2\x16.deckhand.v1.InputFileB\b\xbaH\x05\x92\x01\x02\x10\x10R\x06inputs\x121\n" +
-	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"b\n" +
+	"\x0fidempotency_key\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\x12%\n" +
+	"\tassign_to\x18< \x01(\tB\b\xbaH\x05r\x03(\x8c\x01R\bassignTo\x12#\n" +
+	"\acontext\x18= \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\acontext\x12N\n" +
+	"\fconversation\x18> \x03(\v2 .deckhand.v1.ConversationMessageB\b\xbaH\x05\x92\x01\x02\x10dR\fconversation\x12'\n" +
+	"\x05after\x18? \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10 \"\ar\x05\x10\x01(\x80\x01R\x05after\"b\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\"5\n" +
@@ -1250,7 +2568,59 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\";\n" +
 	"\x12CancelTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"7\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"{\n" +
+	"\x10PauseTaskRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\x12 \n" +
+	"\fon_next_tool\x18\x03 \x01(\bR\n" +
+	"onNextTool\":\n" +
+	"\x11PauseTaskResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"8\n" +
+	"\x11ResumeTaskRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\";\n" +
+	"\x12ResumeTaskResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x89\x01\n" +
+	"\x0fTellTaskRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12\x1e\n" +
+	"\x04text\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x90NR\x04text\x121\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"m\n" +
+	"\x10TellTaskResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x122\n" +
+	"\amessage\x18\x02 \x01(\v2\x18.deckhand.v1.TaskMessageR\amessage\"\xa1\x01\n" +
+	"\x10RetryTaskRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x125\n" +
+	"\boverride\x18\x02 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\":\n" +
+	"\x11RetryTaskResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xf1\x01\n" +
+	"\x15ResumeTaskFromRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
+	"\titeration\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\titeration\x12\"\n" +
+	"\amessage\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\amessage\x125\n" +
+	"\boverride\x18\x04 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"?\n" +
+	"\x16ResumeTaskFromResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"=\n" +
+	"\x16ListCheckpointsRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"X\n" +
+	"\x17ListCheckpointsResponse\x12=\n" +
+	"\vcheckpoints\x18\x01 \x03(\v2\x1b.deckhand.v1.TaskCheckpointR\vcheckpoints\"\xa9\x01\n" +
+	"\x15KeepCheckpointRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
+	"\titeration\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\titeration\x12D\n" +
+	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xf5$*\x00R\akeepFor\"U\n" +
+	"\x16KeepCheckpointResponse\x12;\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\v2\x1b.deckhand.v1.TaskCheckpointR\n" +
+	"checkpoint\"7\n" +
 	"\x10ListStepsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"<\n" +
@@ -1282,7 +2652,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x14TASK_STATE_SUCCEEDED\x10\v\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\f\x12\x18\n" +
 	"\x14TASK_STATE_TIMED_OUT\x10\r\x12\x18\n" +
-	"\x14TASK_STATE_CANCELLED\x10\x0e2\xd1\x03\n" +
+	"\x14TASK_STATE_CANCELLED\x10\x0e2\x95\b\n" +
 	"\vTaskService\x12M\n" +
 	"\n" +
 	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\x12D\n" +
@@ -1290,6 +2660,14 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\x12M\n" +
 	"\n" +
 	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\x12J\n" +
+	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\x12M\n" +
+	"\n" +
+	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\x12G\n" +
+	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\x12J\n" +
+	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\x12Y\n" +
+	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\x12\\\n" +
+	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\x12Y\n" +
+	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\x12J\n" +
 	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\x12F\n" +
 	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
@@ -1306,58 +2684,113 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_deckhand_v1_task_proto_goTypes = []any{
-	(TaskState)(0),                // 0: deckhand.v1.TaskState
-	(*Usage)(nil),                 // 1: deckhand.v1.Usage
-	(*Task)(nil),                  // 2: deckhand.v1.Task
-	(*InputFile)(nil),             // 3: deckhand.v1.InputFile
-	(*SubmitTaskRequest)(nil),     // 4: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),    // 5: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),        // 6: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),       // 7: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),      // 8: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),     // 9: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),     // 10: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),    // 11: deckhand.v1.CancelTaskResponse
-	(*ListStepsRequest)(nil),      // 12: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),     // 13: deckhand.v1.ListStepsResponse
-	(*ReadLogRequest)(nil),        // 14: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 15: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*Step)(nil),                  // 17: deckhand.v1.Step
+	(TaskState)(0),                  // 0: deckhand.v1.TaskState
+	(*Usage)(nil),                   // 1: deckhand.v1.Usage
+	(*Task)(nil),                    // 2: deckhand.v1.Task
+	(*TaskOverride)(nil),            // 3: deckhand.v1.TaskOverride
+	(*TaskMessage)(nil),             // 4: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 5: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 6: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 7: deckhand.v1.Standing
+	(*InputFile)(nil),               // 8: deckhand.v1.InputFile
+	(*SubmitTaskRequest)(nil),       // 9: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 10: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 11: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 12: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 13: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 14: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 15: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 16: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 17: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 18: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 19: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 20: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 21: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 22: deckhand.v1.TellTaskResponse
+	(*RetryTaskRequest)(nil),        // 23: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 24: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 25: deckhand.v1.ResumeTaskFromRequest
+	(*ResumeTaskFromResponse)(nil),  // 26: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 27: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 28: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 29: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 30: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 31: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 32: deckhand.v1.ListStepsResponse
+	(*ReadLogRequest)(nil),          // 33: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 34: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
+	(*Step)(nil),                    // 37: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	1,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	16, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	16, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	16, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	3,  // 5: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	2,  // 6: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	2,  // 7: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 8: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	2,  // 9: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	2,  // 10: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	17, // 11: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	16, // 12: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	4,  // 13: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	6,  // 14: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	8,  // 15: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	10, // 16: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	12, // 17: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	14, // 18: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	5,  // 19: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	7,  // 20: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	9,  // 21: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	11, // 22: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	13, // 23: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	15, // 24: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	35, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	35, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	35, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	3,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	35, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	6,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	7,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	35, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	35, // 10: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	35, // 11: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	35, // 12: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	36, // 13: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	8,  // 14: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	6,  // 15: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	2,  // 16: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	2,  // 17: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 18: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	2,  // 19: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	2,  // 20: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	2,  // 21: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	2,  // 22: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	2,  // 23: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 24: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	3,  // 25: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	2,  // 26: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 27: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	2,  // 28: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	5,  // 29: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	36, // 30: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	5,  // 31: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	37, // 32: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	35, // 33: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	9,  // 34: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	11, // 35: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	13, // 36: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	15, // 37: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	17, // 38: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	19, // 39: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	21, // 40: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	23, // 41: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	25, // 42: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	27, // 43: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	29, // 44: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	31, // 45: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	33, // 46: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	10, // 47: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	12, // 48: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	14, // 49: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	16, // 50: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	18, // 51: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	20, // 52: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	22, // 53: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	24, // 54: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	26, // 55: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	28, // 56: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	30, // 57: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	32, // 58: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	34, // 59: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	47, // [47:60] is the sub-list for method output_type
+	34, // [34:47] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -1372,7 +2805,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

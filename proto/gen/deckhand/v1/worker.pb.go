@@ -630,8 +630,13 @@ type ClaimTaskResponse struct {
 	Turns      []*Turn     `protobuf:"bytes,7,rep,name=turns,proto3" json:"turns,omitempty"`
 	Steps      []*Step     `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
 	Checkpoint *Checkpoint `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// All that people have said, each after its turn, in order.
+	Messages []*TaskMessage `protobuf:"bytes,12,rep,name=messages,proto3" json:"messages,omitempty"`
 	// How long the lease lasts, counted from the moment the request was sent.
-	LeaseTtl      *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
+	LeaseTtl *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
+	// The task is running already: it has nothing to do on a node, so that no
+	// jail has to be made by StartTask.
+	Started       bool `protobuf:"varint,11,opt,name=started,proto3" json:"started,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -729,6 +734,13 @@ func (x *ClaimTaskResponse) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
+func (x *ClaimTaskResponse) GetMessages() []*TaskMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
 func (x *ClaimTaskResponse) GetLeaseTtl() *durationpb.Duration {
 	if x != nil {
 		return x.LeaseTtl
@@ -736,10 +748,19 @@ func (x *ClaimTaskResponse) GetLeaseTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *ClaimTaskResponse) GetStarted() bool {
+	if x != nil {
+		return x.Started
+	}
+	return false
+}
+
 type RenewLeasesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	WorkerId      string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
-	Leases        []*Lease               `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	WorkerId string                 `protobuf:"bytes,1,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	Leases   []*Lease               `protobuf:"bytes,2,rep,name=leases,proto3" json:"leases,omitempty"`
+	// Why the worker takes nothing new; empty when it does.
+	Pressure      string `protobuf:"bytes,60,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -788,10 +809,19 @@ func (x *RenewLeasesRequest) GetLeases() []*Lease {
 	return nil
 }
 
+func (x *RenewLeasesRequest) GetPressure() string {
+	if x != nil {
+		return x.Pressure
+	}
+	return ""
+}
+
 type RenewLeasesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One for each lease asked for, in order.
-	Renewals      []*RenewLeasesResponse_Renewal `protobuf:"bytes,1,rep,name=renewals,proto3" json:"renewals,omitempty"`
+	Renewals []*RenewLeasesResponse_Renewal `protobuf:"bytes,1,rep,name=renewals,proto3" json:"renewals,omitempty"`
+	// The worker takes nothing new; what it has goes on.
+	Draining      bool `protobuf:"varint,60,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -831,6 +861,13 @@ func (x *RenewLeasesResponse) GetRenewals() []*RenewLeasesResponse_Renewal {
 		return x.Renewals
 	}
 	return nil
+}
+
+func (x *RenewLeasesResponse) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 type StartTaskRequest struct {
@@ -1154,7 +1191,11 @@ type RecordTurnRequest struct {
 	Lease *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	Turn  *Turn                  `protobuf:"bytes,2,opt,name=turn,proto3" json:"turn,omitempty"`
 	// Appended in the same transaction.
-	Events        []*EventDraft `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Events []*EventDraft `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	// Those of the turn's tool calls, counted from 0, that are decided in the same
+	// transaction, in this order. A granted call that touches the conversation
+	// only, and that no call before it is left to run for, has then ended too.
+	Propose       []int32 `protobuf:"varint,4,rep,packed,name=propose,proto3" json:"propose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1210,10 +1251,19 @@ func (x *RecordTurnRequest) GetEvents() []*EventDraft {
 	return nil
 }
 
+func (x *RecordTurnRequest) GetPropose() []int32 {
+	if x != nil {
+		return x.Propose
+	}
+	return nil
+}
+
 type RecordTurnResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The turn with its cost.
-	Turn          *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	Turn *Turn `protobuf:"bytes,1,opt,name=turn,proto3" json:"turn,omitempty"`
+	// One for each call that was to be decided, in order.
+	Steps         []*Step `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1251,6 +1301,13 @@ func (*RecordTurnResponse) Descriptor() ([]byte, []int) {
 func (x *RecordTurnResponse) GetTurn() *Turn {
 	if x != nil {
 		return x.Turn
+	}
+	return nil
+}
+
+func (x *RecordTurnResponse) GetSteps() []*Step {
+	if x != nil {
+		return x.Steps
 	}
 	return nil
 }
@@ -1559,7 +1616,10 @@ func (x *SaveCheckpointRequest) GetEvents() []*EventDraft {
 }
 
 type SaveCheckpointResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What people have said meanwhile: for the model's next turn, in order. Part
+	// of the transcript from now on.
+	Messages      []*TaskMessage `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1594,17 +1654,33 @@ func (*SaveCheckpointResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
+func (x *SaveCheckpointResponse) GetMessages() []*TaskMessage {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
 type FinishTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Lease *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	// succeeded, failed or paused.
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=deckhand.v1.TaskState" json:"state,omitempty"`
 	// Why, for people.
-	Reason        string        `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	Summary       string        `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
-	ErrorCode     string        `protobuf:"bytes,5,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
-	ErrorMessage  string        `protobuf:"bytes,6,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
-	Events        []*EventDraft `protobuf:"bytes,7,rep,name=events,proto3" json:"events,omitempty"`
+	Reason       string        `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Summary      string        `protobuf:"bytes,4,opt,name=summary,proto3" json:"summary,omitempty"`
+	ErrorCode    string        `protobuf:"bytes,5,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	ErrorMessage string        `protobuf:"bytes,6,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
+	Events       []*EventDraft `protobuf:"bytes,7,rep,name=events,proto3" json:"events,omitempty"`
+	// The boundary of the iteration that ended the run, if one did; stored in the
+	// same transaction.
+	Checkpoint *Checkpoint `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Progress   float64     `protobuf:"fixed64,9,opt,name=progress,proto3" json:"progress,omitempty"`
+	// With failed: trying again later may help. The hub does so, up to three
+	// times without progress between them, before it gives the task to a person.
+	Transient bool `protobuf:"varint,60,opt,name=transient,proto3" json:"transient,omitempty"`
+	// Not sooner than this, where whoever refused said so.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,61,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1688,9 +1764,36 @@ func (x *FinishTaskRequest) GetEvents() []*EventDraft {
 	return nil
 }
 
+func (x *FinishTaskRequest) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *FinishTaskRequest) GetProgress() float64 {
+	if x != nil {
+		return x.Progress
+	}
+	return 0
+}
+
+func (x *FinishTaskRequest) GetTransient() bool {
+	if x != nil {
+		return x.Transient
+	}
+	return false
+}
+
+func (x *FinishTaskRequest) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
 type FinishTaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1723,13 +1826,6 @@ func (x *FinishTaskResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FinishTaskResponse.ProtoReflect.Descriptor instead.
 func (*FinishTaskResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *FinishTaskResponse) GetTask() *Task {
-	if x != nil {
-		return x.Task
-	}
-	return nil
 }
 
 type ReleaseTaskRequest struct {
@@ -1820,6 +1916,95 @@ func (*ReleaseTaskResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{28}
 }
 
+type YieldTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lease *Lease                 `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Appended in the same transaction.
+	Events        []*EventDraft `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *YieldTaskRequest) Reset() {
+	*x = YieldTaskRequest{}
+	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *YieldTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*YieldTaskRequest) ProtoMessage() {}
+
+func (x *YieldTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use YieldTaskRequest.ProtoReflect.Descriptor instead.
+func (*YieldTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *YieldTaskRequest) GetLease() *Lease {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *YieldTaskRequest) GetEvents() []*EventDraft {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+type YieldTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *YieldTaskResponse) Reset() {
+	*x = YieldTaskResponse{}
+	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *YieldTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*YieldTaskResponse) ProtoMessage() {}
+
+func (x *YieldTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use YieldTaskResponse.ProtoReflect.Descriptor instead.
+func (*YieldTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{30}
+}
+
 type Block_Text struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -1829,7 +2014,7 @@ type Block_Text struct {
 
 func (x *Block_Text) Reset() {
 	*x = Block_Text{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2026,7 @@ func (x *Block_Text) String() string {
 func (*Block_Text) ProtoMessage() {}
 
 func (x *Block_Text) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[29]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +2062,7 @@ type Block_Reasoning struct {
 
 func (x *Block_Reasoning) Reset() {
 	*x = Block_Reasoning{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2074,7 @@ func (x *Block_Reasoning) String() string {
 func (*Block_Reasoning) ProtoMessage() {}
 
 func (x *Block_Reasoning) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[30]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2123,7 @@ type Block_ToolCall struct {
 
 func (x *Block_ToolCall) Reset() {
 	*x = Block_ToolCall{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2135,7 @@ func (x *Block_ToolCall) String() string {
 func (*Block_ToolCall) ProtoMessage() {}
 
 func (x *Block_ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[31]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2190,7 @@ type RegisterWorkerResponse_Bus struct {
 
 func (x *RegisterWorkerResponse_Bus) Reset() {
 	*x = RegisterWorkerResponse_Bus{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2202,7 @@ func (x *RegisterWorkerResponse_Bus) String() string {
 func (*RegisterWorkerResponse_Bus) ProtoMessage() {}
 
 func (x *RegisterWorkerResponse_Bus) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[32]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2273,7 @@ type RenewLeasesResponse_Renewal struct {
 
 func (x *RenewLeasesResponse_Renewal) Reset() {
 	*x = RenewLeasesResponse_Renewal{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2285,7 @@ func (x *RenewLeasesResponse_Renewal) String() string {
 func (*RenewLeasesResponse_Renewal) ProtoMessage() {}
 
 func (x *RenewLeasesResponse_Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[33]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2392,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x10ClaimTaskRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12!\n" +
-	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\x9e\x03\n" +
+	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xee\x03\n" +
 	"\x11ClaimTaskResponse\x12\x18\n" +
 	"\aclaimed\x18\x01 \x01(\bR\aclaimed\x12(\n" +
 	"\x05lease\x18\x02 \x01(\v2\x12.deckhand.v1.LeaseR\x05lease\x12%\n" +
@@ -2219,14 +2404,18 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x05steps\x18\b \x03(\v2\x11.deckhand.v1.StepR\x05steps\x127\n" +
 	"\n" +
 	"checkpoint\x18\t \x01(\v2\x17.deckhand.v1.CheckpointR\n" +
-	"checkpoint\x126\n" +
+	"checkpoint\x124\n" +
+	"\bmessages\x18\f \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\x126\n" +
 	"\tlease_ttl\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\"q\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x18\n" +
+	"\astarted\x18\v \x01(\bR\astarted\"\x97\x01\n" +
 	"\x12RenewLeasesRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x125\n" +
-	"\x06leases\x18\x02 \x03(\v2\x12.deckhand.v1.LeaseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\"\xab\x01\n" +
+	"\x06leases\x18\x02 \x03(\v2\x12.deckhand.v1.LeaseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\x12$\n" +
+	"\bpressure\x18< \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\"\xc7\x01\n" +
 	"\x13RenewLeasesResponse\x12D\n" +
-	"\brenewals\x18\x01 \x03(\v2(.deckhand.v1.RenewLeasesResponse.RenewalR\brenewals\x1aN\n" +
+	"\brenewals\x18\x01 \x03(\v2(.deckhand.v1.RenewLeasesResponse.RenewalR\brenewals\x12\x1a\n" +
+	"\bdraining\x18< \x01(\bR\bdraining\x1aN\n" +
 	"\aRenewal\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
@@ -2251,13 +2440,16 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04turn\x18\x02 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x1d\n" +
 	"\x04text\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04text\"\x19\n" +
-	"\x17PublishThinkingResponse\"\xaf\x01\n" +
+	"\x17PublishThinkingResponse\"\xdb\x01\n" +
 	"\x11RecordTurnRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12-\n" +
 	"\x04turn\x18\x02 \x01(\v2\x11.deckhand.v1.TurnB\x06\xbaH\x03\xc8\x01\x01R\x04turn\x129\n" +
-	"\x06events\x18\x03 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\";\n" +
+	"\x06events\x18\x03 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\x12*\n" +
+	"\apropose\x18\x04 \x03(\x05B\x10\xbaH\r\x92\x01\n" +
+	"\x10@\x18\x01\"\x04\x1a\x02(\x00R\apropose\"d\n" +
 	"\x12RecordTurnResponse\x12%\n" +
-	"\x04turn\x18\x01 \x01(\v2\x11.deckhand.v1.TurnR\x04turn\"\xaa\x02\n" +
+	"\x04turn\x18\x01 \x01(\v2\x11.deckhand.v1.TurnR\x04turn\x12'\n" +
+	"\x05steps\x18\x02 \x03(\v2\x11.deckhand.v1.StepR\x05steps\"\xaa\x02\n" +
 	"\x12ProposeStepRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12\x1b\n" +
 	"\x04turn\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\x04turn\x12&\n" +
@@ -2282,8 +2474,9 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"checkpoint\x18\x02 \x01(\v2\x17.deckhand.v1.CheckpointB\x06\xbaH\x03\xc8\x01\x01R\n" +
 	"checkpoint\x123\n" +
 	"\bprogress\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bprogress\x129\n" +
-	"\x06events\x18\x04 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\"\x18\n" +
-	"\x16SaveCheckpointResponse\"\xda\x02\n" +
+	"\x06events\x18\x04 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\"N\n" +
+	"\x16SaveCheckpointResponse\x124\n" +
+	"\bmessages\x18\x01 \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\"\xa2\x04\n" +
 	"\x11FinishTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12:\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.deckhand.v1.TaskStateB\f\xbaH\t\x82\x01\x06\x18\b\x18\v\x18\fR\x05state\x12 \n" +
@@ -2292,13 +2485,23 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"error_code\x18\x05 \x01(\tB\a\xbaH\x04r\x02( R\terrorCode\x12-\n" +
 	"\rerror_message\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80@R\ferrorMessage\x129\n" +
-	"\x06events\x18\a \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\";\n" +
-	"\x12FinishTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"h\n" +
+	"\x06events\x18\a \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\x127\n" +
+	"\n" +
+	"checkpoint\x18\b \x01(\v2\x17.deckhand.v1.CheckpointR\n" +
+	"checkpoint\x123\n" +
+	"\bprogress\x18\t \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bprogress\x12\x1c\n" +
+	"\ttransient\x18< \x01(\bR\ttransient\x12:\n" +
+	"\vretry_after\x18= \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\"\x14\n" +
+	"\x12FinishTaskResponse\"h\n" +
 	"\x12ReleaseTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06reason\"\x15\n" +
-	"\x13ReleaseTaskResponse2\xf6\a\n" +
+	"\x13ReleaseTaskResponse\"\x7f\n" +
+	"\x10YieldTaskRequest\x120\n" +
+	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x129\n" +
+	"\x06events\x18\x02 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\"\x13\n" +
+	"\x11YieldTaskResponse2\xc2\b\n" +
 	"\rWorkerService\x12Y\n" +
 	"\x0eRegisterWorker\x12\".deckhand.v1.RegisterWorkerRequest\x1a#.deckhand.v1.RegisterWorkerResponse\x12J\n" +
 	"\tClaimTask\x12\x1d.deckhand.v1.ClaimTaskRequest\x1a\x1e.deckhand.v1.ClaimTaskResponse\x12P\n" +
@@ -2313,7 +2516,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x0eSaveCheckpoint\x12\".deckhand.v1.SaveCheckpointRequest\x1a#.deckhand.v1.SaveCheckpointResponse\x12M\n" +
 	"\n" +
 	"FinishTask\x12\x1e.deckhand.v1.FinishTaskRequest\x1a\x1f.deckhand.v1.FinishTaskResponse\x12P\n" +
-	"\vReleaseTask\x12\x1f.deckhand.v1.ReleaseTaskRequest\x1a .deckhand.v1.ReleaseTaskResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\vReleaseTask\x12\x1f.deckhand.v1.ReleaseTaskRequest\x1a .deckhand.v1.ReleaseTaskResponse\x12J\n" +
+	"\tYieldTask\x12\x1d.deckhand.v1.YieldTaskRequest\x1a\x1e.deckhand.v1.YieldTaskResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_worker_proto_rawDescOnce sync.Once
@@ -2327,7 +2531,7 @@ func file_deckhand_v1_worker_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_worker_proto_rawDescData
 }
 
-var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_deckhand_v1_worker_proto_goTypes = []any{
 	(*Lease)(nil),                       // 0: deckhand.v1.Lease
 	(*Block)(nil),                       // 1: deckhand.v1.Block
@@ -2358,91 +2562,102 @@ var file_deckhand_v1_worker_proto_goTypes = []any{
 	(*FinishTaskResponse)(nil),          // 26: deckhand.v1.FinishTaskResponse
 	(*ReleaseTaskRequest)(nil),          // 27: deckhand.v1.ReleaseTaskRequest
 	(*ReleaseTaskResponse)(nil),         // 28: deckhand.v1.ReleaseTaskResponse
-	(*Block_Text)(nil),                  // 29: deckhand.v1.Block.Text
-	(*Block_Reasoning)(nil),             // 30: deckhand.v1.Block.Reasoning
-	(*Block_ToolCall)(nil),              // 31: deckhand.v1.Block.ToolCall
-	(*RegisterWorkerResponse_Bus)(nil),  // 32: deckhand.v1.RegisterWorkerResponse.Bus
-	(*RenewLeasesResponse_Renewal)(nil), // 33: deckhand.v1.RenewLeasesResponse.Renewal
-	(*Usage)(nil),                       // 34: deckhand.v1.Usage
-	(*timestamppb.Timestamp)(nil),       // 35: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),             // 36: google.protobuf.Struct
-	(*durationpb.Duration)(nil),         // 37: google.protobuf.Duration
-	(*Task)(nil),                        // 38: deckhand.v1.Task
-	(*Tool)(nil),                        // 39: deckhand.v1.Tool
-	(*Step)(nil),                        // 40: deckhand.v1.Step
-	(TaskState)(0),                      // 41: deckhand.v1.TaskState
+	(*YieldTaskRequest)(nil),            // 29: deckhand.v1.YieldTaskRequest
+	(*YieldTaskResponse)(nil),           // 30: deckhand.v1.YieldTaskResponse
+	(*Block_Text)(nil),                  // 31: deckhand.v1.Block.Text
+	(*Block_Reasoning)(nil),             // 32: deckhand.v1.Block.Reasoning
+	(*Block_ToolCall)(nil),              // 33: deckhand.v1.Block.ToolCall
+	(*RegisterWorkerResponse_Bus)(nil),  // 34: deckhand.v1.RegisterWorkerResponse.Bus
+	(*RenewLeasesResponse_Renewal)(nil), // 35: deckhand.v1.RenewLeasesResponse.Renewal
+	(*Usage)(nil),                       // 36: deckhand.v1.Usage
+	(*timestamppb.Timestamp)(nil),       // 37: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),             // 38: google.protobuf.Struct
+	(*durationpb.Duration)(nil),         // 39: google.protobuf.Duration
+	(*Task)(nil),                        // 40: deckhand.v1.Task
+	(*Tool)(nil),                        // 41: deckhand.v1.Tool
+	(*Step)(nil),                        // 42: deckhand.v1.Step
+	(*TaskMessage)(nil),                 // 43: deckhand.v1.TaskMessage
+	(TaskState)(0),                      // 44: deckhand.v1.TaskState
 }
 var file_deckhand_v1_worker_proto_depIdxs = []int32{
-	29, // 0: deckhand.v1.Block.text:type_name -> deckhand.v1.Block.Text
-	30, // 1: deckhand.v1.Block.reasoning:type_name -> deckhand.v1.Block.Reasoning
-	31, // 2: deckhand.v1.Block.tool_call:type_name -> deckhand.v1.Block.ToolCall
+	31, // 0: deckhand.v1.Block.text:type_name -> deckhand.v1.Block.Text
+	32, // 1: deckhand.v1.Block.reasoning:type_name -> deckhand.v1.Block.Reasoning
+	33, // 2: deckhand.v1.Block.tool_call:type_name -> deckhand.v1.Block.ToolCall
 	1,  // 3: deckhand.v1.Turn.blocks:type_name -> deckhand.v1.Block
-	34, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
-	35, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
-	36, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
-	35, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	36, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
-	32, // 9: deckhand.v1.RegisterWorkerResponse.bus:type_name -> deckhand.v1.RegisterWorkerResponse.Bus
-	37, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
-	37, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
+	36, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
+	37, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
+	38, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
+	37, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	38, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
+	34, // 9: deckhand.v1.RegisterWorkerResponse.bus:type_name -> deckhand.v1.RegisterWorkerResponse.Bus
+	39, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
+	39, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
 	0,  // 12: deckhand.v1.ClaimTaskResponse.lease:type_name -> deckhand.v1.Lease
-	38, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
-	39, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
+	40, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
+	41, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
 	2,  // 15: deckhand.v1.ClaimTaskResponse.turns:type_name -> deckhand.v1.Turn
-	40, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
+	42, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
 	3,  // 17: deckhand.v1.ClaimTaskResponse.checkpoint:type_name -> deckhand.v1.Checkpoint
-	37, // 18: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
-	0,  // 19: deckhand.v1.RenewLeasesRequest.leases:type_name -> deckhand.v1.Lease
-	33, // 20: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
-	0,  // 21: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 22: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 23: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
-	0,  // 24: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 25: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
-	2,  // 26: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
-	4,  // 27: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
-	2,  // 28: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
-	0,  // 29: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
-	40, // 30: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 31: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
-	40, // 32: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 33: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
-	3,  // 34: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	4,  // 35: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
-	0,  // 36: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
-	41, // 37: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
-	4,  // 38: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	38, // 39: deckhand.v1.FinishTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 40: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
-	5,  // 41: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
-	7,  // 42: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
-	9,  // 43: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
-	11, // 44: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
-	13, // 45: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
-	15, // 46: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
-	17, // 47: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
-	19, // 48: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
-	21, // 49: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
-	23, // 50: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
-	25, // 51: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
-	27, // 52: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
-	6,  // 53: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
-	8,  // 54: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
-	10, // 55: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
-	12, // 56: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
-	14, // 57: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
-	16, // 58: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
-	18, // 59: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
-	20, // 60: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
-	22, // 61: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
-	24, // 62: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
-	26, // 63: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
-	28, // 64: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
-	53, // [53:65] is the sub-list for method output_type
-	41, // [41:53] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	43, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
+	39, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
+	0,  // 20: deckhand.v1.RenewLeasesRequest.leases:type_name -> deckhand.v1.Lease
+	35, // 21: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
+	0,  // 22: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 23: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 24: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
+	0,  // 25: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 26: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
+	2,  // 27: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
+	4,  // 28: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
+	2,  // 29: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
+	42, // 30: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
+	0,  // 31: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
+	42, // 32: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 33: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
+	42, // 34: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 35: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
+	3,  // 36: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	4,  // 37: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
+	43, // 38: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
+	0,  // 39: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
+	44, // 40: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
+	4,  // 41: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	3,  // 42: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	39, // 43: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	0,  // 44: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 45: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 46: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	5,  // 47: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
+	7,  // 48: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
+	9,  // 49: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
+	11, // 50: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
+	13, // 51: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
+	15, // 52: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
+	17, // 53: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
+	19, // 54: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
+	21, // 55: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
+	23, // 56: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
+	25, // 57: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
+	27, // 58: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
+	29, // 59: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
+	6,  // 60: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
+	8,  // 61: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
+	10, // 62: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
+	12, // 63: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
+	14, // 64: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
+	16, // 65: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
+	18, // 66: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
+	20, // 67: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
+	22, // 68: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
+	24, // 69: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
+	26, // 70: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
+	28, // 71: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
+	30, // 72: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
+	60, // [60:73] is the sub-list for method output_type
+	47, // [47:60] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_worker_proto_init() }
@@ -2463,7 +2678,7 @@ func file_deckhand_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_worker_proto_rawDesc), len(file_deckhand_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

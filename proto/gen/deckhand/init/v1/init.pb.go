@@ -1180,6 +1180,86 @@ func (*ContactResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{18}
 }
 
+type HoldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRequest) Reset() {
+	*x = HoldRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRequest) ProtoMessage() {}
+
+func (x *HoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
+func (*HoldRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HoldRequest) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+type HoldResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldResponse) Reset() {
+	*x = HoldResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldResponse) ProtoMessage() {}
+
+func (x *HoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
+func (*HoldResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{20}
+}
+
 var File_deckhand_init_v1_init_proto protoreflect.FileDescriptor
 
 const file_deckhand_init_v1_init_proto_rawDesc = "" +
@@ -1270,7 +1350,10 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x04cols\x18\x03 \x01(\rR\x04cols\"\x10\n" +
 	"\x0eResizeResponse\"\x10\n" +
 	"\x0eContactRequest\"\x11\n" +
-	"\x0fContactResponse2\xb6\x05\n" +
+	"\x0fContactResponse\"!\n" +
+	"\vHoldRequest\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\"\x0e\n" +
+	"\fHoldResponse2\xfd\x05\n" +
 	"\vInitService\x12E\n" +
 	"\x04Info\x12\x1d.deckhand.init.v1.InfoRequest\x1a\x1e.deckhand.init.v1.InfoResponse\x12H\n" +
 	"\x05Start\x12\x1e.deckhand.init.v1.StartRequest\x1a\x1f.deckhand.init.v1.StartResponse\x12E\n" +
@@ -1281,7 +1364,8 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"WriteStdin\x12#.deckhand.init.v1.WriteStdinRequest\x1a$.deckhand.init.v1.WriteStdinResponse\x12K\n" +
 	"\x06Signal\x12\x1f.deckhand.init.v1.SignalRequest\x1a .deckhand.init.v1.SignalResponse\x12K\n" +
 	"\x06Resize\x12\x1f.deckhand.init.v1.ResizeRequest\x1a .deckhand.init.v1.ResizeResponse\x12N\n" +
-	"\aContact\x12 .deckhand.init.v1.ContactRequest\x1a!.deckhand.init.v1.ContactResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
+	"\aContact\x12 .deckhand.init.v1.ContactRequest\x1a!.deckhand.init.v1.ContactResponse\x12E\n" +
+	"\x04Hold\x12\x1d.deckhand.init.v1.HoldRequest\x1a\x1e.deckhand.init.v1.HoldResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
 
 var (
 	file_deckhand_init_v1_init_proto_rawDescOnce sync.Once
@@ -1295,7 +1379,7 @@ func file_deckhand_init_v1_init_proto_rawDescGZIP() []byte {
 	return file_deckhand_init_v1_init_proto_rawDescData
 }
 
-var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_deckhand_init_v1_init_proto_goTypes = []any{
 	(*InfoRequest)(nil),        // 0: deckhand.init.v1.InfoRequest
 	(*InfoResponse)(nil),       // 1: deckhand.init.v1.InfoResponse
@@ -1316,6 +1400,8 @@ var file_deckhand_init_v1_init_proto_goTypes = []any{
 	(*ResizeResponse)(nil),     // 16: deckhand.init.v1.ResizeResponse
 	(*ContactRequest)(nil),     // 17: deckhand.init.v1.ContactRequest
 	(*ContactResponse)(nil),    // 18: deckhand.init.v1.ContactResponse
+	(*HoldRequest)(nil),        // 19: deckhand.init.v1.HoldRequest
+	(*HoldResponse)(nil),       // 20: deckhand.init.v1.HoldResponse
 }
 var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	4,  // 0: deckhand.init.v1.StartResponse.status:type_name -> deckhand.init.v1.Status
@@ -1331,17 +1417,19 @@ var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	13, // 10: deckhand.init.v1.InitService.Signal:input_type -> deckhand.init.v1.SignalRequest
 	15, // 11: deckhand.init.v1.InitService.Resize:input_type -> deckhand.init.v1.ResizeRequest
 	17, // 12: deckhand.init.v1.InitService.Contact:input_type -> deckhand.init.v1.ContactRequest
-	1,  // 13: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
-	3,  // 14: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
-	6,  // 15: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
-	8,  // 16: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
-	10, // 17: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
-	12, // 18: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
-	14, // 19: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
-	16, // 20: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
-	18, // 21: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
-	13, // [13:22] is the sub-list for method output_type
-	4,  // [4:13] is the sub-list for method input_type
+	19, // 13: deckhand.init.v1.InitService.Hold:input_type -> deckhand.init.v1.HoldRequest
+	1,  // 14: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
+	3,  // 15: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
+	6,  // 16: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
+	8,  // 17: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
+	10, // 18: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
+	12, // 19: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
+	14, // 20: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
+	16, // 21: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
+	18, // 22: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
+	20, // 23: deckhand.init.v1.InitService.Hold:output_type -> deckhand.init.v1.HoldResponse
+	14, // [14:24] is the sub-list for method output_type
+	4,  // [4:14] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -1358,7 +1446,7 @@ func file_deckhand_init_v1_init_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_init_v1_init_proto_rawDesc), len(file_deckhand_init_v1_init_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -17,6 +17,7 @@ type InitServiceService interface {
 	Signal(context.Context, *SignalRequest) (*SignalResponse, error)
 	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
 	Contact(context.Context, *ContactRequest) (*ContactResponse, error)
+	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 }
 
 func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
@@ -84,6 +85,13 @@ func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
 					return nil, err
 				}
 				return svc.Contact(ctx, &req)
+			},
+			"Hold": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req HoldRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Hold(ctx, &req)
 			},
 		},
 	})
@@ -166,6 +174,14 @@ func (c *initserviceClient) Resize(ctx context.Context, req *ResizeRequest) (*Re
 func (c *initserviceClient) Contact(ctx context.Context, req *ContactRequest) (*ContactResponse, error) {
 	var resp ContactResponse
 	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Contact", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Hold(ctx context.Context, req *HoldRequest) (*HoldResponse, error) {
+	var resp HoldResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Hold", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

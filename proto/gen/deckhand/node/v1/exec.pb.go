@@ -87,7 +87,8 @@ const (
 	EndReason_END_REASON_EXITED EndReason = 1
 	// By a signal: its own, another process's, or one of SignalExec.
 	EndReason_END_REASON_SIGNALLED EndReason = 2
-	// By KillExec; killed_by says on whose behalf.
+	// By KillExec or KillJail; killed_by says on whose behalf. Without started_at
+	// the kill came before the start, and it never ran.
 	EndReason_END_REASON_KILLED        EndReason = 3
 	EndReason_END_REASON_TIMED_OUT     EndReason = 4
 	EndReason_END_REASON_OUT_OF_MEMORY EndReason = 5
@@ -291,7 +292,13 @@ type ExecSpec struct {
 	// recorded as a gap; the command goes on.
 	OutputCapBytes int64 `protobuf:"varint,11,opt,name=output_cap_bytes,json=outputCapBytes,proto3" json:"output_cap_bytes,omitempty"`
 	// Standard input stays open for WriteStdin. With pty it always does.
-	StdinOpen     bool `protobuf:"varint,12,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
+	StdinOpen bool `protobuf:"varint,12,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
+	// Record the workspace before and after it, so that what it changed is known
+	// and can be taken back. It is refused when the node has no room for that.
+	Snapshot bool `protobuf:"varint,13,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// Under which lock of the node it runs: must be set for the jail "host", which
+	// is the machine itself, and for nothing else.
+	HostLock      *HostLock `protobuf:"bytes,14,opt,name=host_lock,json=hostLock,proto3" json:"host_lock,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -410,6 +417,76 @@ func (x *ExecSpec) GetStdinOpen() bool {
 	return false
 }
 
+func (x *ExecSpec) GetSnapshot() bool {
+	if x != nil {
+		return x.Snapshot
+	}
+	return false
+}
+
+func (x *ExecSpec) GetHostLock() *HostLock {
+	if x != nil {
+		return x.HostLock
+	}
+	return nil
+}
+
+// HostLock is the lock that somebody holds on a node to work on the machine
+// itself. The hub grants it; the node runs nothing there without being told of
+// one, and keeps it with the exec.
+type HostLock struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	LockId string                 `protobuf:"bytes,1,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`
+	// Whose it is, for the record.
+	Holder        string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostLock) Reset() {
+	*x = HostLock{}
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostLock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostLock) ProtoMessage() {}
+
+func (x *HostLock) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostLock.ProtoReflect.Descriptor instead.
+func (*HostLock) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HostLock) GetLockId() string {
+	if x != nil {
+		return x.LockId
+	}
+	return ""
+}
+
+func (x *HostLock) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
 // Pty is a terminal's size in characters.
 type Pty struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -421,7 +498,7 @@ type Pty struct {
 
 func (x *Pty) Reset() {
 	*x = Pty{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +510,7 @@ func (x *Pty) String() string {
 func (*Pty) ProtoMessage() {}
 
 func (x *Pty) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +523,7 @@ func (x *Pty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pty.ProtoReflect.Descriptor instead.
 func (*Pty) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Pty) GetRows() uint32 {
@@ -489,14 +566,16 @@ type Exec struct {
 	// Bytes of input that the command was given so far.
 	StdinBytes int64 `protobuf:"varint,16,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
 	// Its log was deleted, of age or to make room.
-	LogDeletedAt  *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=log_deleted_at,json=logDeletedAt,proto3" json:"log_deleted_at,omitempty"`
+	LogDeletedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=log_deleted_at,json=logDeletedAt,proto3" json:"log_deleted_at,omitempty"`
+	// What it changed in the workspace; set at its end, with ExecSpec.snapshot.
+	Workspace     *WorkspaceChange `protobuf:"bytes,18,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Exec) Reset() {
 	*x = Exec{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +587,7 @@ func (x *Exec) String() string {
 func (*Exec) ProtoMessage() {}
 
 func (x *Exec) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +600,7 @@ func (x *Exec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exec.ProtoReflect.Descriptor instead.
 func (*Exec) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Exec) GetExecId() string {
@@ -643,16 +722,26 @@ func (x *Exec) GetLogDeletedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Exec) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
 type StartExecRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *ExecSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *ExecSpec              `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// How long to wait for its end before it is answered as it stands; unset for
+	// not at all.
+	Wait          *durationpb.Duration `protobuf:"bytes,2,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartExecRequest) Reset() {
 	*x = StartExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +753,7 @@ func (x *StartExecRequest) String() string {
 func (*StartExecRequest) ProtoMessage() {}
 
 func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,12 +766,19 @@ func (x *StartExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecRequest.ProtoReflect.Descriptor instead.
 func (*StartExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StartExecRequest) GetSpec() *ExecSpec {
 	if x != nil {
 		return x.Spec
+	}
+	return nil
+}
+
+func (x *StartExecRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
 	}
 	return nil
 }
@@ -698,7 +794,7 @@ type StartExecResponse struct {
 
 func (x *StartExecResponse) Reset() {
 	*x = StartExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +806,7 @@ func (x *StartExecResponse) String() string {
 func (*StartExecResponse) ProtoMessage() {}
 
 func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +819,7 @@ func (x *StartExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartExecResponse.ProtoReflect.Descriptor instead.
 func (*StartExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StartExecResponse) GetExec() *Exec {
@@ -749,7 +845,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +857,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +870,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -793,7 +889,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +901,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +914,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetExecResponse) GetExec() *Exec {
@@ -839,7 +935,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +947,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +960,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -890,7 +986,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +998,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1011,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitExecResponse) GetExec() *Exec {
@@ -937,7 +1033,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1045,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1058,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListExecsRequest) GetJailId() string {
@@ -988,7 +1084,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1096,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1109,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListExecsResponse) GetExecs() []*Exec {
@@ -1034,7 +1130,7 @@ type KillExecRequest struct {
 
 func (x *KillExecRequest) Reset() {
 	*x = KillExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1142,7 @@ func (x *KillExecRequest) String() string {
 func (*KillExecRequest) ProtoMessage() {}
 
 func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1155,7 @@ func (x *KillExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecRequest.ProtoReflect.Descriptor instead.
 func (*KillExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KillExecRequest) GetExecId() string {
@@ -1085,7 +1181,7 @@ type KillExecResponse struct {
 
 func (x *KillExecResponse) Reset() {
 	*x = KillExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1193,7 @@ func (x *KillExecResponse) String() string {
 func (*KillExecResponse) ProtoMessage() {}
 
 func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1206,7 @@ func (x *KillExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillExecResponse.ProtoReflect.Descriptor instead.
 func (*KillExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KillExecResponse) GetExec() *Exec {
@@ -1139,7 +1235,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1247,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1260,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -1213,7 +1309,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1321,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1334,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WriteStdinResponse) GetWritten() int64 {
@@ -1261,7 +1357,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1369,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1382,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SignalExecRequest) GetExecId() string {
@@ -1320,7 +1416,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1428,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1441,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SignalExecResponse) GetSent() int32 {
@@ -1365,7 +1461,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1473,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1486,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResizeExecRequest) GetExecId() string {
@@ -1415,7 +1511,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1523,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1536,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
 }
 
 // ReadLogRequest names where to begin by one of offset, since and the tails.
@@ -1466,7 +1562,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1574,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1587,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadLogRequest) GetExecId() string {
@@ -1568,7 +1664,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1676,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1689,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -1651,7 +1747,7 @@ type LogGap struct {
 
 func (x *LogGap) Reset() {
 	*x = LogGap{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1759,7 @@ func (x *LogGap) String() string {
 func (*LogGap) ProtoMessage() {}
 
 func (x *LogGap) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1772,7 @@ func (x *LogGap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogGap.ProtoReflect.Descriptor instead.
 func (*LogGap) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogGap) GetFrom() int64 {
@@ -1720,7 +1816,7 @@ type SearchLogRequest struct {
 
 func (x *SearchLogRequest) Reset() {
 	*x = SearchLogRequest{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1828,7 @@ func (x *SearchLogRequest) String() string {
 func (*SearchLogRequest) ProtoMessage() {}
 
 func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1841,7 @@ func (x *SearchLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchLogRequest.ProtoReflect.Descriptor instead.
 func (*SearchLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SearchLogRequest) GetExecId() string {
@@ -1817,7 +1913,7 @@ type SearchLogResponse struct {
 
 func (x *SearchLogResponse) Reset() {
 	*x = SearchLogResponse{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1925,7 @@ func (x *SearchLogResponse) String() string {
 func (*SearchLogResponse) ProtoMessage() {}
 
 func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1938,7 @@ func (x *SearchLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchLogResponse.ProtoReflect.Descriptor instead.
 func (*SearchLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SearchLogResponse) GetMatches() []*LogMatch {
@@ -1882,7 +1978,7 @@ type LogMatch struct {
 
 func (x *LogMatch) Reset() {
 	*x = LogMatch{}
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +1990,7 @@ func (x *LogMatch) String() string {
 func (*LogMatch) ProtoMessage() {}
 
 func (x *LogMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_exec_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_exec_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2003,7 @@ func (x *LogMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogMatch.ProtoReflect.Descriptor instead.
 func (*LogMatch) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_node_v1_exec_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogMatch) GetOffset() int64 {
@@ -1956,7 +2052,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x03\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -1971,10 +2067,16 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\fofflineGrace\x121\n" +
 	"\x10output_cap_bytes\x18\v \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eoutputCapBytes\x12\x1d\n" +
 	"\n" +
-	"stdin_open\x18\f \x01(\bR\tstdinOpen\"G\n" +
+	"stdin_open\x18\f \x01(\bR\tstdinOpen\x12\x1a\n" +
+	"\bsnapshot\x18\r \x01(\bR\bsnapshot\x127\n" +
+	"\thost_lock\x18\x0e \x01(\v2\x1a.deckhand.node.v1.HostLockR\bhostLock\"R\n" +
+	"\bHostLock\x12\"\n" +
+	"\alock_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x06lockId\x12\"\n" +
+	"\x06holder\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06holder\"G\n" +
 	"\x03Pty\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
-	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xbb\x05\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xfc\x05\n" +
 	"\x04Exec\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x121\n" +
@@ -1998,9 +2100,11 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x11log_dropped_bytes\x18\x0f \x01(\x03R\x0flogDroppedBytes\x12\x1f\n" +
 	"\vstdin_bytes\x18\x10 \x01(\x03R\n" +
 	"stdinBytes\x12@\n" +
-	"\x0elog_deleted_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\flogDeletedAt\"J\n" +
+	"\x0elog_deleted_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\flogDeletedAt\x12?\n" +
+	"\tworkspace\x18\x12 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"y\n" +
 	"\x10StartExecRequest\x126\n" +
-	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"Y\n" +
+	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12-\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"Y\n" +
 	"\x11StartExecResponse\x12*\n" +
 	"\x04exec\x18\x01 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\"2\n" +
@@ -2143,94 +2247,99 @@ func file_deckhand_node_v1_exec_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_exec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_deckhand_node_v1_exec_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(ExecState)(0),                // 0: deckhand.node.v1.ExecState
 	(EndReason)(0),                // 1: deckhand.node.v1.EndReason
 	(GapReason)(0),                // 2: deckhand.node.v1.GapReason
 	(LogStream)(0),                // 3: deckhand.node.v1.LogStream
 	(*ExecSpec)(nil),              // 4: deckhand.node.v1.ExecSpec
-	(*Pty)(nil),                   // 5: deckhand.node.v1.Pty
-	(*Exec)(nil),                  // 6: deckhand.node.v1.Exec
-	(*StartExecRequest)(nil),      // 7: deckhand.node.v1.StartExecRequest
-	(*StartExecResponse)(nil),     // 8: deckhand.node.v1.StartExecResponse
-	(*GetExecRequest)(nil),        // 9: deckhand.node.v1.GetExecRequest
-	(*GetExecResponse)(nil),       // 10: deckhand.node.v1.GetExecResponse
-	(*WaitExecRequest)(nil),       // 11: deckhand.node.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),      // 12: deckhand.node.v1.WaitExecResponse
-	(*ListExecsRequest)(nil),      // 13: deckhand.node.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),     // 14: deckhand.node.v1.ListExecsResponse
-	(*KillExecRequest)(nil),       // 15: deckhand.node.v1.KillExecRequest
-	(*KillExecResponse)(nil),      // 16: deckhand.node.v1.KillExecResponse
-	(*WriteStdinRequest)(nil),     // 17: deckhand.node.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),    // 18: deckhand.node.v1.WriteStdinResponse
-	(*SignalExecRequest)(nil),     // 19: deckhand.node.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),    // 20: deckhand.node.v1.SignalExecResponse
-	(*ResizeExecRequest)(nil),     // 21: deckhand.node.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),    // 22: deckhand.node.v1.ResizeExecResponse
-	(*ReadLogRequest)(nil),        // 23: deckhand.node.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),       // 24: deckhand.node.v1.ReadLogResponse
-	(*LogGap)(nil),                // 25: deckhand.node.v1.LogGap
-	(*SearchLogRequest)(nil),      // 26: deckhand.node.v1.SearchLogRequest
-	(*SearchLogResponse)(nil),     // 27: deckhand.node.v1.SearchLogResponse
-	(*LogMatch)(nil),              // 28: deckhand.node.v1.LogMatch
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*HostLock)(nil),              // 5: deckhand.node.v1.HostLock
+	(*Pty)(nil),                   // 6: deckhand.node.v1.Pty
+	(*Exec)(nil),                  // 7: deckhand.node.v1.Exec
+	(*StartExecRequest)(nil),      // 8: deckhand.node.v1.StartExecRequest
+	(*StartExecResponse)(nil),     // 9: deckhand.node.v1.StartExecResponse
+	(*GetExecRequest)(nil),        // 10: deckhand.node.v1.GetExecRequest
+	(*GetExecResponse)(nil),       // 11: deckhand.node.v1.GetExecResponse
+	(*WaitExecRequest)(nil),       // 12: deckhand.node.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),      // 13: deckhand.node.v1.WaitExecResponse
+	(*ListExecsRequest)(nil),      // 14: deckhand.node.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),     // 15: deckhand.node.v1.ListExecsResponse
+	(*KillExecRequest)(nil),       // 16: deckhand.node.v1.KillExecRequest
+	(*KillExecResponse)(nil),      // 17: deckhand.node.v1.KillExecResponse
+	(*WriteStdinRequest)(nil),     // 18: deckhand.node.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),    // 19: deckhand.node.v1.WriteStdinResponse
+	(*SignalExecRequest)(nil),     // 20: deckhand.node.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),    // 21: deckhand.node.v1.SignalExecResponse
+	(*ResizeExecRequest)(nil),     // 22: deckhand.node.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),    // 23: deckhand.node.v1.ResizeExecResponse
+	(*ReadLogRequest)(nil),        // 24: deckhand.node.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),       // 25: deckhand.node.v1.ReadLogResponse
+	(*LogGap)(nil),                // 26: deckhand.node.v1.LogGap
+	(*SearchLogRequest)(nil),      // 27: deckhand.node.v1.SearchLogRequest
+	(*SearchLogResponse)(nil),     // 28: deckhand.node.v1.SearchLogResponse
+	(*LogMatch)(nil),              // 29: deckhand.node.v1.LogMatch
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),       // 32: deckhand.node.v1.WorkspaceChange
 }
 var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
-	29, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
-	5,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
-	29, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
-	0,  // 3: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
-	1,  // 4: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	30, // 5: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	30, // 6: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	30, // 7: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	30, // 8: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
-	4,  // 9: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	6,  // 10: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	6,  // 11: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	29, // 12: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 13: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	6,  // 14: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	6,  // 15: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	29, // 16: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
-	5,  // 17: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	30, // 18: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	30, // 19: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
-	3,  // 20: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	30, // 21: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	25, // 22: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
-	5,  // 23: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
-	2,  // 24: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	28, // 25: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 26: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	30, // 27: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	7,  // 28: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	9,  // 29: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	11, // 30: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	13, // 31: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	15, // 32: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	17, // 33: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	19, // 34: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	21, // 35: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	23, // 36: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	26, // 37: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	8,  // 38: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	10, // 39: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	12, // 40: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	14, // 41: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	16, // 42: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	18, // 43: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	20, // 44: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	22, // 45: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	24, // 46: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	27, // 47: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	38, // [38:48] is the sub-list for method output_type
-	28, // [28:38] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	30, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
+	6,  // 1: deckhand.node.v1.ExecSpec.pty:type_name -> deckhand.node.v1.Pty
+	30, // 2: deckhand.node.v1.ExecSpec.offline_grace:type_name -> google.protobuf.Duration
+	5,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
+	0,  // 4: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
+	1,  // 5: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
+	31, // 6: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	31, // 7: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	31, // 8: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 9: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	32, // 10: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	4,  // 11: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	30, // 12: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	7,  // 13: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 14: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	30, // 15: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	7,  // 16: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 17: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	7,  // 18: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	30, // 19: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 20: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	31, // 21: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	31, // 22: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 23: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	31, // 24: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	26, // 25: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	6,  // 26: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 27: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	29, // 28: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 29: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	31, // 30: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	8,  // 31: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	10, // 32: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	12, // 33: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	14, // 34: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	16, // 35: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	18, // 36: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	20, // 37: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	22, // 38: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	24, // 39: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	27, // 40: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	9,  // 41: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	11, // 42: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	13, // 43: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	15, // 44: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	17, // 45: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	19, // 46: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	21, // 47: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	23, // 48: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	25, // 49: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	28, // 50: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	41, // [41:51] is the sub-list for method output_type
+	31, // [31:41] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
@@ -2238,13 +2347,14 @@ func file_deckhand_node_v1_exec_proto_init() {
 	if File_deckhand_node_v1_exec_proto != nil {
 		return
 	}
+	file_deckhand_node_v1_snapshot_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_exec_proto_rawDesc), len(file_deckhand_node_v1_exec_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -45,7 +45,9 @@ type ExecServiceClient interface {
 	// WaitExec answers when the exec has ended, or at the time-out as it stands.
 	WaitExec(ctx context.Context, in *WaitExecRequest, opts ...grpc.CallOption) (*WaitExecResponse, error)
 	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
-	// KillExec ends the command's whole tree and answers when it is gone.
+	// KillExec ends the command's whole tree and answers when it is gone. An id
+	// that the node has never seen is never started from then on: it is answered,
+	// here and by StartExec, as KILLED with no started_at.
 	KillExec(ctx context.Context, in *KillExecRequest, opts ...grpc.CallOption) (*KillExecResponse, error)
 	// WriteStdin gives a running command input, each byte once: its place in the
 	// input is named, so that a call may be repeated. It answers when the command
@@ -195,7 +197,9 @@ type ExecServiceServer interface {
 	// WaitExec answers when the exec has ended, or at the time-out as it stands.
 	WaitExec(context.Context, *WaitExecRequest) (*WaitExecResponse, error)
 	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
-	// KillExec ends the command's whole tree and answers when it is gone.
+	// KillExec ends the command's whole tree and answers when it is gone. An id
+	// that the node has never seen is never started from then on: it is answered,
+	// here and by StartExec, as KILLED with no started_at.
 	KillExec(context.Context, *KillExecRequest) (*KillExecResponse, error)
 	// WriteStdin gives a running command input, each byte once: its place in the
 	// input is named, so that a call may be repeated. It answers when the command

@@ -251,7 +251,9 @@ type WriteFileRequest struct {
 	Content []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// When set, the write happens only if the file has this SHA-256 ("absent"
 	// for no file); else it is refused with ABORTED (AGENT_026).
-	ExpectDigest  string `protobuf:"bytes,4,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
+	ExpectDigest string `protobuf:"bytes,4,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
+	// The step's id: the workspace is recorded before and after.
+	OperationId   string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,12 +316,21 @@ func (x *WriteFileRequest) GetExpectDigest() string {
 	return ""
 }
 
+func (x *WriteFileRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 type WriteFileResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Size   int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
 	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	// A file was there before.
-	Replaced      bool `protobuf:"varint,3,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	Replaced bool `protobuf:"varint,3,opt,name=replaced,proto3" json:"replaced,omitempty"`
+	// What changed; with an operation id.
+	Workspace     *WorkspaceChange `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -375,13 +386,22 @@ func (x *WriteFileResponse) GetReplaced() bool {
 	return false
 }
 
+func (x *WriteFileResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
 type AppendFileRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	JailId  string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	Path    string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Content []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// The step's id.
-	OperationId   string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationId string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// As in WriteFileRequest.
+	ExpectDigest  string `protobuf:"bytes,5,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -444,10 +464,19 @@ func (x *AppendFileRequest) GetOperationId() string {
 	return ""
 }
 
+func (x *AppendFileRequest) GetExpectDigest() string {
+	if x != nil {
+		return x.ExpectDigest
+	}
+	return ""
+}
+
 type AppendFileResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
-	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Size   int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// What changed; with an operation id.
+	Workspace     *WorkspaceChange `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -496,6 +525,695 @@ func (x *AppendFileResponse) GetDigest() string {
 	return ""
 }
 
+func (x *AppendFileResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+// Edit replaces one text by another.
+type Edit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Occurs exactly once in the file, or any number of times with all.
+	Old           []byte `protobuf:"bytes,1,opt,name=old,proto3" json:"old,omitempty"`
+	New           []byte `protobuf:"bytes,2,opt,name=new,proto3" json:"new,omitempty"`
+	All           bool   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Edit) Reset() {
+	*x = Edit{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Edit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Edit) ProtoMessage() {}
+
+func (x *Edit) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Edit.ProtoReflect.Descriptor instead.
+func (*Edit) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Edit) GetOld() []byte {
+	if x != nil {
+		return x.Old
+	}
+	return nil
+}
+
+func (x *Edit) GetNew() []byte {
+	if x != nil {
+		return x.New
+	}
+	return nil
+}
+
+func (x *Edit) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type EditFileRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	Path   string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Made one after another.
+	Edits []*Edit `protobuf:"bytes,3,rep,name=edits,proto3" json:"edits,omitempty"`
+	// As in WriteFileRequest.
+	ExpectDigest  string `protobuf:"bytes,4,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
+	OperationId   string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditFileRequest) Reset() {
+	*x = EditFileRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditFileRequest) ProtoMessage() {}
+
+func (x *EditFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditFileRequest.ProtoReflect.Descriptor instead.
+func (*EditFileRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *EditFileRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *EditFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *EditFileRequest) GetEdits() []*Edit {
+	if x != nil {
+		return x.Edits
+	}
+	return nil
+}
+
+func (x *EditFileRequest) GetExpectDigest() string {
+	if x != nil {
+		return x.ExpectDigest
+	}
+	return ""
+}
+
+func (x *EditFileRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+type EditFileResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Size   int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Digest string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// How many places were changed.
+	Replacements  int32            `protobuf:"varint,3,opt,name=replacements,proto3" json:"replacements,omitempty"`
+	Workspace     *WorkspaceChange `protobuf:"bytes,4,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EditFileResponse) Reset() {
+	*x = EditFileResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EditFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EditFileResponse) ProtoMessage() {}
+
+func (x *EditFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EditFileResponse.ProtoReflect.Descriptor instead.
+func (*EditFileResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *EditFileResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *EditFileResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *EditFileResponse) GetReplacements() int32 {
+	if x != nil {
+		return x.Replacements
+	}
+	return 0
+}
+
+func (x *EditFileResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+type MoveFileRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	From   string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To     string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Replace a file that is there; else that is refused with ALREADY_EXISTS.
+	Overwrite bool `protobuf:"varint,4,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	// As in WriteFileRequest, of the file that is moved.
+	ExpectDigest  string `protobuf:"bytes,5,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
+	OperationId   string `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileRequest) Reset() {
+	*x = MoveFileRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileRequest) ProtoMessage() {}
+
+func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
+func (*MoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *MoveFileRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
+}
+
+func (x *MoveFileRequest) GetExpectDigest() string {
+	if x != nil {
+		return x.ExpectDigest
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+type MoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     *WorkspaceChange       `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileResponse) Reset() {
+	*x = MoveFileResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileResponse) ProtoMessage() {}
+
+func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
+func (*MoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *MoveFileResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+type DeleteFileRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	Path   string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// A folder with all that is in it; else only an empty one.
+	Recursive bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// As in WriteFileRequest.
+	ExpectDigest  string `protobuf:"bytes,4,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
+	OperationId   string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteFileRequest) Reset() {
+	*x = DeleteFileRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteFileRequest) ProtoMessage() {}
+
+func (x *DeleteFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteFileRequest.ProtoReflect.Descriptor instead.
+func (*DeleteFileRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeleteFileRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *DeleteFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *DeleteFileRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+func (x *DeleteFileRequest) GetExpectDigest() string {
+	if x != nil {
+		return x.ExpectDigest
+	}
+	return ""
+}
+
+func (x *DeleteFileRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+type DeleteFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workspace     *WorkspaceChange       `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteFileResponse) Reset() {
+	*x = DeleteFileResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteFileResponse) ProtoMessage() {}
+
+func (x *DeleteFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteFileResponse.ProtoReflect.Descriptor instead.
+func (*DeleteFileResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DeleteFileResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+type SearchFilesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Where to begin; empty for the workspace.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// A text, or an expression of RE2 with regexp.
+	Pattern    string `protobuf:"bytes,3,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Regexp     bool   `protobuf:"varint,4,opt,name=regexp,proto3" json:"regexp,omitempty"`
+	IgnoreCase bool   `protobuf:"varint,5,opt,name=ignore_case,json=ignoreCase,proto3" json:"ignore_case,omitempty"`
+	// Only files whose name fits, for example "*.go"; empty for all.
+	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	// At most this many matches; 0 for 100.
+	MaxMatches    int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchFilesRequest) Reset() {
+	*x = SearchFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchFilesRequest) ProtoMessage() {}
+
+func (x *SearchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchFilesRequest.ProtoReflect.Descriptor instead.
+func (*SearchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SearchFilesRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *SearchFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SearchFilesRequest) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *SearchFilesRequest) GetRegexp() bool {
+	if x != nil {
+		return x.Regexp
+	}
+	return false
+}
+
+func (x *SearchFilesRequest) GetIgnoreCase() bool {
+	if x != nil {
+		return x.IgnoreCase
+	}
+	return false
+}
+
+func (x *SearchFilesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SearchFilesRequest) GetMaxMatches() int32 {
+	if x != nil {
+		return x.MaxMatches
+	}
+	return 0
+}
+
+// FileMatch is one line that matches.
+type FileMatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// From 1.
+	Line int32 `protobuf:"varint,2,opt,name=line,proto3" json:"line,omitempty"`
+	// The line, at most 400 bytes of it.
+	Text          []byte `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileMatch) Reset() {
+	*x = FileMatch{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileMatch) ProtoMessage() {}
+
+func (x *FileMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileMatch.ProtoReflect.Descriptor instead.
+func (*FileMatch) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *FileMatch) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileMatch) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *FileMatch) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
+type SearchFilesResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Matches []*FileMatch           `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	// Not everything was searched, or there is more: narrow the search.
+	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// Files that were looked into.
+	Files         int32 `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchFilesResponse) Reset() {
+	*x = SearchFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchFilesResponse) ProtoMessage() {}
+
+func (x *SearchFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchFilesResponse.ProtoReflect.Descriptor instead.
+func (*SearchFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SearchFilesResponse) GetMatches() []*FileMatch {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *SearchFilesResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+func (x *SearchFilesResponse) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
 type ListFilesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
@@ -510,7 +1228,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +1240,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +1253,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListFilesRequest) GetJailId() string {
@@ -577,7 +1295,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +1307,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +1320,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -619,11 +1337,609 @@ func (x *ListFilesResponse) GetTruncated() bool {
 	return false
 }
 
+// UploadEntry is one name of a tree that is uploaded.
+type UploadEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Below the folder that the upload is into.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "file", "dir" or "symlink".
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	// Permission bits.
+	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Of a file: its size, its SHA-256 in hex and when it was changed.
+	Size       int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	Digest     string                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	// Of a symbolic link: where it leads.
+	Target string `protobuf:"bytes,7,opt,name=target,proto3" json:"target,omitempty"`
+	// The data that follows begins at this byte: what is before was sent already.
+	Offset        int64 `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadEntry) Reset() {
+	*x = UploadEntry{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadEntry) ProtoMessage() {}
+
+func (x *UploadEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadEntry.ProtoReflect.Descriptor instead.
+func (*UploadEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UploadEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *UploadEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *UploadEntry) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *UploadEntry) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *UploadEntry) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type CompareFilesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// The folder that the upload is into; empty for the workspace.
+	Path          string         `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Entries       []*UploadEntry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareFilesRequest) Reset() {
+	*x = CompareFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareFilesRequest) ProtoMessage() {}
+
+func (x *CompareFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareFilesRequest.ProtoReflect.Descriptor instead.
+func (*CompareFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CompareFilesRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *CompareFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *CompareFilesRequest) GetEntries() []*UploadEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type CompareFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For each entry in order: the byte to send from; -1 for one that is there
+	// already.
+	SendFrom      []int64 `protobuf:"varint,1,rep,packed,name=send_from,json=sendFrom,proto3" json:"send_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareFilesResponse) Reset() {
+	*x = CompareFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareFilesResponse) ProtoMessage() {}
+
+func (x *CompareFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareFilesResponse.ProtoReflect.Descriptor instead.
+func (*CompareFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CompareFilesResponse) GetSendFrom() []int64 {
+	if x != nil {
+		return x.SendFrom
+	}
+	return nil
+}
+
+type UploadFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*UploadFilesRequest_Begin_
+	//	*UploadFilesRequest_Entry
+	//	*UploadFilesRequest_Data
+	Message       isUploadFilesRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesRequest) Reset() {
+	*x = UploadFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesRequest) ProtoMessage() {}
+
+func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
+func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetBegin() *UploadFilesRequest_Begin {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Begin_); ok {
+			return x.Begin
+		}
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetEntry() *UploadEntry {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isUploadFilesRequest_Message interface {
+	isUploadFilesRequest_Message()
+}
+
+type UploadFilesRequest_Begin_ struct {
+	Begin *UploadFilesRequest_Begin `protobuf:"bytes,1,opt,name=begin,proto3,oneof"`
+}
+
+type UploadFilesRequest_Entry struct {
+	Entry *UploadEntry `protobuf:"bytes,2,opt,name=entry,proto3,oneof"`
+}
+
+type UploadFilesRequest_Data struct {
+	// Of the file before it, at most 1 MiB at once.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+func (*UploadFilesRequest_Begin_) isUploadFilesRequest_Message() {}
+
+func (*UploadFilesRequest_Entry) isUploadFilesRequest_Message() {}
+
+func (*UploadFilesRequest_Data) isUploadFilesRequest_Message() {}
+
+type UploadFilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         int32                  `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Workspace     *WorkspaceChange       `protobuf:"bytes,3,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesResponse) Reset() {
+	*x = UploadFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesResponse) ProtoMessage() {}
+
+func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
+func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *UploadFilesResponse) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *UploadFilesResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *UploadFilesResponse) GetWorkspace() *WorkspaceChange {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+type WatchFilesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Empty for the workspace.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesRequest) Reset() {
+	*x = WatchFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesRequest) ProtoMessage() {}
+
+func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
+func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *WatchFilesRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type WatchFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The paths that changed, came or went, each once.
+	Events []*FileEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// There was more than could be told, or more folders than can be watched:
+	// look again.
+	Overflow      bool `protobuf:"varint,2,opt,name=overflow,proto3" json:"overflow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesResponse) Reset() {
+	*x = WatchFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesResponse) ProtoMessage() {}
+
+func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
+func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *WatchFilesResponse) GetEvents() []*FileEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *WatchFilesResponse) GetOverflow() bool {
+	if x != nil {
+		return x.Overflow
+	}
+	return false
+}
+
+// FileEvent is a path at which something happened.
+type FileEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "changed" for what is there, "gone" for what is not.
+	What          string `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileEvent) Reset() {
+	*x = FileEvent{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEvent) ProtoMessage() {}
+
+func (x *FileEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
+func (*FileEvent) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *FileEvent) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileEvent) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+type UploadFilesRequest_Begin struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// The folder that the upload is into, made when it is not there; empty for
+	// the workspace.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Names the change: it can be taken back.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesRequest_Begin) Reset() {
+	*x = UploadFilesRequest_Begin{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesRequest_Begin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesRequest_Begin) ProtoMessage() {}
+
+func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesRequest_Begin.ProtoReflect.Descriptor instead.
+func (*UploadFilesRequest_Begin) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{22, 0}
+}
+
+func (x *UploadFilesRequest_Begin) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *UploadFilesRequest_Begin) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UploadFilesRequest_Begin) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 var File_deckhand_node_v1_file_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/file.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x01\n" +
+	"\x1bdeckhand/node/v1/file.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x01\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -640,26 +1956,84 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x10ReadFileResponse\x12\x18\n" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"\x9c\x01\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xbf\x01\n" +
 	"\x10WriteFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
 	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x12$\n" +
 	"\acontent\x18\x03 \x01(\fB\n" +
 	"\xbaH\az\x05\x18\x80\x80\x80\x10R\acontent\x12#\n" +
-	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\"[\n" +
+	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\x12!\n" +
+	"\foperation_id\x18\x05 \x01(\tR\voperationId\"\x9c\x01\n" +
 	"\x11WriteFileResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1a\n" +
-	"\breplaced\x18\x03 \x01(\bR\breplaced\"\x9b\x01\n" +
+	"\breplaced\x18\x03 \x01(\bR\breplaced\x12?\n" +
+	"\tworkspace\x18\x04 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xc0\x01\n" +
 	"\x11AppendFileRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
 	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x12$\n" +
 	"\acontent\x18\x03 \x01(\fB\n" +
 	"\xbaH\az\x05\x18\x80\x80\x80\x02R\acontent\x12!\n" +
-	"\foperation_id\x18\x04 \x01(\tR\voperationId\"@\n" +
+	"\foperation_id\x18\x04 \x01(\tR\voperationId\x12#\n" +
+	"\rexpect_digest\x18\x05 \x01(\tR\fexpectDigest\"\x81\x01\n" +
 	"\x12AppendFileResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\tR\x06digest\"\x88\x01\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12?\n" +
+	"\tworkspace\x18\x03 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"V\n" +
+	"\x04Edit\x12\x1e\n" +
+	"\x03old\x18\x01 \x01(\fB\f\xbaH\tz\a\x10\x01\x18\x80\x80\x80\x02R\x03old\x12\x1c\n" +
+	"\x03new\x18\x02 \x01(\fB\n" +
+	"\xbaH\az\x05\x18\x80\x80\x80\x02R\x03new\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\"\xd2\x01\n" +
+	"\x0fEditFileRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
+	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x128\n" +
+	"\x05edits\x18\x03 \x03(\v2\x16.deckhand.node.v1.EditB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x05edits\x12#\n" +
+	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\x12!\n" +
+	"\foperation_id\x18\x05 \x01(\tR\voperationId\"\xa3\x01\n" +
+	"\x10EditFileResponse\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\"\n" +
+	"\freplacements\x18\x03 \x01(\x05R\freplacements\x12?\n" +
+	"\tworkspace\x18\x04 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xcf\x01\n" +
+	"\x0fMoveFileRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
+	"\x04from\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04from\x12\x17\n" +
+	"\x02to\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x02to\x12\x1c\n" +
+	"\toverwrite\x18\x04 \x01(\bR\toverwrite\x12#\n" +
+	"\rexpect_digest\x18\x05 \x01(\tR\fexpectDigest\x12!\n" +
+	"\foperation_id\x18\x06 \x01(\tR\voperationId\"S\n" +
+	"\x10MoveFileResponse\x12?\n" +
+	"\tworkspace\x18\x01 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xb8\x01\n" +
+	"\x11DeleteFileRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1b\n" +
+	"\x04path\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12#\n" +
+	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\x12!\n" +
+	"\foperation_id\x18\x05 \x01(\tR\voperationId\"U\n" +
+	"\x12DeleteFileResponse\x12?\n" +
+	"\tworkspace\x18\x01 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xf4\x01\n" +
+	"\x12SearchFilesRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12$\n" +
+	"\apattern\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\apattern\x12\x16\n" +
+	"\x06regexp\x18\x04 \x01(\bR\x06regexp\x12\x1f\n" +
+	"\vignore_case\x18\x05 \x01(\bR\n" +
+	"ignoreCase\x12\x1c\n" +
+	"\x04name\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x12+\n" +
+	"\vmax_matches\x18\a \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
+	"maxMatches\"G\n" +
+	"\tFileMatch\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\fR\x04text\"\x80\x01\n" +
+	"\x13SearchFilesResponse\x125\n" +
+	"\amatches\x18\x01 \x03(\v2\x1b.deckhand.node.v1.FileMatchR\amatches\x12\x1c\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x14\n" +
+	"\x05files\x18\x03 \x01(\x05R\x05files\"\x88\x01\n" +
 	"\x10ListFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
@@ -668,13 +2042,61 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\"c\n" +
 	"\x11ListFilesResponse\x120\n" +
 	"\x05files\x18\x01 \x03(\v2\x1a.deckhand.node.v1.FileInfoR\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated2\xe5\x02\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xb8\x02\n" +
+	"\vUploadEntry\x12\x1e\n" +
+	"\x04path\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12-\n" +
+	"\x04type\x18\x02 \x01(\tB\x19\xbaH\x16r\x14R\x04fileR\x03dirR\asymlinkR\x04type\x12\x1c\n" +
+	"\x04mode\x18\x03 \x01(\rB\b\xbaH\x05*\x03\x18\xff\x03R\x04mode\x12\x1b\n" +
+	"\x04size\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04size\x12\x1f\n" +
+	"\x06digest\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\x06digest\x12;\n" +
+	"\vmodified_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12 \n" +
+	"\x06target\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06target\x12\x1f\n" +
+	"\x06offset\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"\x8f\x01\n" +
+	"\x13CompareFilesRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12B\n" +
+	"\aentries\x18\x03 \x03(\v2\x1d.deckhand.node.v1.UploadEntryB\t\xbaH\x06\x92\x01\x03\x10\x90NR\aentries\"3\n" +
+	"\x14CompareFilesResponse\x12\x1b\n" +
+	"\tsend_from\x18\x01 \x03(\x03R\bsendFrom\"\xa4\x02\n" +
+	"\x12UploadFilesRequest\x12B\n" +
+	"\x05begin\x18\x01 \x01(\v2*.deckhand.node.v1.UploadFilesRequest.BeginH\x00R\x05begin\x125\n" +
+	"\x05entry\x18\x02 \x01(\v2\x1d.deckhand.node.v1.UploadEntryH\x00R\x05entry\x12\x1f\n" +
+	"\x04data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x04data\x1a`\n" +
+	"\x05Begin\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationIdB\x10\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"\x82\x01\n" +
+	"\x13UploadFilesResponse\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12?\n" +
+	"\tworkspace\x18\x03 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"I\n" +
+	"\x11WatchFilesRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"e\n" +
+	"\x12WatchFilesResponse\x123\n" +
+	"\x06events\x18\x01 \x03(\v2\x1b.deckhand.node.v1.FileEventR\x06events\x12\x1a\n" +
+	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
+	"\tFileEvent\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xd8\a\n" +
 	"\vFileService\x12Q\n" +
 	"\bReadFile\x12!.deckhand.node.v1.ReadFileRequest\x1a\".deckhand.node.v1.ReadFileResponse\x12T\n" +
 	"\tWriteFile\x12\".deckhand.node.v1.WriteFileRequest\x1a#.deckhand.node.v1.WriteFileResponse\x12W\n" +
 	"\n" +
 	"AppendFile\x12#.deckhand.node.v1.AppendFileRequest\x1a$.deckhand.node.v1.AppendFileResponse\x12T\n" +
-	"\tListFiles\x12\".deckhand.node.v1.ListFilesRequest\x1a#.deckhand.node.v1.ListFilesResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\tListFiles\x12\".deckhand.node.v1.ListFilesRequest\x1a#.deckhand.node.v1.ListFilesResponse\x12Q\n" +
+	"\bEditFile\x12!.deckhand.node.v1.EditFileRequest\x1a\".deckhand.node.v1.EditFileResponse\x12Q\n" +
+	"\bMoveFile\x12!.deckhand.node.v1.MoveFileRequest\x1a\".deckhand.node.v1.MoveFileResponse\x12W\n" +
+	"\n" +
+	"DeleteFile\x12#.deckhand.node.v1.DeleteFileRequest\x1a$.deckhand.node.v1.DeleteFileResponse\x12Z\n" +
+	"\vSearchFiles\x12$.deckhand.node.v1.SearchFilesRequest\x1a%.deckhand.node.v1.SearchFilesResponse\x12]\n" +
+	"\fCompareFiles\x12%.deckhand.node.v1.CompareFilesRequest\x1a&.deckhand.node.v1.CompareFilesResponse\x12\\\n" +
+	"\vUploadFiles\x12$.deckhand.node.v1.UploadFilesRequest\x1a%.deckhand.node.v1.UploadFilesResponse(\x01\x12Y\n" +
+	"\n" +
+	"WatchFiles\x12#.deckhand.node.v1.WatchFilesRequest\x1a$.deckhand.node.v1.WatchFilesResponse0\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_file_proto_rawDescOnce sync.Once
@@ -688,35 +2110,82 @@ func file_deckhand_node_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_file_proto_rawDescData
 }
 
-var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_deckhand_node_v1_file_proto_goTypes = []any{
-	(*FileInfo)(nil),              // 0: deckhand.node.v1.FileInfo
-	(*ReadFileRequest)(nil),       // 1: deckhand.node.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),      // 2: deckhand.node.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),      // 3: deckhand.node.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),     // 4: deckhand.node.v1.WriteFileResponse
-	(*AppendFileRequest)(nil),     // 5: deckhand.node.v1.AppendFileRequest
-	(*AppendFileResponse)(nil),    // 6: deckhand.node.v1.AppendFileResponse
-	(*ListFilesRequest)(nil),      // 7: deckhand.node.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),     // 8: deckhand.node.v1.ListFilesResponse
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*FileInfo)(nil),                 // 0: deckhand.node.v1.FileInfo
+	(*ReadFileRequest)(nil),          // 1: deckhand.node.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 2: deckhand.node.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),         // 3: deckhand.node.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 4: deckhand.node.v1.WriteFileResponse
+	(*AppendFileRequest)(nil),        // 5: deckhand.node.v1.AppendFileRequest
+	(*AppendFileResponse)(nil),       // 6: deckhand.node.v1.AppendFileResponse
+	(*Edit)(nil),                     // 7: deckhand.node.v1.Edit
+	(*EditFileRequest)(nil),          // 8: deckhand.node.v1.EditFileRequest
+	(*EditFileResponse)(nil),         // 9: deckhand.node.v1.EditFileResponse
+	(*MoveFileRequest)(nil),          // 10: deckhand.node.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),         // 11: deckhand.node.v1.MoveFileResponse
+	(*DeleteFileRequest)(nil),        // 12: deckhand.node.v1.DeleteFileRequest
+	(*DeleteFileResponse)(nil),       // 13: deckhand.node.v1.DeleteFileResponse
+	(*SearchFilesRequest)(nil),       // 14: deckhand.node.v1.SearchFilesRequest
+	(*FileMatch)(nil),                // 15: deckhand.node.v1.FileMatch
+	(*SearchFilesResponse)(nil),      // 16: deckhand.node.v1.SearchFilesResponse
+	(*ListFilesRequest)(nil),         // 17: deckhand.node.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 18: deckhand.node.v1.ListFilesResponse
+	(*UploadEntry)(nil),              // 19: deckhand.node.v1.UploadEntry
+	(*CompareFilesRequest)(nil),      // 20: deckhand.node.v1.CompareFilesRequest
+	(*CompareFilesResponse)(nil),     // 21: deckhand.node.v1.CompareFilesResponse
+	(*UploadFilesRequest)(nil),       // 22: deckhand.node.v1.UploadFilesRequest
+	(*UploadFilesResponse)(nil),      // 23: deckhand.node.v1.UploadFilesResponse
+	(*WatchFilesRequest)(nil),        // 24: deckhand.node.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 25: deckhand.node.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 26: deckhand.node.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 27: deckhand.node.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),          // 29: deckhand.node.v1.WorkspaceChange
 }
 var file_deckhand_node_v1_file_proto_depIdxs = []int32{
-	9, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	0, // 1: deckhand.node.v1.ListFilesResponse.files:type_name -> deckhand.node.v1.FileInfo
-	1, // 2: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
-	3, // 3: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
-	5, // 4: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
-	7, // 5: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
-	2, // 6: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
-	4, // 7: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
-	6, // 8: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
-	8, // 9: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	28, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	29, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	29, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	7,  // 3: deckhand.node.v1.EditFileRequest.edits:type_name -> deckhand.node.v1.Edit
+	29, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	29, // 5: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	29, // 6: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	15, // 7: deckhand.node.v1.SearchFilesResponse.matches:type_name -> deckhand.node.v1.FileMatch
+	0,  // 8: deckhand.node.v1.ListFilesResponse.files:type_name -> deckhand.node.v1.FileInfo
+	28, // 9: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	19, // 10: deckhand.node.v1.CompareFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
+	27, // 11: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
+	19, // 12: deckhand.node.v1.UploadFilesRequest.entry:type_name -> deckhand.node.v1.UploadEntry
+	29, // 13: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	26, // 14: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
+	1,  // 15: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
+	3,  // 16: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
+	5,  // 17: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
+	17, // 18: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
+	8,  // 19: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
+	10, // 20: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
+	12, // 21: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
+	14, // 22: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
+	20, // 23: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
+	22, // 24: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
+	24, // 25: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
+	2,  // 26: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
+	4,  // 27: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
+	6,  // 28: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
+	18, // 29: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
+	9,  // 30: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
+	11, // 31: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
+	13, // 32: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
+	16, // 33: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
+	21, // 34: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
+	23, // 35: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
+	25, // 36: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
+	26, // [26:37] is the sub-list for method output_type
+	15, // [15:26] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_file_proto_init() }
@@ -724,13 +2193,19 @@ func file_deckhand_node_v1_file_proto_init() {
 	if File_deckhand_node_v1_file_proto != nil {
 		return
 	}
+	file_deckhand_node_v1_snapshot_proto_init()
+	file_deckhand_node_v1_file_proto_msgTypes[22].OneofWrappers = []any{
+		(*UploadFilesRequest_Begin_)(nil),
+		(*UploadFilesRequest_Entry)(nil),
+		(*UploadFilesRequest_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_file_proto_rawDesc), len(file_deckhand_node_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

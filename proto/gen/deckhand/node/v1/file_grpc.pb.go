@@ -19,10 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FileService_ReadFile_FullMethodName   = "/deckhand.node.v1.FileService/ReadFile"
-	FileService_WriteFile_FullMethodName  = "/deckhand.node.v1.FileService/WriteFile"
-	FileService_AppendFile_FullMethodName = "/deckhand.node.v1.FileService/AppendFile"
-	FileService_ListFiles_FullMethodName  = "/deckhand.node.v1.FileService/ListFiles"
+	FileService_ReadFile_FullMethodName     = "/deckhand.node.v1.FileService/ReadFile"
+	FileService_WriteFile_FullMethodName    = "/deckhand.node.v1.FileService/WriteFile"
+	FileService_AppendFile_FullMethodName   = "/deckhand.node.v1.FileService/AppendFile"
+	FileService_ListFiles_FullMethodName    = "/deckhand.node.v1.FileService/ListFiles"
+	FileService_EditFile_FullMethodName     = "/deckhand.node.v1.FileService/EditFile"
+	FileService_MoveFile_FullMethodName     = "/deckhand.node.v1.FileService/MoveFile"
+	FileService_DeleteFile_FullMethodName   = "/deckhand.node.v1.FileService/DeleteFile"
+	FileService_SearchFiles_FullMethodName  = "/deckhand.node.v1.FileService/SearchFiles"
+	FileService_CompareFiles_FullMethodName = "/deckhand.node.v1.FileService/CompareFiles"
+	FileService_UploadFiles_FullMethodName  = "/deckhand.node.v1.FileService/UploadFiles"
+	FileService_WatchFiles_FullMethodName   = "/deckhand.node.v1.FileService/WatchFiles"
 )
 
 // FileServiceClient is the client API for FileService service.
@@ -40,6 +47,28 @@ type FileServiceClient interface {
 	// however often it is called.
 	AppendFile(ctx context.Context, in *AppendFileRequest, opts ...grpc.CallOption) (*AppendFileResponse, error)
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
+	// EditFile replaces texts in a file, all of them or none. With an operation
+	// id it happens once.
+	EditFile(ctx context.Context, in *EditFileRequest, opts ...grpc.CallOption) (*EditFileResponse, error)
+	// MoveFile gives a file or folder another path, making parent folders. With
+	// an operation id it happens once.
+	MoveFile(ctx context.Context, in *MoveFileRequest, opts ...grpc.CallOption) (*MoveFileResponse, error)
+	// DeleteFile removes a file, a link, or a folder. With an operation id it
+	// happens once.
+	DeleteFile(ctx context.Context, in *DeleteFileRequest, opts ...grpc.CallOption) (*DeleteFileResponse, error)
+	// SearchFiles finds lines in the files below a folder.
+	SearchFiles(ctx context.Context, in *SearchFilesRequest, opts ...grpc.CallOption) (*SearchFilesResponse, error)
+	// CompareFiles answers which of some files an upload has to send, and from
+	// which byte on.
+	CompareFiles(ctx context.Context, in *CompareFilesRequest, opts ...grpc.CallOption) (*CompareFilesResponse, error)
+	// UploadFiles writes a tree: first begin, then each entry, a file's followed
+	// by its data. A file appears whole, once its digest is right, or not at all.
+	// What was sent of a file before the stream broke is kept for a day, to go on
+	// from.
+	UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error)
+	// WatchFiles tells of changes below a folder as they happen, gathered over a
+	// moment. When there are more than can be told one by one it says so.
+	WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchFilesResponse], error)
 }
 
 type fileServiceClient struct {
@@ -90,6 +119,88 @@ func (c *fileServiceClient) ListFiles(ctx context.Context, in *ListFilesRequest,
 	return out, nil
 }
 
+func (c *fileServiceClient) EditFile(ctx context.Context, in *EditFileRequest, opts ...grpc.CallOption) (*EditFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EditFileResponse)
+	err := c.cc.Invoke(ctx, FileService_EditFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileServiceClient) MoveFile(ctx context.Context, in *MoveFileRequest, opts ...grpc.CallOption) (*MoveFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveFileResponse)
+	err := c.cc.Invoke(ctx, FileService_MoveFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileServiceClient) DeleteFile(ctx context.Context, in *DeleteFileRequest, opts ...grpc.CallOption) (*DeleteFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteFileResponse)
+	err := c.cc.Invoke(ctx, FileService_DeleteFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileServiceClient) SearchFiles(ctx context.Context, in *SearchFilesRequest, opts ...grpc.CallOption) (*SearchFilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchFilesResponse)
+	err := c.cc.Invoke(ctx, FileService_SearchFiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileServiceClient) CompareFiles(ctx context.Context, in *CompareFilesRequest, opts ...grpc.CallOption) (*CompareFilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompareFilesResponse)
+	err := c.cc.Invoke(ctx, FileService_CompareFiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileServiceClient) UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileService_ServiceDesc.Streams[0], FileService_UploadFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[UploadFilesRequest, UploadFilesResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_UploadFilesClient = grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse]
+
+func (c *fileServiceClient) WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchFilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileService_ServiceDesc.Streams[1], FileService_WatchFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchFilesRequest, WatchFilesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_WatchFilesClient = grpc.ServerStreamingClient[WatchFilesResponse]
+
 // FileServiceServer is the server API for FileService service.
 // All implementations must embed UnimplementedFileServiceServer
 // for forward compatibility.
@@ -105,6 +216,28 @@ type FileServiceServer interface {
 	// however often it is called.
 	AppendFile(context.Context, *AppendFileRequest) (*AppendFileResponse, error)
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
+	// EditFile replaces texts in a file, all of them or none. With an operation
+	// id it happens once.
+	EditFile(context.Context, *EditFileRequest) (*EditFileResponse, error)
+	// MoveFile gives a file or folder another path, making parent folders. With
+	// an operation id it happens once.
+	MoveFile(context.Context, *MoveFileRequest) (*MoveFileResponse, error)
+	// DeleteFile removes a file, a link, or a folder. With an operation id it
+	// happens once.
+	DeleteFile(context.Context, *DeleteFileRequest) (*DeleteFileResponse, error)
+	// SearchFiles finds lines in the files below a folder.
+	SearchFiles(context.Context, *SearchFilesRequest) (*SearchFilesResponse, error)
+	// CompareFiles answers which of some files an upload has to send, and from
+	// which byte on.
+	CompareFiles(context.Context, *CompareFilesRequest) (*CompareFilesResponse, error)
+	// UploadFiles writes a tree: first begin, then each entry, a file's followed
+	// by its data. A file appears whole, once its digest is right, or not at all.
+	// What was sent of a file before the stream broke is kept for a day, to go on
+	// from.
+	UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error
+	// WatchFiles tells of changes below a folder as they happen, gathered over a
+	// moment. When there are more than can be told one by one it says so.
+	WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[WatchFilesResponse]) error
 	mustEmbedUnimplementedFileServiceServer()
 }
 
@@ -126,6 +259,27 @@ func (UnimplementedFileServiceServer) AppendFile(context.Context, *AppendFileReq
 }
 func (UnimplementedFileServiceServer) ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListFiles not implemented")
+}
+func (UnimplementedFileServiceServer) EditFile(context.Context, *EditFileRequest) (*EditFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EditFile not implemented")
+}
+func (UnimplementedFileServiceServer) MoveFile(context.Context, *MoveFileRequest) (*MoveFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveFile not implemented")
+}
+func (UnimplementedFileServiceServer) DeleteFile(context.Context, *DeleteFileRequest) (*DeleteFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteFile not implemented")
+}
+func (UnimplementedFileServiceServer) SearchFiles(context.Context, *SearchFilesRequest) (*SearchFilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchFiles not implemented")
+}
+func (UnimplementedFileServiceServer) CompareFiles(context.Context, *CompareFilesRequest) (*CompareFilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompareFiles not implemented")
+}
+func (UnimplementedFileServiceServer) UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method UploadFiles not implemented")
+}
+func (UnimplementedFileServiceServer) WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[WatchFilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchFiles not implemented")
 }
 func (UnimplementedFileServiceServer) mustEmbedUnimplementedFileServiceServer() {}
 func (UnimplementedFileServiceServer) testEmbeddedByValue()                     {}
@@ -220,6 +374,114 @@ func _FileService_ListFiles_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _FileService_EditFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EditFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).EditFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_EditFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).EditFile(ctx, req.(*EditFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileService_MoveFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).MoveFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_MoveFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).MoveFile(ctx, req.(*MoveFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileService_DeleteFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).DeleteFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_DeleteFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).DeleteFile(ctx, req.(*DeleteFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileService_SearchFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).SearchFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_SearchFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).SearchFiles(ctx, req.(*SearchFilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileService_CompareFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompareFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileServiceServer).CompareFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileService_CompareFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileServiceServer).CompareFiles(ctx, req.(*CompareFilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileService_UploadFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(FileServiceServer).UploadFiles(&grpc.GenericServerStream[UploadFilesRequest, UploadFilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_UploadFilesServer = grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]
+
+func _FileService_WatchFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchFilesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FileServiceServer).WatchFiles(m, &grpc.GenericServerStream[WatchFilesRequest, WatchFilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_WatchFilesServer = grpc.ServerStreamingServer[WatchFilesResponse]
+
 // FileService_ServiceDesc is the grpc.ServiceDesc for FileService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -243,7 +505,38 @@ var FileService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListFiles",
 			Handler:    _FileService_ListFiles_Handler,
 		},
+		{
+			MethodName: "EditFile",
+			Handler:    _FileService_EditFile_Handler,
+		},
+		{
+			MethodName: "MoveFile",
+			Handler:    _FileService_MoveFile_Handler,
+		},
+		{
+			MethodName: "DeleteFile",
+			Handler:    _FileService_DeleteFile_Handler,
+		},
+		{
+			MethodName: "SearchFiles",
+			Handler:    _FileService_SearchFiles_Handler,
+		},
+		{
+			MethodName: "CompareFiles",
+			Handler:    _FileService_CompareFiles_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "UploadFiles",
+			Handler:       _FileService_UploadFiles_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "WatchFiles",
+			Handler:       _FileService_WatchFiles_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "deckhand/node/v1/file.proto",
 }

@@ -208,7 +208,9 @@ type Jail struct {
 	WorkspaceLimitHard bool                   `protobuf:"varint,5,opt,name=workspace_limit_hard,json=workspaceLimitHard,proto3" json:"workspace_limit_hard,omitempty"`
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// It is no jail: what runs in it runs on the machine itself.
-	HostMode      bool `protobuf:"varint,7,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
+	HostMode bool `protobuf:"varint,7,opt,name=host_mode,json=hostMode,proto3" json:"host_mode,omitempty"`
+	// Who holds it frozen, in the order of their names.
+	FrozenBy      []string `protobuf:"bytes,8,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,6 +292,13 @@ func (x *Jail) GetHostMode() bool {
 		return x.HostMode
 	}
 	return false
+}
+
+func (x *Jail) GetFrozenBy() []string {
+	if x != nil {
+		return x.FrozenBy
+	}
+	return nil
 }
 
 type EnsureJailRequest struct {
@@ -639,6 +648,307 @@ func (*RemoveJailResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{9}
 }
 
+type FreezeJailRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Who holds it, for example the id of a step that waits for approval.
+	Holder        string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeJailRequest) Reset() {
+	*x = FreezeJailRequest{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeJailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeJailRequest) ProtoMessage() {}
+
+func (x *FreezeJailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeJailRequest.ProtoReflect.Descriptor instead.
+func (*FreezeJailRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *FreezeJailRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *FreezeJailRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+type FreezeJailResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jail          *Jail                  `protobuf:"bytes,1,opt,name=jail,proto3" json:"jail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeJailResponse) Reset() {
+	*x = FreezeJailResponse{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeJailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeJailResponse) ProtoMessage() {}
+
+func (x *FreezeJailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeJailResponse.ProtoReflect.Descriptor instead.
+func (*FreezeJailResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FreezeJailResponse) GetJail() *Jail {
+	if x != nil {
+		return x.Jail
+	}
+	return nil
+}
+
+type ThawJailRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JailId        string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	Holder        string                 `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThawJailRequest) Reset() {
+	*x = ThawJailRequest{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThawJailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThawJailRequest) ProtoMessage() {}
+
+func (x *ThawJailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThawJailRequest.ProtoReflect.Descriptor instead.
+func (*ThawJailRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ThawJailRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *ThawJailRequest) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
+type ThawJailResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jail          *Jail                  `protobuf:"bytes,1,opt,name=jail,proto3" json:"jail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ThawJailResponse) Reset() {
+	*x = ThawJailResponse{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ThawJailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ThawJailResponse) ProtoMessage() {}
+
+func (x *ThawJailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ThawJailResponse.ProtoReflect.Descriptor instead.
+func (*ThawJailResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ThawJailResponse) GetJail() *Jail {
+	if x != nil {
+		return x.Jail
+	}
+	return nil
+}
+
+type KillJailRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// On whose behalf, for the record.
+	By            string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillJailRequest) Reset() {
+	*x = KillJailRequest{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillJailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillJailRequest) ProtoMessage() {}
+
+func (x *KillJailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillJailRequest.ProtoReflect.Descriptor instead.
+func (*KillJailRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *KillJailRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *KillJailRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type KillJailResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Processes other than init that are still there, seen from the machine: 0
+	// is proof that none is.
+	MembersLeft int32 `protobuf:"varint,1,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	// The execs that were running.
+	ExecIds       []string `protobuf:"bytes,2,rep,name=exec_ids,json=execIds,proto3" json:"exec_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KillJailResponse) Reset() {
+	*x = KillJailResponse{}
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KillJailResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KillJailResponse) ProtoMessage() {}
+
+func (x *KillJailResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_jail_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KillJailResponse.ProtoReflect.Descriptor instead.
+func (*KillJailResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_jail_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *KillJailResponse) GetMembersLeft() int32 {
+	if x != nil {
+		return x.MembersLeft
+	}
+	return 0
+}
+
+func (x *KillJailResponse) GetExecIds() []string {
+	if x != nil {
+		return x.ExecIds
+	}
+	return nil
+}
+
 var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
@@ -654,7 +964,7 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x04pids\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04pids\x12$\n" +
 	"\ttmp_bytes\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\btmpBytes\x120\n" +
 	"\x0fworkspace_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eworkspaceBytes\x120\n" +
-	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\"\x88\x02\n" +
+	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\"\xa5\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +
@@ -663,7 +973,8 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x14workspace_limit_hard\x18\x05 \x01(\bR\x12workspaceLimitHard\x129\n" +
 	"\n" +
 	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
-	"\thost_mode\x18\a \x01(\bR\bhostMode\"h\n" +
+	"\thost_mode\x18\a \x01(\bR\bhostMode\x12\x1b\n" +
+	"\tfrozen_by\x18\b \x03(\tR\bfrozenBy\"h\n" +
 	"\x11EnsureJailRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12\x1b\n" +
 	"\thost_mode\x18\x02 \x01(\bR\bhostMode\"@\n" +
@@ -678,19 +989,41 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x04jail\x18\x01 \x01(\v2\x16.deckhand.node.v1.JailR\x04jail\"5\n" +
 	"\x11RemoveJailRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"\x14\n" +
-	"\x12RemoveJailResponse*l\n" +
+	"\x12RemoveJailResponse\"Y\n" +
+	"\x11FreezeJailRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\"\n" +
+	"\x06holder\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06holder\"@\n" +
+	"\x12FreezeJailResponse\x12*\n" +
+	"\x04jail\x18\x01 \x01(\v2\x16.deckhand.node.v1.JailR\x04jail\"W\n" +
+	"\x0fThawJailRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\"\n" +
+	"\x06holder\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06holder\">\n" +
+	"\x10ThawJailResponse\x12*\n" +
+	"\x04jail\x18\x01 \x01(\v2\x16.deckhand.node.v1.JailR\x04jail\"C\n" +
+	"\x0fKillJailRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"P\n" +
+	"\x10KillJailResponse\x12!\n" +
+	"\fmembers_left\x18\x01 \x01(\x05R\vmembersLeft\x12\x19\n" +
+	"\bexec_ids\x18\x02 \x03(\tR\aexecIds*l\n" +
 	"\tJailState\x12\x1a\n" +
 	"\x16JAIL_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12JAIL_STATE_RUNNING\x10\x01\x12\x16\n" +
 	"\x12JAIL_STATE_STOPPED\x10\x02\x12\x13\n" +
-	"\x0fJAIL_STATE_LOST\x10\x032\xe8\x02\n" +
+	"\x0fJAIL_STATE_LOST\x10\x032\xe7\x04\n" +
 	"\vJailService\x12W\n" +
 	"\n" +
 	"EnsureJail\x12#.deckhand.node.v1.EnsureJailRequest\x1a$.deckhand.node.v1.EnsureJailResponse\x12T\n" +
 	"\tListJails\x12\".deckhand.node.v1.ListJailsRequest\x1a#.deckhand.node.v1.ListJailsResponse\x12Q\n" +
 	"\bStopJail\x12!.deckhand.node.v1.StopJailRequest\x1a\".deckhand.node.v1.StopJailResponse\x12W\n" +
 	"\n" +
-	"RemoveJail\x12#.deckhand.node.v1.RemoveJailRequest\x1a$.deckhand.node.v1.RemoveJailResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"RemoveJail\x12#.deckhand.node.v1.RemoveJailRequest\x1a$.deckhand.node.v1.RemoveJailResponse\x12W\n" +
+	"\n" +
+	"FreezeJail\x12#.deckhand.node.v1.FreezeJailRequest\x1a$.deckhand.node.v1.FreezeJailResponse\x12Q\n" +
+	"\bThawJail\x12!.deckhand.node.v1.ThawJailRequest\x1a\".deckhand.node.v1.ThawJailResponse\x12Q\n" +
+	"\bKillJail\x12!.deckhand.node.v1.KillJailRequest\x1a\".deckhand.node.v1.KillJailResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_jail_proto_rawDescOnce sync.Once
@@ -705,7 +1038,7 @@ func file_deckhand_node_v1_jail_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_node_v1_jail_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_node_v1_jail_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_deckhand_node_v1_jail_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(JailState)(0),                // 0: deckhand.node.v1.JailState
 	(*JailSpec)(nil),              // 1: deckhand.node.v1.JailSpec
@@ -718,28 +1051,42 @@ var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(*StopJailResponse)(nil),      // 8: deckhand.node.v1.StopJailResponse
 	(*RemoveJailRequest)(nil),     // 9: deckhand.node.v1.RemoveJailRequest
 	(*RemoveJailResponse)(nil),    // 10: deckhand.node.v1.RemoveJailResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*FreezeJailRequest)(nil),     // 11: deckhand.node.v1.FreezeJailRequest
+	(*FreezeJailResponse)(nil),    // 12: deckhand.node.v1.FreezeJailResponse
+	(*ThawJailRequest)(nil),       // 13: deckhand.node.v1.ThawJailRequest
+	(*ThawJailResponse)(nil),      // 14: deckhand.node.v1.ThawJailResponse
+	(*KillJailRequest)(nil),       // 15: deckhand.node.v1.KillJailRequest
+	(*KillJailResponse)(nil),      // 16: deckhand.node.v1.KillJailResponse
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_jail_proto_depIdxs = []int32{
 	0,  // 0: deckhand.node.v1.Jail.state:type_name -> deckhand.node.v1.JailState
-	11, // 1: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
+	17, // 1: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
 	1,  // 2: deckhand.node.v1.EnsureJailRequest.spec:type_name -> deckhand.node.v1.JailSpec
 	2,  // 3: deckhand.node.v1.EnsureJailResponse.jail:type_name -> deckhand.node.v1.Jail
 	2,  // 4: deckhand.node.v1.ListJailsResponse.jails:type_name -> deckhand.node.v1.Jail
 	2,  // 5: deckhand.node.v1.StopJailResponse.jail:type_name -> deckhand.node.v1.Jail
-	3,  // 6: deckhand.node.v1.JailService.EnsureJail:input_type -> deckhand.node.v1.EnsureJailRequest
-	5,  // 7: deckhand.node.v1.JailService.ListJails:input_type -> deckhand.node.v1.ListJailsRequest
-	7,  // 8: deckhand.node.v1.JailService.StopJail:input_type -> deckhand.node.v1.StopJailRequest
-	9,  // 9: deckhand.node.v1.JailService.RemoveJail:input_type -> deckhand.node.v1.RemoveJailRequest
-	4,  // 10: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
-	6,  // 11: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
-	8,  // 12: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
-	10, // 13: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	2,  // 6: deckhand.node.v1.FreezeJailResponse.jail:type_name -> deckhand.node.v1.Jail
+	2,  // 7: deckhand.node.v1.ThawJailResponse.jail:type_name -> deckhand.node.v1.Jail
+	3,  // 8: deckhand.node.v1.JailService.EnsureJail:input_type -> deckhand.node.v1.EnsureJailRequest
+	5,  // 9: deckhand.node.v1.JailService.ListJails:input_type -> deckhand.node.v1.ListJailsRequest
+	7,  // 10: deckhand.node.v1.JailService.StopJail:input_type -> deckhand.node.v1.StopJailRequest
+	9,  // 11: deckhand.node.v1.JailService.RemoveJail:input_type -> deckhand.node.v1.RemoveJailRequest
+	11, // 12: deckhand.node.v1.JailService.FreezeJail:input_type -> deckhand.node.v1.FreezeJailRequest
+	13, // 13: deckhand.node.v1.JailService.ThawJail:input_type -> deckhand.node.v1.ThawJailRequest
+	15, // 14: deckhand.node.v1.JailService.KillJail:input_type -> deckhand.node.v1.KillJailRequest
+	4,  // 15: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
+	6,  // 16: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
+	8,  // 17: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
+	10, // 18: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
+	12, // 19: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
+	14, // 20: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
+	16, // 21: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
+	15, // [15:22] is the sub-list for method output_type
+	8,  // [8:15] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_jail_proto_init() }
@@ -753,7 +1100,7 @@ func file_deckhand_node_v1_jail_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_jail_proto_rawDesc), len(file_deckhand_node_v1_jail_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,9 @@ const (
 	JailService_ListJails_FullMethodName  = "/deckhand.node.v1.JailService/ListJails"
 	JailService_StopJail_FullMethodName   = "/deckhand.node.v1.JailService/StopJail"
 	JailService_RemoveJail_FullMethodName = "/deckhand.node.v1.JailService/RemoveJail"
+	JailService_FreezeJail_FullMethodName = "/deckhand.node.v1.JailService/FreezeJail"
+	JailService_ThawJail_FullMethodName   = "/deckhand.node.v1.JailService/ThawJail"
+	JailService_KillJail_FullMethodName   = "/deckhand.node.v1.JailService/KillJail"
 )
 
 // JailServiceClient is the client API for JailService service.
@@ -41,6 +44,19 @@ type JailServiceClient interface {
 	// execs came to stays in the ledger as long as results are kept, so that
 	// none of their ids ever runs again.
 	RemoveJail(ctx context.Context, in *RemoveJailRequest, opts ...grpc.CallOption) (*RemoveJailResponse, error)
+	// FreezeJail holds every command in the jail where it stands, and refuses new
+	// ones, until nobody holds it any more; it answers when all stand. Time-outs
+	// and offline graces do not run meanwhile. It outlasts the daemon. A jail that
+	// does not run has nothing to hold: it keeps no holder and is answered as it
+	// is. Asking again changes nothing.
+	FreezeJail(ctx context.Context, in *FreezeJailRequest, opts ...grpc.CallOption) (*FreezeJailResponse, error)
+	// ThawJail takes a holder back; with the last one the commands go on. One that
+	// holds nothing changes nothing. Stopping the jail thaws it for good.
+	ThawJail(ctx context.Context, in *ThawJailRequest, opts ...grpc.CallOption) (*ThawJailResponse, error)
+	// KillJail kills everything in the jail but its init, frozen or not, and
+	// answers when it is gone and every end is recorded. Whoever holds the jail
+	// goes on holding it.
+	KillJail(ctx context.Context, in *KillJailRequest, opts ...grpc.CallOption) (*KillJailResponse, error)
 }
 
 type jailServiceClient struct {
@@ -91,6 +107,36 @@ func (c *jailServiceClient) RemoveJail(ctx context.Context, in *RemoveJailReques
 	return out, nil
 }
 
+func (c *jailServiceClient) FreezeJail(ctx context.Context, in *FreezeJailRequest, opts ...grpc.CallOption) (*FreezeJailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FreezeJailResponse)
+	err := c.cc.Invoke(ctx, JailService_FreezeJail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jailServiceClient) ThawJail(ctx context.Context, in *ThawJailRequest, opts ...grpc.CallOption) (*ThawJailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ThawJailResponse)
+	err := c.cc.Invoke(ctx, JailService_ThawJail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jailServiceClient) KillJail(ctx context.Context, in *KillJailRequest, opts ...grpc.CallOption) (*KillJailResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(KillJailResponse)
+	err := c.cc.Invoke(ctx, JailService_KillJail_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // JailServiceServer is the server API for JailService service.
 // All implementations must embed UnimplementedJailServiceServer
 // for forward compatibility.
@@ -107,6 +153,19 @@ type JailServiceServer interface {
 	// execs came to stays in the ledger as long as results are kept, so that
 	// none of their ids ever runs again.
 	RemoveJail(context.Context, *RemoveJailRequest) (*RemoveJailResponse, error)
+	// FreezeJail holds every command in the jail where it stands, and refuses new
+	// ones, until nobody holds it any more; it answers when all stand. Time-outs
+	// and offline graces do not run meanwhile. It outlasts the daemon. A jail that
+	// does not run has nothing to hold: it keeps no holder and is answered as it
+	// is. Asking again changes nothing.
+	FreezeJail(context.Context, *FreezeJailRequest) (*FreezeJailResponse, error)
+	// ThawJail takes a holder back; with the last one the commands go on. One that
+	// holds nothing changes nothing. Stopping the jail thaws it for good.
+	ThawJail(context.Context, *ThawJailRequest) (*ThawJailResponse, error)
+	// KillJail kills everything in the jail but its init, frozen or not, and
+	// answers when it is gone and every end is recorded. Whoever holds the jail
+	// goes on holding it.
+	KillJail(context.Context, *KillJailRequest) (*KillJailResponse, error)
 	mustEmbedUnimplementedJailServiceServer()
 }
 
@@ -128,6 +187,15 @@ func (UnimplementedJailServiceServer) StopJail(context.Context, *StopJailRequest
 }
 func (UnimplementedJailServiceServer) RemoveJail(context.Context, *RemoveJailRequest) (*RemoveJailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveJail not implemented")
+}
+func (UnimplementedJailServiceServer) FreezeJail(context.Context, *FreezeJailRequest) (*FreezeJailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FreezeJail not implemented")
+}
+func (UnimplementedJailServiceServer) ThawJail(context.Context, *ThawJailRequest) (*ThawJailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ThawJail not implemented")
+}
+func (UnimplementedJailServiceServer) KillJail(context.Context, *KillJailRequest) (*KillJailResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method KillJail not implemented")
 }
 func (UnimplementedJailServiceServer) mustEmbedUnimplementedJailServiceServer() {}
 func (UnimplementedJailServiceServer) testEmbeddedByValue()                     {}
@@ -222,6 +290,60 @@ func _JailService_RemoveJail_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _JailService_FreezeJail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FreezeJailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JailServiceServer).FreezeJail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JailService_FreezeJail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JailServiceServer).FreezeJail(ctx, req.(*FreezeJailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JailService_ThawJail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ThawJailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JailServiceServer).ThawJail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JailService_ThawJail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JailServiceServer).ThawJail(ctx, req.(*ThawJailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _JailService_KillJail_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(KillJailRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JailServiceServer).KillJail(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: JailService_KillJail_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JailServiceServer).KillJail(ctx, req.(*KillJailRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // JailService_ServiceDesc is the grpc.ServiceDesc for JailService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -244,6 +366,18 @@ var JailService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveJail",
 			Handler:    _JailService_RemoveJail_Handler,
+		},
+		{
+			MethodName: "FreezeJail",
+			Handler:    _JailService_FreezeJail_Handler,
+		},
+		{
+			MethodName: "ThawJail",
+			Handler:    _JailService_ThawJail_Handler,
+		},
+		{
+			MethodName: "KillJail",
+			Handler:    _JailService_KillJail_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

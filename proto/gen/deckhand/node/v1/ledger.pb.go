@@ -29,7 +29,8 @@ const (
 // ended.
 type ExecRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// SHA-256 of the request.
+	// SHA-256 of the request; empty for an id that was killed before any request
+	// named it, which is never started.
 	Digest []byte `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The request; its stdin and env are dropped at the end.
 	Spec *ExecSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -39,7 +40,9 @@ type ExecRecord struct {
 	// How it ended; unset until then.
 	Result *Exec `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
 	// The init that was asked to start it: another one never will.
-	InitInstance  string `protobuf:"bytes,6,opt,name=init_instance,json=initInstance,proto3" json:"init_instance,omitempty"`
+	InitInstance string `protobuf:"bytes,6,opt,name=init_instance,json=initInstance,proto3" json:"init_instance,omitempty"`
+	// The hub has the end on record.
+	Recorded      bool `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -116,6 +119,13 @@ func (x *ExecRecord) GetInitInstance() string {
 	return ""
 }
 
+func (x *ExecRecord) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
 // OperationRecord is an operation that must take effect once, for example
 // an append to a file.
 type OperationRecord struct {
@@ -127,9 +137,11 @@ type OperationRecord struct {
 	Plan      []byte                 `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// It happened; result is what was answered.
-	Done          bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
-	Result        []byte                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
-	DoneAt        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=done_at,json=doneAt,proto3" json:"done_at,omitempty"`
+	Done   bool                   `protobuf:"varint,4,opt,name=done,proto3" json:"done,omitempty"`
+	Result []byte                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
+	DoneAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=done_at,json=doneAt,proto3" json:"done_at,omitempty"`
+	// The hub has the end on record.
+	Recorded      bool `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,6 +218,13 @@ func (x *OperationRecord) GetDoneAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *OperationRecord) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
 // JailRecord is beside each jail: what it was made of, and whether it should
 // be running.
 type JailRecord struct {
@@ -218,8 +237,10 @@ type JailRecord struct {
 	BootId             string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	WorkspaceLimitHard bool                   `protobuf:"varint,4,opt,name=workspace_limit_hard,json=workspaceLimitHard,proto3" json:"workspace_limit_hard,omitempty"`
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Who holds it frozen, in the order of their names.
+	FrozenBy      []string `protobuf:"bytes,6,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JailRecord) Reset() {
@@ -287,11 +308,18 @@ func (x *JailRecord) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *JailRecord) GetFrozenBy() []string {
+	if x != nil {
+		return x.FrozenBy
+	}
+	return nil
+}
+
 var File_deckhand_node_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/node/v1/ledger.proto\x12\x10deckhand.node.v1\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfd\x01\n" +
+	"\x1ddeckhand/node/v1/ledger.proto\x12\x10deckhand.node.v1\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x99\x02\n" +
 	"\n" +
 	"ExecRecord\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12.\n" +
@@ -300,7 +328,8 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12.\n" +
 	"\x06result\x18\x05 \x01(\v2\x16.deckhand.node.v1.ExecR\x06result\x12#\n" +
-	"\rinit_instance\x18\x06 \x01(\tR\finitInstance\"\xd9\x01\n" +
+	"\rinit_instance\x18\x06 \x01(\tR\finitInstance\x12\x1a\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\"\xf5\x01\n" +
 	"\x0fOperationRecord\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x12\n" +
 	"\x04plan\x18\x02 \x01(\fR\x04plan\x129\n" +
@@ -308,7 +337,8 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x12\n" +
 	"\x04done\x18\x04 \x01(\bR\x04done\x12\x16\n" +
 	"\x06result\x18\x05 \x01(\fR\x06result\x123\n" +
-	"\adone_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06doneAt\"\xdc\x01\n" +
+	"\adone_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06doneAt\x12\x1a\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\"\xf9\x01\n" +
 	"\n" +
 	"JailRecord\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecR\x04spec\x12\x18\n" +
@@ -316,7 +346,8 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x120\n" +
 	"\x14workspace_limit_hard\x18\x04 \x01(\bR\x12workspaceLimitHard\x129\n" +
 	"\n" +
-	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAtBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
+	"\tfrozen_by\x18\x06 \x03(\tR\bfrozenByBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_ledger_proto_rawDescOnce sync.Once

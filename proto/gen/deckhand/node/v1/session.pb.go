@@ -26,7 +26,15 @@ const (
 )
 
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From the hub: steps and execs whose end it has on record since the last
+	// heartbeat. The node may forget them when their time has come, and keeps the
+	// others for longer.
+	RecordedIds []string `protobuf:"bytes,1,rep,name=recorded_ids,json=recordedIds,proto3" json:"recorded_ids,omitempty"`
+	// From the node: why nothing new may start on it (too little memory or disk, or
+	// too much load); empty for nothing. A change is told at once, by a heartbeat
+	// out of turn.
+	Pressure      string `protobuf:"bytes,2,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -59,6 +67,20 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Heartbeat) GetRecordedIds() []string {
+	if x != nil {
+		return x.RecordedIds
+	}
+	return nil
+}
+
+func (x *Heartbeat) GetPressure() string {
+	if x != nil {
+		return x.Pressure
+	}
+	return ""
 }
 
 // SessionRequest is what the hub says.
@@ -556,8 +578,10 @@ type SessionResponse_Hello struct {
 	Hostname    string  `protobuf:"bytes,9,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// Changes at every boot of the machine.
 	BootId string `protobuf:"bytes,10,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// It takes no new exec and no new jail (NodeService.SetDrain).
-	Draining      bool `protobuf:"varint,11,opt,name=draining,proto3" json:"draining,omitempty"`
+	// It takes no new jail (NodeService.SetDrain).
+	Draining bool `protobuf:"varint,11,opt,name=draining,proto3" json:"draining,omitempty"`
+	// As Heartbeat.pressure.
+	Pressure      string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -669,6 +693,13 @@ func (x *SessionResponse_Hello) GetDraining() bool {
 	return false
 }
 
+func (x *SessionResponse_Hello) GetPressure() string {
+	if x != nil {
+		return x.Pressure
+	}
+	return ""
+}
+
 // Asks for a new certificate for the same key.
 type SessionResponse_CertificateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -718,8 +749,10 @@ var File_deckhand_node_v1_session_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\"\v\n" +
-	"\tHeartbeat\"\xb0\x04\n" +
+	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\"_\n" +
+	"\tHeartbeat\x12,\n" +
+	"\frecorded_ids\x18\x01 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\vrecordedIds\x12$\n" +
+	"\bpressure\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\"\xb0\x04\n" +
 	"\x0eSessionRequest\x12D\n" +
 	"\awelcome\x18\x01 \x01(\v2(.deckhand.node.v1.SessionRequest.WelcomeH\x00R\awelcome\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12c\n" +
@@ -734,11 +767,11 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x02 \x01(\tR\x05caPem\x1a!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonB\t\n" +
-	"\amessage\"\xf7\x05\n" +
+	"\amessage\"\x9d\x06\n" +
 	"\x0fSessionResponse\x12?\n" +
 	"\x05hello\x18\x01 \x01(\v2'.deckhand.node.v1.SessionResponse.HelloH\x00R\x05hello\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12g\n" +
-	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xc9\x03\n" +
+	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xef\x03\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
 	"\n" +
@@ -753,7 +786,8 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\bhostname\x18\t \x01(\tR\bhostname\x12\x17\n" +
 	"\aboot_id\x18\n" +
 	" \x01(\tR\x06bootId\x12\x1a\n" +
-	"\bdraining\x18\v \x01(\bR\bdraining\x1a9\n" +
+	"\bdraining\x18\v \x01(\bR\bdraining\x12$\n" +
+	"\bpressure\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a&\n" +

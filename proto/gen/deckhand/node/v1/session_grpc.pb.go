@@ -135,9 +135,11 @@ const (
 //
 // NodeService is about the node as a whole.
 type NodeServiceClient interface {
-	// SetDrain begins or ends a drain: while it lasts no new exec is accepted
-	// and no jail is made or woken; what exists goes on. It outlasts the daemon.
-	// Saying again what is so already changes nothing.
+	// SetDrain begins or ends a drain: while it lasts no jail is made that is not
+	// there. What is goes on, later commands and waking included, since tasks
+	// that are under way end in order; new ones are kept off by the hub. Host mode
+	// stays open to people. It outlasts the daemon. Saying again what is so
+	// already changes nothing.
 	SetDrain(ctx context.Context, in *SetDrainRequest, opts ...grpc.CallOption) (*SetDrainResponse, error)
 }
 
@@ -165,9 +167,11 @@ func (c *nodeServiceClient) SetDrain(ctx context.Context, in *SetDrainRequest, o
 //
 // NodeService is about the node as a whole.
 type NodeServiceServer interface {
-	// SetDrain begins or ends a drain: while it lasts no new exec is accepted
-	// and no jail is made or woken; what exists goes on. It outlasts the daemon.
-	// Saying again what is so already changes nothing.
+	// SetDrain begins or ends a drain: while it lasts no jail is made that is not
+	// there. What is goes on, later commands and waking included, since tasks
+	// that are under way end in order; new ones are kept off by the hub. Host mode
+	// stays open to people. It outlasts the daemon. Saying again what is so
+	// already changes nothing.
 	SetDrain(context.Context, *SetDrainRequest) (*SetDrainResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }

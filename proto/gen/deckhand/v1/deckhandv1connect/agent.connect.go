@@ -39,6 +39,8 @@ const (
 	AgentServiceGetAgentProcedure = "/deckhand.v1.AgentService/GetAgent"
 	// AgentServiceListAgentsProcedure is the fully-qualified name of the AgentService's ListAgents RPC.
 	AgentServiceListAgentsProcedure = "/deckhand.v1.AgentService/ListAgents"
+	// AgentServiceTellAgentProcedure is the fully-qualified name of the AgentService's TellAgent RPC.
+	AgentServiceTellAgentProcedure = "/deckhand.v1.AgentService/TellAgent"
 )
 
 // AgentServiceClient is a client for the deckhand.v1.AgentService service.
@@ -50,6 +52,9 @@ type AgentServiceClient interface {
 	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
 	// ListAgents answers the organisation's agents by name.
 	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
+	// TellAgent gives an agent a message: the task that it is at gets it as by
+	// TellTask, and an idle agent a new task of which it is the goal.
+	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the deckhand.v1.AgentService service. By default,
@@ -81,6 +86,12 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("ListAgents")),
 			connect.WithClientOptions(opts...),
 		),
+		tellAgent: connect.NewClient[v1.TellAgentRequest, v1.TellAgentResponse](
+			httpClient,
+			baseURL+AgentServiceTellAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("TellAgent")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -89,6 +100,7 @@ type agentServiceClient struct {
 	applyAgent *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
 	getAgent   *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
 	listAgents *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
+	tellAgent  *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
 }
 
 // ApplyAgent calls deckhand.v1.AgentService.ApplyAgent.
@@ -106,6 +118,11 @@ func (c *agentServiceClient) ListAgents(ctx context.Context, req *connect.Reques
 	return c.listAgents.CallUnary(ctx, req)
 }
 
+// TellAgent calls deckhand.v1.AgentService.TellAgent.
+func (c *agentServiceClient) TellAgent(ctx context.Context, req *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error) {
+	return c.tellAgent.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the deckhand.v1.AgentService service.
 type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
@@ -115,6 +132,9 @@ type AgentServiceHandler interface {
 	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
 	// ListAgents answers the organisation's agents by name.
 	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
+	// TellAgent gives an agent a message: the task that it is at gets it as by
+	// TellTask, and an idle agent a new task of which it is the goal.
+	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -142,6 +162,12 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("ListAgents")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceTellAgentHandler := connect.NewUnaryHandler(
+		AgentServiceTellAgentProcedure,
+		svc.TellAgent,
+		connect.WithSchema(agentServiceMethods.ByName("TellAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceApplyAgentProcedure:
@@ -150,6 +176,8 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceGetAgentHandler.ServeHTTP(w, r)
 		case AgentServiceListAgentsProcedure:
 			agentServiceListAgentsHandler.ServeHTTP(w, r)
+		case AgentServiceTellAgentProcedure:
+			agentServiceTellAgentHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -169,4 +197,8 @@ func (UnimplementedAgentServiceHandler) GetAgent(context.Context, *connect.Reque
 
 func (UnimplementedAgentServiceHandler) ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgents is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.TellAgent is not implemented"))
 }

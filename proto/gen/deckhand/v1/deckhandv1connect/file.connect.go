@@ -37,6 +37,13 @@ const (
 	FileServiceReadFileProcedure = "/deckhand.v1.FileService/ReadFile"
 	// FileServiceListFilesProcedure is the fully-qualified name of the FileService's ListFiles RPC.
 	FileServiceListFilesProcedure = "/deckhand.v1.FileService/ListFiles"
+	// FileServiceCompareFilesProcedure is the fully-qualified name of the FileService's CompareFiles
+	// RPC.
+	FileServiceCompareFilesProcedure = "/deckhand.v1.FileService/CompareFiles"
+	// FileServiceUploadFilesProcedure is the fully-qualified name of the FileService's UploadFiles RPC.
+	FileServiceUploadFilesProcedure = "/deckhand.v1.FileService/UploadFiles"
+	// FileServiceWatchFilesProcedure is the fully-qualified name of the FileService's WatchFiles RPC.
+	FileServiceWatchFilesProcedure = "/deckhand.v1.FileService/WatchFiles"
 )
 
 // FileServiceClient is a client for the deckhand.v1.FileService service.
@@ -45,6 +52,15 @@ type FileServiceClient interface {
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error)
 	// ListFiles answers a folder's entries by path.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
+	// CompareFiles answers which of some files an upload has to send, and from
+	// which byte on.
+	CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error)
+	// UploadFiles writes a tree: first begin, then each entry, a file's followed
+	// by its data. A file appears whole, once its digest is right, or not at all.
+	// What was sent of a file before the stream broke is kept for a day.
+	UploadFiles(context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	// WatchFiles tells of changes below a folder as they happen.
+	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
 }
 
 // NewFileServiceClient constructs a client for the deckhand.v1.FileService service. By default, it
@@ -70,13 +86,34 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
 			connect.WithClientOptions(opts...),
 		),
+		compareFiles: connect.NewClient[v1.CompareFilesRequest, v1.CompareFilesResponse](
+			httpClient,
+			baseURL+FileServiceCompareFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("CompareFiles")),
+			connect.WithClientOptions(opts...),
+		),
+		uploadFiles: connect.NewClient[v1.UploadFilesRequest, v1.UploadFilesResponse](
+			httpClient,
+			baseURL+FileServiceUploadFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
+			connect.WithClientOptions(opts...),
+		),
+		watchFiles: connect.NewClient[v1.WatchFilesRequest, v1.WatchFilesResponse](
+			httpClient,
+			baseURL+FileServiceWatchFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // fileServiceClient implements FileServiceClient.
 type fileServiceClient struct {
-	readFile  *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
-	listFiles *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
+	readFile     *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+	listFiles    *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
+	compareFiles *connect.Client[v1.CompareFilesRequest, v1.CompareFilesResponse]
+	uploadFiles  *connect.Client[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	watchFiles   *connect.Client[v1.WatchFilesRequest, v1.WatchFilesResponse]
 }
 
 // ReadFile calls deckhand.v1.FileService.ReadFile.
@@ -89,12 +126,36 @@ func (c *fileServiceClient) ListFiles(ctx context.Context, req *connect.Request[
 	return c.listFiles.CallUnary(ctx, req)
 }
 
+// CompareFiles calls deckhand.v1.FileService.CompareFiles.
+func (c *fileServiceClient) CompareFiles(ctx context.Context, req *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error) {
+	return c.compareFiles.CallUnary(ctx, req)
+}
+
+// UploadFiles calls deckhand.v1.FileService.UploadFiles.
+func (c *fileServiceClient) UploadFiles(ctx context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse] {
+	return c.uploadFiles.CallClientStream(ctx)
+}
+
+// WatchFiles calls deckhand.v1.FileService.WatchFiles.
+func (c *fileServiceClient) WatchFiles(ctx context.Context, req *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error) {
+	return c.watchFiles.CallServerStream(ctx, req)
+}
+
 // FileServiceHandler is an implementation of the deckhand.v1.FileService service.
 type FileServiceHandler interface {
 	// ReadFile answers a range of a file.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error)
 	// ListFiles answers a folder's entries by path.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
+	// CompareFiles answers which of some files an upload has to send, and from
+	// which byte on.
+	CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error)
+	// UploadFiles writes a tree: first begin, then each entry, a file's followed
+	// by its data. A file appears whole, once its digest is right, or not at all.
+	// What was sent of a file before the stream broke is kept for a day.
+	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error)
+	// WatchFiles tells of changes below a folder as they happen.
+	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error
 }
 
 // NewFileServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -116,12 +177,36 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fileServiceCompareFilesHandler := connect.NewUnaryHandler(
+		FileServiceCompareFilesProcedure,
+		svc.CompareFiles,
+		connect.WithSchema(fileServiceMethods.ByName("CompareFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceUploadFilesHandler := connect.NewClientStreamHandler(
+		FileServiceUploadFilesProcedure,
+		svc.UploadFiles,
+		connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceWatchFilesHandler := connect.NewServerStreamHandler(
+		FileServiceWatchFilesProcedure,
+		svc.WatchFiles,
+		connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.FileService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case FileServiceReadFileProcedure:
 			fileServiceReadFileHandler.ServeHTTP(w, r)
 		case FileServiceListFilesProcedure:
 			fileServiceListFilesHandler.ServeHTTP(w, r)
+		case FileServiceCompareFilesProcedure:
+			fileServiceCompareFilesHandler.ServeHTTP(w, r)
+		case FileServiceUploadFilesProcedure:
+			fileServiceUploadFilesHandler.ServeHTTP(w, r)
+		case FileServiceWatchFilesProcedure:
+			fileServiceWatchFilesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -137,4 +222,16 @@ func (UnimplementedFileServiceHandler) ReadFile(context.Context, *connect.Reques
 
 func (UnimplementedFileServiceHandler) ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.ListFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.CompareFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.UploadFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.WatchFiles is not implemented"))
 }

@@ -41,6 +41,23 @@ const (
 	TaskServiceListTasksProcedure = "/deckhand.v1.TaskService/ListTasks"
 	// TaskServiceCancelTaskProcedure is the fully-qualified name of the TaskService's CancelTask RPC.
 	TaskServiceCancelTaskProcedure = "/deckhand.v1.TaskService/CancelTask"
+	// TaskServicePauseTaskProcedure is the fully-qualified name of the TaskService's PauseTask RPC.
+	TaskServicePauseTaskProcedure = "/deckhand.v1.TaskService/PauseTask"
+	// TaskServiceResumeTaskProcedure is the fully-qualified name of the TaskService's ResumeTask RPC.
+	TaskServiceResumeTaskProcedure = "/deckhand.v1.TaskService/ResumeTask"
+	// TaskServiceTellTaskProcedure is the fully-qualified name of the TaskService's TellTask RPC.
+	TaskServiceTellTaskProcedure = "/deckhand.v1.TaskService/TellTask"
+	// TaskServiceRetryTaskProcedure is the fully-qualified name of the TaskService's RetryTask RPC.
+	TaskServiceRetryTaskProcedure = "/deckhand.v1.TaskService/RetryTask"
+	// TaskServiceResumeTaskFromProcedure is the fully-qualified name of the TaskService's
+	// ResumeTaskFrom RPC.
+	TaskServiceResumeTaskFromProcedure = "/deckhand.v1.TaskService/ResumeTaskFrom"
+	// TaskServiceListCheckpointsProcedure is the fully-qualified name of the TaskService's
+	// ListCheckpoints RPC.
+	TaskServiceListCheckpointsProcedure = "/deckhand.v1.TaskService/ListCheckpoints"
+	// TaskServiceKeepCheckpointProcedure is the fully-qualified name of the TaskService's
+	// KeepCheckpoint RPC.
+	TaskServiceKeepCheckpointProcedure = "/deckhand.v1.TaskService/KeepCheckpoint"
 	// TaskServiceListStepsProcedure is the fully-qualified name of the TaskService's ListSteps RPC.
 	TaskServiceListStepsProcedure = "/deckhand.v1.TaskService/ListSteps"
 	// TaskServiceReadLogProcedure is the fully-qualified name of the TaskService's ReadLog RPC.
@@ -59,6 +76,27 @@ type TaskServiceClient interface {
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
 	CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error)
+	// PauseTask has nothing of a task go on until ResumeTask: its lease ends, and
+	// what runs of it is frozen where it stands. With on_next_tool it goes on to
+	// its next tool call, which is decided and not run. Repeating it is harmless.
+	PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error)
+	// ResumeTask lets a paused task go on from where it stood, and takes back a
+	// pause on the next tool call. Repeating it is harmless.
+	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
+	// TellTask gives a task's agent a message, which is in the model's next turn
+	// and goes before its plan. A paused task goes on with it.
+	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
+	// RetryTask puts an escalated task back into the queue; for one that has
+	// ended it makes a new one of the same goal, inputs and lineage.
+	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
+	// ResumeTaskFrom makes a new task that goes on from an older checkpoint of
+	// another: it has that one's turns and steps up to there as its own past.
+	ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error)
+	// ListCheckpoints answers the checkpoints of a task that have not expired,
+	// the newest first.
+	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
+	// KeepCheckpoint keeps a checkpoint for longer than a day.
+	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
 	// ListSteps answers a task's steps in order.
 	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
 	// ReadLog streams the raw output of one step's command from the node's log.
@@ -100,6 +138,48 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("CancelTask")),
 			connect.WithClientOptions(opts...),
 		),
+		pauseTask: connect.NewClient[v1.PauseTaskRequest, v1.PauseTaskResponse](
+			httpClient,
+			baseURL+TaskServicePauseTaskProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PauseTask")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeTask: connect.NewClient[v1.ResumeTaskRequest, v1.ResumeTaskResponse](
+			httpClient,
+			baseURL+TaskServiceResumeTaskProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeTask")),
+			connect.WithClientOptions(opts...),
+		),
+		tellTask: connect.NewClient[v1.TellTaskRequest, v1.TellTaskResponse](
+			httpClient,
+			baseURL+TaskServiceTellTaskProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("TellTask")),
+			connect.WithClientOptions(opts...),
+		),
+		retryTask: connect.NewClient[v1.RetryTaskRequest, v1.RetryTaskResponse](
+			httpClient,
+			baseURL+TaskServiceRetryTaskProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RetryTask")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeTaskFrom: connect.NewClient[v1.ResumeTaskFromRequest, v1.ResumeTaskFromResponse](
+			httpClient,
+			baseURL+TaskServiceResumeTaskFromProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeTaskFrom")),
+			connect.WithClientOptions(opts...),
+		),
+		listCheckpoints: connect.NewClient[v1.ListCheckpointsRequest, v1.ListCheckpointsResponse](
+			httpClient,
+			baseURL+TaskServiceListCheckpointsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListCheckpoints")),
+			connect.WithClientOptions(opts...),
+		),
+		keepCheckpoint: connect.NewClient[v1.KeepCheckpointRequest, v1.KeepCheckpointResponse](
+			httpClient,
+			baseURL+TaskServiceKeepCheckpointProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("KeepCheckpoint")),
+			connect.WithClientOptions(opts...),
+		),
 		listSteps: connect.NewClient[v1.ListStepsRequest, v1.ListStepsResponse](
 			httpClient,
 			baseURL+TaskServiceListStepsProcedure,
@@ -117,12 +197,19 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	submitTask *connect.Client[v1.SubmitTaskRequest, v1.SubmitTaskResponse]
-	getTask    *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
-	listTasks  *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
-	cancelTask *connect.Client[v1.CancelTaskRequest, v1.CancelTaskResponse]
-	listSteps  *connect.Client[v1.ListStepsRequest, v1.ListStepsResponse]
-	readLog    *connect.Client[v1.ReadLogRequest, v1.ReadLogResponse]
+	submitTask      *connect.Client[v1.SubmitTaskRequest, v1.SubmitTaskResponse]
+	getTask         *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
+	listTasks       *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
+	cancelTask      *connect.Client[v1.CancelTaskRequest, v1.CancelTaskResponse]
+	pauseTask       *connect.Client[v1.PauseTaskRequest, v1.PauseTaskResponse]
+	resumeTask      *connect.Client[v1.ResumeTaskRequest, v1.ResumeTaskResponse]
+	tellTask        *connect.Client[v1.TellTaskRequest, v1.TellTaskResponse]
+	retryTask       *connect.Client[v1.RetryTaskRequest, v1.RetryTaskResponse]
+	resumeTaskFrom  *connect.Client[v1.ResumeTaskFromRequest, v1.ResumeTaskFromResponse]
+	listCheckpoints *connect.Client[v1.ListCheckpointsRequest, v1.ListCheckpointsResponse]
+	keepCheckpoint  *connect.Client[v1.KeepCheckpointRequest, v1.KeepCheckpointResponse]
+	listSteps       *connect.Client[v1.ListStepsRequest, v1.ListStepsResponse]
+	readLog         *connect.Client[v1.ReadLogRequest, v1.ReadLogResponse]
 }
 
 // SubmitTask calls deckhand.v1.TaskService.SubmitTask.
@@ -143,6 +230,41 @@ func (c *taskServiceClient) ListTasks(ctx context.Context, req *connect.Request[
 // CancelTask calls deckhand.v1.TaskService.CancelTask.
 func (c *taskServiceClient) CancelTask(ctx context.Context, req *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error) {
 	return c.cancelTask.CallUnary(ctx, req)
+}
+
+// PauseTask calls deckhand.v1.TaskService.PauseTask.
+func (c *taskServiceClient) PauseTask(ctx context.Context, req *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error) {
+	return c.pauseTask.CallUnary(ctx, req)
+}
+
+// ResumeTask calls deckhand.v1.TaskService.ResumeTask.
+func (c *taskServiceClient) ResumeTask(ctx context.Context, req *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error) {
+	return c.resumeTask.CallUnary(ctx, req)
+}
+
+// TellTask calls deckhand.v1.TaskService.TellTask.
+func (c *taskServiceClient) TellTask(ctx context.Context, req *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error) {
+	return c.tellTask.CallUnary(ctx, req)
+}
+
+// RetryTask calls deckhand.v1.TaskService.RetryTask.
+func (c *taskServiceClient) RetryTask(ctx context.Context, req *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error) {
+	return c.retryTask.CallUnary(ctx, req)
+}
+
+// ResumeTaskFrom calls deckhand.v1.TaskService.ResumeTaskFrom.
+func (c *taskServiceClient) ResumeTaskFrom(ctx context.Context, req *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error) {
+	return c.resumeTaskFrom.CallUnary(ctx, req)
+}
+
+// ListCheckpoints calls deckhand.v1.TaskService.ListCheckpoints.
+func (c *taskServiceClient) ListCheckpoints(ctx context.Context, req *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error) {
+	return c.listCheckpoints.CallUnary(ctx, req)
+}
+
+// KeepCheckpoint calls deckhand.v1.TaskService.KeepCheckpoint.
+func (c *taskServiceClient) KeepCheckpoint(ctx context.Context, req *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error) {
+	return c.keepCheckpoint.CallUnary(ctx, req)
 }
 
 // ListSteps calls deckhand.v1.TaskService.ListSteps.
@@ -167,6 +289,27 @@ type TaskServiceHandler interface {
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
 	CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error)
+	// PauseTask has nothing of a task go on until ResumeTask: its lease ends, and
+	// what runs of it is frozen where it stands. With on_next_tool it goes on to
+	// its next tool call, which is decided and not run. Repeating it is harmless.
+	PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error)
+	// ResumeTask lets a paused task go on from where it stood, and takes back a
+	// pause on the next tool call. Repeating it is harmless.
+	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
+	// TellTask gives a task's agent a message, which is in the model's next turn
+	// and goes before its plan. A paused task goes on with it.
+	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
+	// RetryTask puts an escalated task back into the queue; for one that has
+	// ended it makes a new one of the same goal, inputs and lineage.
+	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
+	// ResumeTaskFrom makes a new task that goes on from an older checkpoint of
+	// another: it has that one's turns and steps up to there as its own past.
+	ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error)
+	// ListCheckpoints answers the checkpoints of a task that have not expired,
+	// the newest first.
+	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
+	// KeepCheckpoint keeps a checkpoint for longer than a day.
+	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
 	// ListSteps answers a task's steps in order.
 	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
 	// ReadLog streams the raw output of one step's command from the node's log.
@@ -204,6 +347,48 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("CancelTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServicePauseTaskHandler := connect.NewUnaryHandler(
+		TaskServicePauseTaskProcedure,
+		svc.PauseTask,
+		connect.WithSchema(taskServiceMethods.ByName("PauseTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeTaskHandler := connect.NewUnaryHandler(
+		TaskServiceResumeTaskProcedure,
+		svc.ResumeTask,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceTellTaskHandler := connect.NewUnaryHandler(
+		TaskServiceTellTaskProcedure,
+		svc.TellTask,
+		connect.WithSchema(taskServiceMethods.ByName("TellTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRetryTaskHandler := connect.NewUnaryHandler(
+		TaskServiceRetryTaskProcedure,
+		svc.RetryTask,
+		connect.WithSchema(taskServiceMethods.ByName("RetryTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeTaskFromHandler := connect.NewUnaryHandler(
+		TaskServiceResumeTaskFromProcedure,
+		svc.ResumeTaskFrom,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeTaskFrom")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListCheckpointsHandler := connect.NewUnaryHandler(
+		TaskServiceListCheckpointsProcedure,
+		svc.ListCheckpoints,
+		connect.WithSchema(taskServiceMethods.ByName("ListCheckpoints")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceKeepCheckpointHandler := connect.NewUnaryHandler(
+		TaskServiceKeepCheckpointProcedure,
+		svc.KeepCheckpoint,
+		connect.WithSchema(taskServiceMethods.ByName("KeepCheckpoint")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceListStepsHandler := connect.NewUnaryHandler(
 		TaskServiceListStepsProcedure,
 		svc.ListSteps,
@@ -226,6 +411,20 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceListTasksHandler.ServeHTTP(w, r)
 		case TaskServiceCancelTaskProcedure:
 			taskServiceCancelTaskHandler.ServeHTTP(w, r)
+		case TaskServicePauseTaskProcedure:
+			taskServicePauseTaskHandler.ServeHTTP(w, r)
+		case TaskServiceResumeTaskProcedure:
+			taskServiceResumeTaskHandler.ServeHTTP(w, r)
+		case TaskServiceTellTaskProcedure:
+			taskServiceTellTaskHandler.ServeHTTP(w, r)
+		case TaskServiceRetryTaskProcedure:
+			taskServiceRetryTaskHandler.ServeHTTP(w, r)
+		case TaskServiceResumeTaskFromProcedure:
+			taskServiceResumeTaskFromHandler.ServeHTTP(w, r)
+		case TaskServiceListCheckpointsProcedure:
+			taskServiceListCheckpointsHandler.ServeHTTP(w, r)
+		case TaskServiceKeepCheckpointProcedure:
+			taskServiceKeepCheckpointHandler.ServeHTTP(w, r)
 		case TaskServiceListStepsProcedure:
 			taskServiceListStepsHandler.ServeHTTP(w, r)
 		case TaskServiceReadLogProcedure:
@@ -253,6 +452,34 @@ func (UnimplementedTaskServiceHandler) ListTasks(context.Context, *connect.Reque
 
 func (UnimplementedTaskServiceHandler) CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.CancelTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.PauseTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ResumeTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.TellTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.RetryTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ResumeTaskFrom is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListCheckpoints is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.KeepCheckpoint is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error) {

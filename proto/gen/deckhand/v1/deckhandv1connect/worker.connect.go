@@ -67,6 +67,8 @@ const (
 	// WorkerServiceReleaseTaskProcedure is the fully-qualified name of the WorkerService's ReleaseTask
 	// RPC.
 	WorkerServiceReleaseTaskProcedure = "/deckhand.v1.WorkerService/ReleaseTask"
+	// WorkerServiceYieldTaskProcedure is the fully-qualified name of the WorkerService's YieldTask RPC.
+	WorkerServiceYieldTaskProcedure = "/deckhand.v1.WorkerService/YieldTask"
 )
 
 // WorkerServiceClient is a client for the deckhand.v1.WorkerService service.
@@ -85,10 +87,11 @@ type WorkerServiceClient interface {
 	RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error)
 	// PublishThinking passes on a piece of a turn that is still being streamed.
 	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
-	// RecordTurn stores a finished model turn before any of its calls is
-	// proposed. Repeating it with the same turn number is harmless.
+	// RecordTurn stores a finished model turn, and has the hub decide calls of it
+	// in the same transaction. Repeating it with the same turn number is harmless.
 	RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error)
-	// ProposeStep asks the hub to decide one tool call. The pair (turn,
+	// ProposeStep asks the hub to decide one tool call later than its turn. The
+	// pair (turn,
 	// call_index) names the call: proposing it again answers the step as it
 	// stands, whoever proposed it first.
 	ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error)
@@ -102,6 +105,10 @@ type WorkerServiceClient interface {
 	FinishTask(context.Context, *connect.Request[v1.FinishTaskRequest]) (*connect.Response[v1.FinishTaskResponse], error)
 	// ReleaseTask hands the task back to the queue at no cost in retries.
 	ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error)
+	// YieldTask ends an attempt whose next call waits for a person. The hub moves
+	// the task to where it waits, or back to the queue when the answer has come
+	// meanwhile.
+	YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error)
 }
 
 // NewWorkerServiceClient constructs a client for the deckhand.v1.WorkerService service. By default,
@@ -187,6 +194,12 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(workerServiceMethods.ByName("ReleaseTask")),
 			connect.WithClientOptions(opts...),
 		),
+		yieldTask: connect.NewClient[v1.YieldTaskRequest, v1.YieldTaskResponse](
+			httpClient,
+			baseURL+WorkerServiceYieldTaskProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("YieldTask")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -204,6 +217,7 @@ type workerServiceClient struct {
 	saveCheckpoint  *connect.Client[v1.SaveCheckpointRequest, v1.SaveCheckpointResponse]
 	finishTask      *connect.Client[v1.FinishTaskRequest, v1.FinishTaskResponse]
 	releaseTask     *connect.Client[v1.ReleaseTaskRequest, v1.ReleaseTaskResponse]
+	yieldTask       *connect.Client[v1.YieldTaskRequest, v1.YieldTaskResponse]
 }
 
 // RegisterWorker calls deckhand.v1.WorkerService.RegisterWorker.
@@ -266,6 +280,11 @@ func (c *workerServiceClient) ReleaseTask(ctx context.Context, req *connect.Requ
 	return c.releaseTask.CallUnary(ctx, req)
 }
 
+// YieldTask calls deckhand.v1.WorkerService.YieldTask.
+func (c *workerServiceClient) YieldTask(ctx context.Context, req *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error) {
+	return c.yieldTask.CallUnary(ctx, req)
+}
+
 // WorkerServiceHandler is an implementation of the deckhand.v1.WorkerService service.
 type WorkerServiceHandler interface {
 	// RegisterWorker makes a worker known and answers how to hear wake-ups.
@@ -282,10 +301,11 @@ type WorkerServiceHandler interface {
 	RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error)
 	// PublishThinking passes on a piece of a turn that is still being streamed.
 	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
-	// RecordTurn stores a finished model turn before any of its calls is
-	// proposed. Repeating it with the same turn number is harmless.
+	// RecordTurn stores a finished model turn, and has the hub decide calls of it
+	// in the same transaction. Repeating it with the same turn number is harmless.
 	RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error)
-	// ProposeStep asks the hub to decide one tool call. The pair (turn,
+	// ProposeStep asks the hub to decide one tool call later than its turn. The
+	// pair (turn,
 	// call_index) names the call: proposing it again answers the step as it
 	// stands, whoever proposed it first.
 	ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error)
@@ -299,6 +319,10 @@ type WorkerServiceHandler interface {
 	FinishTask(context.Context, *connect.Request[v1.FinishTaskRequest]) (*connect.Response[v1.FinishTaskResponse], error)
 	// ReleaseTask hands the task back to the queue at no cost in retries.
 	ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error)
+	// YieldTask ends an attempt whose next call waits for a person. The hub moves
+	// the task to where it waits, or back to the queue when the answer has come
+	// meanwhile.
+	YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error)
 }
 
 // NewWorkerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -380,6 +404,12 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(workerServiceMethods.ByName("ReleaseTask")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workerServiceYieldTaskHandler := connect.NewUnaryHandler(
+		WorkerServiceYieldTaskProcedure,
+		svc.YieldTask,
+		connect.WithSchema(workerServiceMethods.ByName("YieldTask")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.WorkerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case WorkerServiceRegisterWorkerProcedure:
@@ -406,6 +436,8 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 			workerServiceFinishTaskHandler.ServeHTTP(w, r)
 		case WorkerServiceReleaseTaskProcedure:
 			workerServiceReleaseTaskHandler.ServeHTTP(w, r)
+		case WorkerServiceYieldTaskProcedure:
+			workerServiceYieldTaskHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -461,4 +493,8 @@ func (UnimplementedWorkerServiceHandler) FinishTask(context.Context, *connect.Re
 
 func (UnimplementedWorkerServiceHandler) ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.ReleaseTask is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.YieldTask is not implemented"))
 }

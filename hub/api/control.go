@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"strconv"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/hold"
+	"github.com/deckhand-sh/deckhand/hub/kill"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Control serves ControlService and AuditService.
+type Control struct {
+	Store  *store.Store
+	Kills  *kill.Switch
+	Tasks  *task.Service
+	Agents *agent.Service
+	Nodes  *node.Nodes
+}
+
+// Kill ends everything in a scope. One's own tasks are everybody's to kill;
+// whatever is larger is an administrator's.
+func (h *Control) Kill(ctx context.Context, req *connect.Request[deckhandv1.KillRequest]) (*connect.Response[deckhandv1.KillResponse], error) {
+	id := auth.From(ctx)
+	order := kill.Order{OrgID: id.OrgID, Reason: req.Msg.GetReason(), By: actor(id)}
+	var err error
+	if order.Scope, order.ObjectID, err = h.scope(ctx, id, req.Msg.GetScope(), req.Msg.GetObjectId()); err != nil {
+		return nil, err
+	}
+	held, killed, err := h.Kills.Kill(ctx, order)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.KillResponse{}
+	if held != nil {
+		res.Hold = holdMessage(*held)
+	}
+	for _, k := range killed {
+		m := &deckhandv1.KilledTask{
+			TaskId: k.TaskID, NodeId: k.NodeID, Detail: k.Detail,
+			Outcome: deckhandv1.KillOutcome(enumValue(deckhandv1.KillOutcome_value, "KILL_OUTCOME_", string(k.Outcome))),
+		}
+		if k.Outcome == kill.StopsBy {
+			m.StopsBy = timestamppb.New(k.StopsBy)
+		}
+		res.Tasks = append(res.Tasks, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// scope reads what is to be killed, and refuses whoever may not.
+func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.KillScope, ref string) (hold.Scope, string, error) {
+	if scope != deckhandv1.KillScope_KILL_SCOPE_ORGANISATION && ref == "" {
+		return "", "", fault.New(fault.Invalid, "object_id is missing").WithFix("name what is to be killed")
+	}
+	if scope != deckhandv1.KillScope_KILL_SCOPE_TASK && id.Role != "admin" {
+		return "", "", fault.New(fault.Denied, "to kill more than one task needs the role admin, and you have %s", id.Role).
+			WithCode(fault.PermissionDenied).WithFix("ask an administrator, or kill your own tasks one by one")
+	}
+	switch scope {
+	case deckhandv1.KillScope_KILL_SCOPE_TASK, deckhandv1.KillScope_KILL_SCOPE_LINEAGE:
+		found, err := h.Tasks.Find(ctx, id.OrgID, ref)
+		if err != nil {
+			return "", "", err
+		}
+		row, err := h.Tasks.Get(ctx, id.OrgID, found)
+		if err != nil {
+			return "", "", err
+		}
+		if scope == deckhandv1.KillScope_KILL_SCOPE_LINEAGE {
+			return hold.Lineage, row.Task.LineageID, nil
+		}
+		return kill.Task, found, own(id, row.Task)
+	case deckhandv1.KillScope_KILL_SCOPE_AGENT:
+		found, err := h.Agents.Find(ctx, id.OrgID, ref)
+		return hold.Agent, found, err
+	case deckhandv1.KillScope_KILL_SCOPE_TRIGGER:
+		return hold.Trigger, ref, h.Kills.KnowTrigger(ctx, id.OrgID, ref)
+	case deckhandv1.KillScope_KILL_SCOPE_NODE:
+		found, err := h.Nodes.Find(ctx, id.OrgID, ref)
+		return hold.Node, found, err
+	default:
+		if ref != "" && ref != id.OrgID {
+			return "", "", fault.New(fault.NotFound, "there is no organisation %q for you to kill", ref).WithFix("leave object_id out for your own")
+		}
+		return hold.Organisation, id.OrgID, nil
+	}
+}
+
+// ListHolds answers the holds.
+func (h *Control) ListHolds(ctx context.Context, req *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
+	rows, err := h.Kills.Holds(ctx, auth.From(ctx).OrgID, req.Msg.GetReleased())
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListHoldsResponse{}
+	for _, row := range rows {
+		res.Holds = append(res.Holds, holdMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// ReleaseHold ends a hold.
+func (h *Control) ReleaseHold(ctx context.Context, req *connect.Request[deckhandv1.ReleaseHoldRequest]) (*connect.Response[deckhandv1.ReleaseHoldResponse], error) {
+	id := auth.From(ctx)
+	ref := req.Msg.GetHoldId()
+	rows, err := h.Store.FindHolds(ctx, db.FindHoldsParams{OrgID: id.OrgID, Ref: ref, Prefix: store.Prefix("hold", ref)})
+	found, err := store.One("hold", ref, rows, err)
+	if err != nil {
+		return nil, err
+	}
+	released, err := h.Kills.Release(ctx, id.OrgID, found, req.Msg.GetReason(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ReleaseHoldResponse{Hold: holdMessage(released)}), nil
+}
+
+func holdMessage(h db.Hold) *deckhandv1.Hold {
+	return &deckhandv1.Hold{
+		Id: h.ID, Scope: deckhandv1.KillScope(enumValue(deckhandv1.KillScope_value, "KILL_SCOPE_", h.Scope)), ObjectId: h.ObjectID,
+		HeldBy: h.HeldBy, Reason: h.Reason, CreatedAt: timestamppb.New(h.CreatedAt), ReleasedAt: timestamp(h.ReleasedAt), ReleasedBy: h.ReleasedBy,
+	}
+}
+
+const auditPage = 50
+
+// ListAuditEntries answers who changed what.
+func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
+	m := req.Msg
+	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Max: m.GetPageSize()}
+	if filter.Max == 0 {
+		filter.Max = auditPage
+	}
+	if token := m.GetPageToken(); token != "" {
+		var err error
+		if filter.Before, err = strconv.ParseInt(token, 10, 64); err != nil || filter.Before <= 0 {
+			return nil, fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
+		}
+	}
+	rows, err := audit.List(ctx, h.Store, auth.From(ctx).OrgID, filter)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListAuditEntriesResponse{}
+	for _, row := range rows {
+		res.Entries = append(res.Entries, &deckhandv1.AuditEntry{
+			Id: row.ID, Time: timestamppb.New(row.Time), ActorKind: row.ActorKind, ActorId: row.ActorID, Action: row.Action,
+			ObjectKind: row.ObjectKind, ObjectId: row.ObjectID, Before: object(row.Before), After: object(row.After),
+			Reason: row.Reason, Address: row.Address, UserAgent: row.UserAgent,
+		})
+	}
+	if len(rows) == int(filter.Max) {
+		res.NextPageToken = strconv.FormatInt(rows[len(rows)-1].ID, 10)
+	}
+	return connect.NewResponse(res), nil
+}

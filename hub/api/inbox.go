@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Inbox serves InboxService.
+type Inbox struct {
+	Inbox  *inbox.Service
+	Tasks  *task.Service
+	Agents *agent.Service
+}
+
+const inboxPage = 20
+
+// ListInbox answers what waits, newest first.
+func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
+	org, m := auth.From(ctx).OrgID, req.Msg
+	filter := inbox.Filter{PageSize: m.GetPageSize(), PageToken: m.GetPageToken()}
+	if filter.PageSize == 0 {
+		filter.PageSize = inboxPage
+	}
+	var err error
+	if m.GetTaskId() != "" {
+		if filter.TaskID, err = h.Tasks.Find(ctx, org, m.GetTaskId()); err != nil {
+			return nil, err
+		}
+	}
+	if m.GetAgentId() != "" {
+		if filter.AgentID, err = h.Agents.Find(ctx, org, m.GetAgentId()); err != nil {
+			return nil, err
+		}
+	}
+	for _, k := range m.GetKinds() {
+		filter.Kinds = append(filter.Kinds, inbox.Kind(enumWord(k, "INBOX_KIND_")))
+	}
+	for _, st := range m.GetStates() {
+		filter.States = append(filter.States, inbox.State(enumWord(st, "INBOX_STATE_")))
+	}
+	if len(filter.States) == 0 {
+		filter.States = []inbox.State{inbox.Open}
+	}
+	rows, next, err := h.Inbox.List(ctx, org, filter)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListInboxResponse{NextPageToken: next}
+	for _, row := range rows {
+		res.Items = append(res.Items, inboxMessage(db.GetInboxItemRow(row)))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// GetInboxItem answers one item.
+func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv1.GetInboxItemRequest]) (*connect.Response[deckhandv1.GetInboxItemResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Inbox.Find(ctx, org, req.Msg.GetItemId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Inbox.Get(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: inboxMessage(row)}), nil
+}
+
+// AnswerInboxItem answers an open item.
+func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
+	who, m := auth.From(ctx), req.Msg
+	id, err := h.Inbox.Find(ctx, who.OrgID, m.GetItemId())
+	if err != nil {
+		return nil, err
+	}
+	a := inbox.Answer{Reason: m.GetReason(), By: actor(who), Role: who.Role}
+	switch answer := m.GetAnswer().(type) {
+	case *deckhandv1.AnswerInboxItemRequest_Approve_:
+		a.Verdict, a.ArgumentsJSON = inbox.Approve, answer.Approve.GetArgumentsJson()
+	case *deckhandv1.AnswerInboxItemRequest_Reject_:
+		a.Verdict = inbox.Reject
+	case *deckhandv1.AnswerInboxItemRequest_Reply_:
+		a.Verdict, a.Text = inbox.Reply, answer.Reply.GetText()
+	case *deckhandv1.AnswerInboxItemRequest_Retry_:
+		a.Verdict = inbox.Retry
+	case *deckhandv1.AnswerInboxItemRequest_Skip_:
+		a.Verdict = inbox.Skip
+	case *deckhandv1.AnswerInboxItemRequest_Resolve_:
+		a.Verdict = inbox.Failed
+		if answer.Resolve.GetSucceeded() {
+			a.Verdict = inbox.Succeeded
+		}
+	default:
+		return nil, fault.New(fault.Invalid, "answer is missing").WithFix("say what the answer is")
+	}
+	row, err := h.Inbox.Answer(ctx, who.OrgID, id, a)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: inboxMessage(row)}), nil
+}
+
+func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
+	i := row.InboxItem
+	m := &deckhandv1.InboxItem{
+		Id:     i.ID,
+		Kind:   deckhandv1.InboxKind(enumValue(deckhandv1.InboxKind_value, "INBOX_KIND_", i.Kind)),
+		State:  deckhandv1.InboxState(enumValue(deckhandv1.InboxState_value, "INBOX_STATE_", i.State)),
+		TaskId: i.TaskID, TaskTitle: row.TaskTitle, SubmittedBy: row.SubmittedBy, AgentId: i.AgentID, AgentName: row.AgentName,
+		StepId: i.StepID, StepNumber: row.StepNumber, Tool: i.Tool, Category: tool.CategoryOf(i.Category),
+		Arguments: object(i.Arguments), Preview: i.Preview, Why: i.Why, Reasoning: row.Reasoning,
+		AskedAt: timestamppb.New(i.AskedAt), ExpiresAt: timestamp(i.ExpiresAt), OnExpiry: i.OnExpiry,
+		Answer: i.Answer, Reply: i.Reply, Reason: i.Reason, AnsweredBy: i.AnsweredBy, AnsweredAt: timestamp(i.AnsweredAt),
+		NodeId: deref(row.NodeID), ExecId: row.ExecID,
+	}
+	if i.ChangedArguments != nil {
+		m.ChangedArguments = object(i.ChangedArguments)
+	}
+	switch inbox.Kind(i.Kind) {
+	case inbox.Unknown:
+		m.Evidence = row.Observation
+	case inbox.Question:
+		// What cannot be read any more is still shown as it was asked.
+		if q, err := tool.QuestionOf(m.GetArguments().AsMap()); err == nil {
+			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Choices, DefaultAnswer: q.Default}
+		}
+	}
+	return m
+}

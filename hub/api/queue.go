@@ -1,0 +1,203 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Queue serves QueueService.
+type Queue struct {
+	Tasks  *task.Service
+	Agents *agent.Service
+	Leases *lease.Leases
+}
+
+// nobody is who a task is given to that waits to be assigned.
+const nobody = "none"
+
+// assignee reads "@agent:NAME", "@human:NAME" or "none".
+func assignee(ctx context.Context, agents *agent.Service, tasks *task.Service, orgID, text string) (task.Assignee, error) {
+	kind, name, _ := strings.Cut(text, ":")
+	switch {
+	case text == nobody:
+		return task.Assignee{}, nil
+	case kind == "@agent" && name != "":
+		id, err := agents.Find(ctx, orgID, name)
+		return task.Assignee{AgentID: id}, err
+	case kind == "@human" && name != "":
+		user, err := tasks.FindUser(ctx, orgID, name)
+		return task.Assignee{Human: user}, err
+	}
+	return task.Assignee{}, fault.New(fault.Invalid, "assign_to is %q", text).WithFix("use @agent:NAME, @human:NAME or none")
+}
+
+// standing answers a task's place as a message; nil for a task that has none.
+func standing(s task.Standing, ok bool) *deckhandv1.Standing {
+	if !ok {
+		return nil
+	}
+	m := &deckhandv1.Standing{Place: s.Place, Basis: s.Basis}
+	if s.Wait >= 0 {
+		m.Wait = durationpb.New(s.Wait)
+	}
+	return m
+}
+
+// assigneeOf names who is to do a task.
+func assigneeOf(t db.Task, agentName string) string {
+	switch {
+	case t.Assignee != "":
+		return "@human:" + t.Assignee
+	case t.AgentID != "":
+		return "@agent:" + agentName
+	}
+	return ""
+}
+
+// conversation answers a stored conversation.
+func conversation(data json.RawMessage) []*deckhandv1.ConversationMessage {
+	var said []task.Message
+	// The column is written from such a list only.
+	_ = json.Unmarshal(data, &said)
+	out := make([]*deckhandv1.ConversationMessage, len(said))
+	for i, m := range said {
+		out[i] = &deckhandv1.ConversationMessage{Role: m.Role, Text: m.Text}
+	}
+	return out
+}
+
+// shown answers a task with what is known of it besides its row.
+func shown(ctx context.Context, tasks *task.Service, row db.GetTaskRow) (*deckhandv1.Task, error) {
+	m := taskRow(row)
+	standings, err := tasks.Standings(ctx, row.Task.OrgID, row.Task)
+	if err != nil {
+		return nil, err
+	}
+	st, ok := standings[row.Task.ID]
+	m.Standing = standing(st, ok)
+	after, err := tasks.Dependencies(ctx, row.Task.OrgID, row.Task.ID)
+	if err != nil {
+		return nil, fmt.Errorf("load what %s waits for: %w", row.Task.ID, err)
+	}
+	for _, dep := range after {
+		m.After = append(m.After, dep.ID)
+	}
+	return m, nil
+}
+
+func (h *Queue) show(ctx context.Context, orgID, id string) (*deckhandv1.Task, error) {
+	row, err := h.Tasks.Get(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	return shown(ctx, h.Tasks, row)
+}
+
+// ReorderTask puts a queued task to another place.
+func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1.ReorderTaskRequest]) (*connect.Response[deckhandv1.ReorderTaskResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Tasks.Find(ctx, who.OrgID, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	to := task.Reorder{First: req.Msg.GetFirst(), Priority: req.Msg.GetPriority()}
+	if ref := req.Msg.GetBefore(); ref != "" {
+		if to.Before, err = h.Tasks.Find(ctx, who.OrgID, ref); err != nil {
+			return nil, err
+		}
+	}
+	if err := h.Tasks.Reorder(ctx, who.OrgID, id, to, actor(who)); err != nil {
+		return nil, err
+	}
+	m, err := h.show(ctx, who.OrgID, id)
+	return connect.NewResponse(&deckhandv1.ReorderTaskResponse{Task: m}), err
+}
+
+// AssignTask says who is to do a task.
+func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.AssignTaskRequest]) (*connect.Response[deckhandv1.AssignTaskResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Tasks.Find(ctx, who.OrgID, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	to, err := assignee(ctx, h.Agents, h.Tasks, who.OrgID, req.Msg.GetAssignTo())
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Tasks.Assign(ctx, who.OrgID, id, to, actor(who), who.Role); err != nil {
+		return nil, err
+	}
+	m, err := h.show(ctx, who.OrgID, id)
+	return connect.NewResponse(&deckhandv1.AssignTaskResponse{Task: m}), err
+}
+
+// CompleteTask ends a task that a person did by hand.
+func (h *Queue) CompleteTask(ctx context.Context, req *connect.Request[deckhandv1.CompleteTaskRequest]) (*connect.Response[deckhandv1.CompleteTaskResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Tasks.Find(ctx, who.OrgID, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Tasks.Complete(ctx, who.OrgID, id, req.Msg.GetSummary(), actor(who)); err != nil {
+		return nil, err
+	}
+	m, err := h.show(ctx, who.OrgID, id)
+	return connect.NewResponse(&deckhandv1.CompleteTaskResponse{Task: m}), err
+}
+
+func workerMessage(w db.Worker, active int64) *deckhandv1.Worker {
+	m := &deckhandv1.Worker{
+		Id: w.ID, Name: w.Name, Pool: w.Pool, Slots: w.Slots, Active: int32(active), //nolint:gosec // bounded by its slots
+		Version: w.Version, Pressure: w.Pressure, RegisteredAt: timestamppb.New(w.RegisteredAt), LastSeenAt: timestamppb.New(w.LastSeenAt),
+	}
+	if w.DrainedAt != nil {
+		m.Drain = &deckhandv1.Worker_Drain{By: w.DrainedBy, Reason: w.DrainReason, Since: timestamp(w.DrainedAt)}
+	}
+	return m
+}
+
+// ListWorkers answers the workers that were heard lately.
+func (h *Queue) ListWorkers(ctx context.Context, _ *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
+	rows, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListWorkersResponse{}
+	for _, row := range rows {
+		res.Workers = append(res.Workers, workerMessage(row.Worker, row.Active))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// DrainWorker keeps new tasks off a worker.
+func (h *Queue) DrainWorker(ctx context.Context, req *connect.Request[deckhandv1.DrainWorkerRequest]) (*connect.Response[deckhandv1.DrainWorkerResponse], error) {
+	who := auth.From(ctx)
+	w, err := h.Leases.Drain(ctx, who.OrgID, req.Msg.GetWorkerId(), who.UserName, req.Msg.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DrainWorkerResponse{Worker: workerMessage(w.Worker, w.Active)}), nil
+}
+
+// UndrainWorker lets a worker take tasks again.
+func (h *Queue) UndrainWorker(ctx context.Context, req *connect.Request[deckhandv1.UndrainWorkerRequest]) (*connect.Response[deckhandv1.UndrainWorkerResponse], error) {
+	w, err := h.Leases.Undrain(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UndrainWorkerResponse{Worker: workerMessage(w.Worker, w.Active)}), nil
+}

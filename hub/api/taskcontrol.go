@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// mine answers the id of a task that the caller may control: their own, or any
+// as an administrator.
+func (h *Tasks) mine(ctx context.Context, ref string) (auth.Identity, string, error) {
+	id := auth.From(ctx)
+	taskID, err := h.Tasks.Find(ctx, id.OrgID, ref)
+	if err != nil {
+		return id, "", err
+	}
+	row, err := h.Tasks.Get(ctx, id.OrgID, taskID)
+	if err != nil {
+		return id, "", err
+	}
+	return id, taskID, own(id, row.Task)
+}
+
+// own refuses whoever may not control a task.
+func own(id auth.Identity, t db.Task) error {
+	if t.CreatedBy == id.UserName || id.Role == "admin" {
+		return nil
+	}
+	return fault.New(fault.Denied, "task %s is %s's", t.ID, t.CreatedBy).WithCode(fault.PermissionDenied).WithObject(t.ID).
+		WithFix("ask them or an administrator")
+}
+
+// CancelTask ends a task.
+func (h *Tasks) CancelTask(ctx context.Context, req *connect.Request[deckhandv1.CancelTaskRequest]) (*connect.Response[deckhandv1.CancelTaskResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.Cancel(ctx, id.OrgID, taskID, req.Msg.GetReason(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.CancelTaskResponse{Task: taskRow(row)}), nil
+}
+
+// PauseTask has nothing of a task go on.
+func (h *Tasks) PauseTask(ctx context.Context, req *connect.Request[deckhandv1.PauseTaskRequest]) (*connect.Response[deckhandv1.PauseTaskResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	pause := h.Tasks.Pause
+	if req.Msg.GetOnNextTool() {
+		pause = h.Tasks.PauseNext
+	}
+	row, err := pause(ctx, id.OrgID, taskID, req.Msg.GetReason(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.PauseTaskResponse{Task: taskRow(row)}), nil
+}
+
+// ResumeTask lets a paused task go on.
+func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskRequest]) (*connect.Response[deckhandv1.ResumeTaskResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.Resume(ctx, id.OrgID, taskID, actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ResumeTaskResponse{Task: taskRow(row)}), nil
+}
+
+// TellTask gives a task's agent a message.
+func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.TellTaskRequest]) (*connect.Response[deckhandv1.TellTaskResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	row, m, err := h.Tasks.Tell(ctx, id.OrgID, taskID, req.Msg.GetText(), req.Msg.GetIdempotencyKey(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: taskRow(row), Message: taskMessageOf(m)}), nil
+}
+
+// again reads how a task is to be run once more.
+func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride, key string) (task.Again, error) {
+	out := task.Again{
+		By: actor(id), Role: id.Role, IdempotencyKey: key,
+		Override: task.Override{MemoryBytes: o.GetMemoryBytes(), Provider: o.GetProvider(), Model: o.GetModel()},
+	}
+	if ref := o.GetNodeId(); ref != "" {
+		nodeID, err := h.Nodes.Find(ctx, id.OrgID, ref)
+		if err != nil {
+			return out, err
+		}
+		out.Override.NodeID = nodeID
+	}
+	return out, nil
+}
+
+// RetryTask runs a task once more.
+func (h *Tasks) RetryTask(ctx context.Context, req *connect.Request[deckhandv1.RetryTaskRequest]) (*connect.Response[deckhandv1.RetryTaskResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	again, err := h.again(ctx, id, req.Msg.GetOverride(), req.Msg.GetIdempotencyKey())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.Retry(ctx, id.OrgID, taskID, again)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RetryTaskResponse{Task: taskRow(row)}), nil
+}
+
+// ResumeTaskFrom makes a task that goes on from a checkpoint of another.
+func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskFromRequest]) (*connect.Response[deckhandv1.ResumeTaskFromResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	again, err := h.again(ctx, id, req.Msg.GetOverride(), req.Msg.GetIdempotencyKey())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.ResumeFrom(ctx, id.OrgID, taskID, req.Msg.GetIteration(), req.Msg.GetMessage(), again)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ResumeTaskFromResponse{Task: taskRow(row)}), nil
+}
+
+// ListCheckpoints answers a task's checkpoints.
+func (h *Tasks) ListCheckpoints(ctx context.Context, req *connect.Request[deckhandv1.ListCheckpointsRequest]) (*connect.Response[deckhandv1.ListCheckpointsResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Tasks.Find(ctx, org, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	rows, err := h.Tasks.Checkpoints(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListCheckpointsResponse{}
+	for _, row := range rows {
+		res.Checkpoints = append(res.Checkpoints, checkpointMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// KeepCheckpoint keeps a checkpoint for longer.
+func (h *Tasks) KeepCheckpoint(ctx context.Context, req *connect.Request[deckhandv1.KeepCheckpointRequest]) (*connect.Response[deckhandv1.KeepCheckpointResponse], error) {
+	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.KeepCheckpoint(ctx, id.OrgID, taskID, req.Msg.GetIteration(), req.Msg.GetKeepFor().AsDuration(), actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(db.ListCheckpointsRow(row))}), nil
+}
+
+func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {
+	return &deckhandv1.TaskCheckpoint{
+		Iteration: row.Iteration, Reason: row.Reason, CreatedAt: timestamppb.New(row.CreatedAt), ExpiresAt: timestamppb.New(row.ExpiresAt),
+	}
+}
+
+func taskMessageOf(m db.TaskMessage) *deckhandv1.TaskMessage {
+	out := &deckhandv1.TaskMessage{Id: m.ID, Text: m.Content, SaidBy: m.SaidBy, CreatedAt: timestamppb.New(m.CreatedAt)}
+	if m.AfterTurn != nil {
+		out.AfterTurn = *m.AfterTurn
+	}
+	return out
+}

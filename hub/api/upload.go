@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func uploadEntry(e *deckhandv1.UploadEntry) *nodev1.UploadEntry {
+	return &nodev1.UploadEntry{
+		Path: e.GetPath(), Type: e.GetType(), Mode: e.GetMode(), Size: e.GetSize(), Digest: e.GetDigest(), ModifiedAt: e.GetModifiedAt(),
+		Target: e.GetTarget(), Offset: e.GetOffset(),
+	}
+}
+
+// CompareFiles answers which of some files an upload has to send.
+func (h *Files) CompareFiles(ctx context.Context, req *connect.Request[deckhandv1.CompareFilesRequest]) (*connect.Response[deckhandv1.CompareFilesResponse], error) {
+	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	if err != nil {
+		return nil, err
+	}
+	ask := &nodev1.CompareFilesRequest{JailId: jailID, Path: req.Msg.GetPath()}
+	for _, e := range req.Msg.GetEntries() {
+		ask.Entries = append(ask.Entries, uploadEntry(e))
+	}
+	res, err := node.Files().CompareFiles(ctx, ask)
+	if err != nil {
+		return nil, fmt.Errorf("compare files: %w", fault.FromGRPC(err))
+	}
+	return connect.NewResponse(&deckhandv1.CompareFilesResponse{SendFrom: res.GetSendFrom()}), nil
+}
+
+// UploadFiles passes a tree on to the node, message by message.
+func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckhandv1.UploadFilesRequest]) (*connect.Response[deckhandv1.UploadFilesResponse], error) {
+	if !in.Receive() {
+		if in.Err() != nil {
+			return nil, in.Err()
+		}
+		return nil, fault.New(fault.Invalid, "the upload is empty").WithFix("begin with begin")
+	}
+	begin := in.Msg().GetBegin()
+	if begin == nil {
+		return nil, fault.New(fault.Invalid, "the upload does not begin with begin").WithFix("name the workspace first")
+	}
+	node, jailID, err := h.workspace(ctx, begin.GetAgentId(), begin.GetTaskId(), begin.GetJail())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out, err := node.Files().UploadFiles(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
+	}
+	operation := ident.New("upload")
+	err = out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{
+		JailId: jailID, Path: begin.GetPath(), OperationId: operation,
+	}}})
+	for err == nil && in.Receive() {
+		m := &nodev1.UploadFilesRequest{}
+		switch {
+		case in.Msg().GetEntry() != nil:
+			m.Message = &nodev1.UploadFilesRequest_Entry{Entry: uploadEntry(in.Msg().GetEntry())}
+		case in.Msg().GetBegin() != nil:
+			return nil, fault.New(fault.Invalid, "the upload begins twice").WithFix("send entries and data after begin")
+		default:
+			m.Message = &nodev1.UploadFilesRequest_Data{Data: in.Msg().GetData()}
+		}
+		err = out.Send(m)
+	}
+	if in.Err() != nil {
+		return nil, in.Err() // what was sent of a file is kept
+	}
+	// An error of Send is said by the answer.
+	res, rerr := out.CloseAndRecv()
+	if rerr != nil {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(rerr))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
+	}
+	id := auth.From(ctx)
+	if err := h.Recorder.Tx(context.WithoutCancel(ctx), func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{
+			OrgID: id.OrgID, By: actor(id), Action: "workspace.uploaded", ObjectKind: "jail", ObjectID: jailID,
+			After: map[string]any{"path": begin.GetPath(), "files": res.GetFiles(), "bytes": res.GetBytes(), "operation_id": operation},
+		})
+	}); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UploadFilesResponse{
+		Files: res.GetFiles(), Bytes: res.GetBytes(), Changed: res.GetWorkspace().GetFiles(),
+	}), nil
+}
+
+// WatchFiles tells of changes below a folder as they happen.
+func (h *Files) WatchFiles(ctx context.Context, req *connect.Request[deckhandv1.WatchFilesRequest], out *connect.ServerStream[deckhandv1.WatchFilesResponse]) error {
+	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	if err != nil {
+		return err
+	}
+	stream, err := node.Files().WatchFiles(ctx, &nodev1.WatchFilesRequest{JailId: jailID, Path: req.Msg.GetPath()})
+	if err != nil {
+		return fmt.Errorf("watch: %w", fault.FromGRPC(err))
+	}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("watch: %w", fault.FromGRPC(err))
+		}
+		told := &deckhandv1.WatchFilesResponse{Overflow: m.GetOverflow()}
+		for _, e := range m.GetEvents() {
+			told.Events = append(told.Events, &deckhandv1.FileEvent{Path: h.Redact.String(e.GetPath()), What: e.GetWhat()})
+		}
+		if err := out.Send(told); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Workspaces serves WorkspaceService.
+type Workspaces struct {
+	// Files finds workspaces.
+	Files    *Files
+	Steps    *step.Steps
+	Changes  *workspace.Workspaces
+	Recorder *event.Recorder
+}
+
+func (h *Workspaces) task(ctx context.Context, ref string) (db.Task, error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Files.Tasks.Find(ctx, org, ref)
+	if err != nil {
+		return db.Task{}, err
+	}
+	row, err := h.Files.Tasks.Get(ctx, org, id)
+	return row.Task, err
+}
+
+// steps answers whole ids of a task's steps.
+func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]string, error) {
+	var out []string
+	for _, ref := range refs {
+		id, err := h.Steps.Find(ctx, t.OrgID, ref)
+		if err != nil {
+			return nil, err
+		}
+		one, err := h.Steps.Get(ctx, t.OrgID, id)
+		if err != nil {
+			return nil, err
+		}
+		if one.TaskID != t.ID {
+			return nil, fault.New(fault.NotFound, "task %s has no step %q", t.ID, ref).WithObject(ref)
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+// ListChanges answers which files each step of a task changed.
+func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckhandv1.ListChangesRequest]) (*connect.Response[deckhandv1.ListChangesResponse], error) {
+	t, err := h.task(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	rows, span, err := h.Changes.Changes(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	out := &deckhandv1.ListChangesResponse{}
+	out.UndoUntil, out.UndoLeft = left(span)
+	for _, row := range rows {
+		one := &deckhandv1.StepChanges{
+			StepId: row.StepChange.StepID, Number: row.Number, Tool: row.Tool, Files: row.StepChange.Files,
+			SharedWith: row.StepChange.SharedWith, Unkept: row.StepChange.Unkept,
+			UndoneAt: timestamp(row.StepChange.UndoneAt), FinishedAt: timestamp(row.FinishedAt),
+		}
+		if row.StepChange.UndoID != nil {
+			one.UndoId = *row.StepChange.UndoID
+		}
+		var changes []workspace.Recorded
+		if err := json.Unmarshal(row.StepChange.Changes, &changes); err != nil {
+			return nil, fmt.Errorf("read the changes of %s: %w", one.GetStepId(), err)
+		}
+		for _, c := range changes {
+			one.Changes = append(one.Changes, recordedChange(c))
+		}
+		out.Steps = append(out.Steps, one)
+	}
+	return connect.NewResponse(out), nil
+}
+
+func left(span workspace.Span) (*timestamppb.Timestamp, *durationpb.Duration) {
+	if span.Until.IsZero() {
+		return nil, nil
+	}
+	return timestamppb.New(span.Until), durationpb.New(span.Left)
+}
+
+func recordedChange(c workspace.Recorded) *deckhandv1.FileChange {
+	return &deckhandv1.FileChange{
+		Path: c.Path, Quoted: c.Quoted, Kind: deckhandv1.ChangeKind(c.Kind), Before: fileState(c.Before), After: fileState(c.After),
+	}
+}
+
+func fileState(s *workspace.State) *deckhandv1.FileState {
+	if s == nil {
+		return nil
+	}
+	return &deckhandv1.FileState{Type: s.Type, Mode: s.Mode, Size: s.Size, Digest: s.Digest, Unkept: s.Unkept}
+}
+
+func (h *Workspaces) change(c *nodev1.FileChange) *deckhandv1.FileChange {
+	return recordedChange(workspace.Describe(c, h.Files.Redact))
+}
+
+// changesOf answers the range of a task's changes, or of some of its steps, and
+// where they are.
+func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []string) (tool.Node, string, *nodev1.ChangeRange, error) {
+	t, err := h.task(ctx, taskRef)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	ids, err := h.steps(ctx, t, stepRefs)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	rows, _, err := h.Changes.Changes(ctx, t)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	var changes []string
+	for _, row := range rows {
+		if len(ids) == 0 || slices.Contains(ids, row.StepChange.StepID) {
+			changes = append(changes, row.StepChange.ChangeID)
+		}
+	}
+	if len(changes) == 0 {
+		return nil, "", nil, nil
+	}
+	node, err := h.Files.Node(rows[0].StepChange.NodeID)
+	return node, rows[0].StepChange.JailID, &nodev1.ChangeRange{By: changes}, err
+}
+
+// DiffChanges streams a task's changes.
+func (h *Workspaces) DiffChanges(ctx context.Context, req *connect.Request[deckhandv1.DiffChangesRequest], out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
+	node, jailID, span, err := h.changesOf(ctx, req.Msg.GetTaskId(), req.Msg.GetStepIds())
+	if err != nil || span == nil {
+		return err
+	}
+	stream, err := node.Snapshots().DiffChanges(ctx, &nodev1.DiffChangesRequest{
+		JailId: jailID, Range: span, Path: []byte(req.Msg.GetPath()), ContextLines: req.Msg.GetContextLines(),
+	})
+	if err != nil {
+		return fmt.Errorf("compare the changes of %s: %w", req.Msg.GetTaskId(), fault.FromGRPC(err))
+	}
+	for {
+		one, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("compare the changes of %s: %w", req.Msg.GetTaskId(), fault.FromGRPC(err))
+		}
+		h.Files.Redact.Mask(one.GetUnified())
+		if err := out.Send(&deckhandv1.DiffChangesResponse{
+			Change: h.change(one.GetChange()), Unified: one.GetUnified(), Summary: h.Files.Redact.String(one.GetSummary()),
+			AddedLines: one.GetAddedLines(), DeletedLines: one.GetDeletedLines(),
+		}); err != nil {
+			return err
+		}
+	}
+}
+
+// maxUndone is how many paths an undo's answer has.
+const maxUndone = 1000
+
+// UndoChanges gives back what was there before some steps of a task.
+func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckhandv1.UndoChangesRequest]) (*connect.Response[deckhandv1.UndoChangesResponse], error) {
+	t, err := h.task(ctx, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	ids, err := h.steps(ctx, t, req.Msg.GetStepIds())
+	if err != nil {
+		return nil, err
+	}
+	done, err := h.Changes.Undo(ctx, workspace.Request{
+		Task: t, StepIDs: ids, Last: int(req.Msg.GetLast()), OnConflict: nodev1.OnConflict(req.Msg.GetOnConflict()),
+		Preview: req.Msg.GetPreview(), ExpectState: req.Msg.GetExpectState(), By: actor(auth.From(ctx)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	res := done.Node
+	out := &deckhandv1.UndoChangesResponse{
+		Applied: res.GetApplied(), UndoId: done.ID, StepIds: done.StepIDs, Files: res.GetFiles(), State: res.GetSnapshot(),
+		OriginalDigest: res.GetOriginalDigest(), RestoredDigest: res.GetRestoredDigest(), SharedWith: res.GetSharedWith(), Running: res.GetRunning(),
+	}
+	out.UndoUntil, out.UndoLeft = left(done.Span)
+	for _, c := range res.GetChanges()[:min(len(res.GetChanges()), maxUndone)] {
+		out.Changes = append(out.Changes, h.change(c))
+	}
+	for _, c := range res.GetConflicts()[:min(len(res.GetConflicts()), maxUndone)] {
+		shown := workspace.Describe(&nodev1.FileChange{Path: c.GetPath()}, h.Files.Redact)
+		out.Conflicts = append(out.Conflicts, &deckhandv1.UndoConflict{
+			Path: shown.Path, Reason: c.GetReason(), Message: h.Files.Redact.String(c.GetMessage()), Later: c.GetLater(),
+		})
+	}
+	return connect.NewResponse(out), nil
+}
+
+// ExportWorkspace streams a workspace, or a task's changes.
+func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[deckhandv1.ExportWorkspaceRequest], out *connect.ServerStream[deckhandv1.ExportWorkspaceResponse]) error {
+	m := req.Msg
+	format := nodev1.ExportFormat(m.GetFormat())
+	ask := &nodev1.ExportWorkspaceRequest{Format: format, Path: []byte(m.GetPath())}
+	var node tool.Node
+	var err error
+	object, kind := m.GetTaskId(), "task"
+	switch {
+	case m.GetTaskId() != "" && (m.GetChangesOnly() || format == nodev1.ExportFormat_EXPORT_FORMAT_GIT_PATCH):
+		if node, ask.JailId, ask.Range, err = h.changesOf(ctx, m.GetTaskId(), nil); err == nil && ask.Range == nil {
+			return nil // nothing was changed
+		}
+	case m.GetChangesOnly() || format == nodev1.ExportFormat_EXPORT_FORMAT_GIT_PATCH:
+		return fault.New(fault.Invalid, "changes are a task's, and task_id is empty").WithFix("name the task whose changes you want")
+	default:
+		if m.GetAgentId() != "" {
+			object, kind = m.GetAgentId(), "agent"
+		}
+		node, ask.JailId, err = h.Files.workspace(ctx, m.GetAgentId(), m.GetTaskId(), nil)
+	}
+	if err != nil {
+		return err
+	}
+	id := auth.From(ctx)
+	// Nothing in it is masked: who took it is on record before it leaves.
+	if err := h.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{
+			OrgID: id.OrgID, By: actor(id), Action: "workspace.exported", ObjectKind: kind, ObjectID: object,
+			After: map[string]any{"format": format.String(), "path": m.GetPath(), "changes_only": ask.GetRange() != nil},
+		})
+	}); err != nil {
+		return err
+	}
+	stream, err := node.Snapshots().ExportWorkspace(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("export: %w", fault.FromGRPC(err))
+	}
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("export: %w", fault.FromGRPC(err))
+		}
+		if err := out.Send(&deckhandv1.ExportWorkspaceResponse{Data: piece.GetData()}); err != nil {
+			return err
+		}
+	}
+}

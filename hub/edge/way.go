@@ -1,0 +1,78 @@
+package edge
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Way is how a node is called from here: over its own link, or through the
+// replica that holds it, which a caller cannot tell apart. Calls answer errors
+// of package fault: fault.Unavailable (AGENT_018) when the way breaks under
+// them, and then nobody can tell from here whether the node did what was asked.
+type Way struct{ calls grpc.ClientConnInterface }
+
+// Exec answers the node's exec service.
+func (w Way) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(w.calls) }
+
+// Jails answers the node's jail service.
+func (w Way) Jails() nodev1.JailServiceClient { return nodev1.NewJailServiceClient(w.calls) }
+
+// Files answers the node's file service.
+func (w Way) Files() nodev1.FileServiceClient { return nodev1.NewFileServiceClient(w.calls) }
+
+// Snapshots answers the node's snapshot service.
+func (w Way) Snapshots() nodev1.SnapshotServiceClient {
+	return nodev1.NewSnapshotServiceClient(w.calls)
+}
+
+// Node answers the service about the node as a whole.
+func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(w.calls) }
+
+// Telemetry answers the node's telemetry service.
+func (w Way) Telemetry() nodev1.TelemetryServiceClient {
+	return nodev1.NewTelemetryServiceClient(w.calls)
+}
+
+// Place is where a node's link is.
+type Place struct {
+	Replica string
+	// Address is the host:port of that replica's edge.
+	Address string
+	Epoch   int64
+}
+
+// Directory says which replica holds a node.
+type Directory interface {
+	// Locate answers where a node's link is: fault.NotFound when no replica
+	// that lives holds one.
+	Locate(ctx context.Context, nodeID string) (Place, error)
+}
+
+// locateTimeout bounds the question which replica holds a node.
+const locateTimeout = 5 * time.Second
+
+// Node answers the way to a node, wherever its link is; fault.Unavailable
+// (AGENT_018) when no replica has one.
+func (e *Edge) Node(nodeID string) (Way, error) {
+	link, err := e.Local(nodeID)
+	if err == nil {
+		return link.Way, nil
+	}
+	if e.cfg.Directory == nil {
+		return Way{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), locateTimeout)
+	defer cancel()
+	place, lerr := e.cfg.Directory.Locate(ctx, nodeID)
+	if lerr != nil {
+		return Way{}, unavailable(nodeID, "is not connected").WithCause(lerr)
+	}
+	if place.Replica == e.cfg.Replica {
+		return Way{}, err // the row has not caught up with the link's end
+	}
+	return Way{&remote{peers: e.peers, nodeID: nodeID, place: place}}, nil
+}

@@ -1,0 +1,67 @@
+package hubtest
+
+import (
+	"net"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/config"
+)
+
+// NATS is a server of its own, configured as docs/nats.conf says, which can be
+// stopped and started again at its address.
+type NATS struct {
+	t      testing.TB
+	opts   *server.Options
+	server *server.Server // nil while it is stopped
+}
+
+// NewNATS runs a NATS server until the test ends.
+func NewNATS(t testing.TB) *NATS {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	opts, err := server.ProcessConfigFile(filepath.Join(filepath.Dir(here), "..", "..", "docs", "nats.conf"))
+	require.NoError(t, err)
+	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, t.TempDir(), true, true
+	n := &NATS{t: t, opts: opts}
+	n.Start()
+	t.Cleanup(n.Stop)
+	return n
+}
+
+// Start runs the server; the second time at the address that it had.
+func (n *NATS) Start() {
+	n.t.Helper()
+	s, err := server.NewServer(n.opts.Clone())
+	require.NoError(n.t, err)
+	s.Start()
+	require.True(n.t, s.ReadyForConnections(20*time.Second))
+	address, ok := s.Addr().(*net.TCPAddr)
+	require.True(n.t, ok)
+	n.opts.Port, n.server = address.Port, s
+}
+
+// Stop ends the server, which forgets everything.
+func (n *NATS) Stop() {
+	if n.server != nil {
+		n.server.Shutdown()
+		n.server.WaitForShutdown()
+		n.server = nil
+	}
+}
+
+// Use has a hub use this server.
+func (n *NATS) Use(cfg *hub.Config) {
+	url := func(user, password string) config.Secret {
+		return config.Secret("nats://" + user + ":" + password + "@" + n.server.Addr().String())
+	}
+	cfg.InProcessNATS = false
+	cfg.NATSURL, cfg.NATSEventsURL = url("hub", "change-me-1"), url("hub-events", "change-me-2")
+	cfg.NATSWorkerURL = url("worker", "change-me-3")
+}

@@ -1,0 +1,232 @@
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Verdict is what a person, or the clock, decides.
+type Verdict string
+
+// The verdicts.
+const (
+	Approve   Verdict = "approve"
+	Reject    Verdict = "reject"
+	Reply     Verdict = "reply"
+	Retry     Verdict = "retry"
+	Skip      Verdict = "skip"
+	Succeeded Verdict = "succeeded"
+	Failed    Verdict = "failed"
+	// TimeOut is the clock's.
+	TimeOut Verdict = "time_out"
+)
+
+// fitting are the verdicts that a person may give to each kind.
+var fitting = map[Kind][]Verdict{
+	Approval: {Approve, Reject, Skip},
+	Question: {Reply, Reject},
+	Unknown:  {Retry, Skip, Succeeded, Failed},
+}
+
+// commands are how each kind is answered on the command line.
+var commands = map[Kind]string{
+	Approval: "approve, reject or skip it",
+	Question: "answer or reject it",
+	Unknown:  "retry or skip it, or mark it as succeeded or failed",
+}
+
+// Answer is what a person says to an item.
+type Answer struct {
+	Verdict Verdict
+	// ArgumentsJSON is what to call the tool with instead, when a call is
+	// approved; "" for what was asked.
+	ArgumentsJSON string
+	// Text is a question's answer.
+	Text   string
+	Reason string
+	By     event.Actor
+	// Role is the person's.
+	Role string
+}
+
+// Effect is what an answer did to the step, as it is stored with the item.
+type Effect struct {
+	// Reply is a question's answer as the agent sees it.
+	Reply string
+	// ChangedArguments are masked; nil when none were changed.
+	ChangedArguments json.RawMessage
+}
+
+// Steps moves a step to where an answer takes it.
+type Steps interface {
+	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Effect, error)
+}
+
+// Sealer seals what must not be readable at rest.
+type Sealer interface {
+	Seal(value []byte, object string) ([]byte, error)
+}
+
+// Config says what a Service works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Steps    Steps
+	Vault    Sealer
+	Redact   *redact.Redactor
+	// Admit is called after a commit that may let a task start.
+	Admit func(orgID string)
+	// Sweep is how often items are looked for whose time has run out.
+	Sweep time.Duration
+	Log   hclog.Logger
+}
+
+// Service lists and answers items, and lets them expire. It is a
+// lifecycle.Service; any number of hubs may run one.
+type Service struct {
+	lifecycle.Runner
+
+	cfg Config
+}
+
+// New makes a Service.
+func New(cfg Config) *Service { return &Service{cfg: cfg} }
+
+// Answer closes an open item; see Effect for what it stores. Repeating one's
+// own answer is harmless.
+func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.GetInboxItemRow, error) {
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return row, err
+	}
+	a.Reason = s.cfg.Redact.String(a.Reason)
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: row.InboxItem.TaskID})
+		if err != nil {
+			return fmt.Errorf("lock task %s: %w", row.InboxItem.TaskID, err)
+		}
+		locked, err := tx.LockInboxItem(ctx, db.LockInboxItemParams{OrgID: orgID, ID: id})
+		if err != nil {
+			return fmt.Errorf("lock inbox item %s: %w", id, err)
+		}
+		item := locked.InboxItem
+		if err := mayAnswer(a, t, item); err != nil {
+			return err
+		}
+		if State(item.State) == Answered && item.AnsweredBy == a.By.ID && item.Answer == string(a.Verdict) && item.Reason == a.Reason {
+			return nil
+		}
+		if err := answerable(item, locked.Over, a); err != nil {
+			return err
+		}
+		effect, err := s.cfg.Steps.Resolve(ctx, tx, t, item, a)
+		if err != nil {
+			return err
+		}
+		return s.close(ctx, tx, t, item, a, effect)
+	})
+	if err != nil {
+		return row, err
+	}
+	return s.Get(ctx, orgID, id)
+}
+
+// mayAnswer refuses who has no right to: an administrator has, and the task's
+// own submitter where their role covers the tool.
+func mayAnswer(a Answer, t db.Task, item db.InboxItem) error {
+	if a.Role == "admin" || a.By.ID == t.CreatedBy && tool.Covers(a.Role, tool.CategoryOf(item.Category)) {
+		return nil
+	}
+	e := fault.New(fault.Denied, "you may not answer %s: it is about a %s tool in a task of %s, and you are %s with the role %s",
+		item.ID, item.Category, t.CreatedBy, a.By.ID, a.Role).WithCode(fault.PermissionDenied).WithObject(item.ID)
+	return e.WithFix("ask an administrator")
+}
+
+// answerable refuses an answer that comes too late or does not fit.
+func answerable(item db.InboxItem, over bool, a Answer) error {
+	switch State(item.State) {
+	case Answered:
+		return fault.New(fault.Precondition, "%s has been answered: %s by %s at %s", item.ID, item.Answer, item.AnsweredBy,
+			item.AnsweredAt.UTC().Format(time.RFC3339)).WithObject(item.ID).WithFix("see what came of it: deckhand inbox show %s", item.ID)
+	case Withdrawn:
+		return fault.New(fault.Precondition, "%s waits for nothing any more: its task has ended", item.ID).WithObject(item.ID).
+			WithFix("see: deckhand task show %s", item.TaskID)
+	}
+	if State(item.State) == Expired || over {
+		return fault.New(fault.Precondition, "the time to answer %s was over at %s", item.ID, item.ExpiresAt.UTC().Format(time.RFC3339)).
+			WithCode(fault.ApprovalExpired).WithObject(item.ID).WithFix("see what became of the task: deckhand task show %s", item.TaskID)
+	}
+	if !slices.Contains(fitting[Kind(item.Kind)], a.Verdict) {
+		return fault.New(fault.Invalid, "%s is no answer to %s, which is of kind %s", a.Verdict, item.ID, item.Kind).WithObject(item.ID).
+			WithFix("%s", commands[Kind(item.Kind)])
+	}
+	return nil
+}
+
+// close stores an answer whose effect on the step is in the transaction, and
+// lets the task go on.
+func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Effect) error {
+	params := db.AnswerInboxItemParams{
+		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.String(effect.Reply),
+		ChangedArguments: effect.ChangedArguments, Reason: a.Reason, AnsweredBy: a.By.ID,
+	}
+	if effect.Reply != "" {
+		var err error
+		if params.ReplySealed, err = s.cfg.Vault.Seal([]byte(effect.Reply), item.ID); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.AnswerInboxItem(ctx, params); err != nil {
+		return fmt.Errorf("store the answer to %s: %w", item.ID, err)
+	}
+	// E6: with time, address and user agent.
+	if err := audit.Append(tx, audit.Entry{
+		OrgID: t.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
+		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": item.StepID, "tool": item.Tool, "preview": item.Preview},
+		After:  map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments)},
+	}); err != nil {
+		return err
+	}
+	if err := tx.Append(t.OrgID, t.ID, a.By, event.Draft{Type: "inbox_answered", Payload: map[string]any{
+		"item_id": item.ID, "kind": item.Kind, "step_id": item.StepID, "tool": item.Tool, "answer": string(a.Verdict),
+		"reply": effect.Reply, "reason": a.Reason, "by": a.By.ID, "changed": effect.ChangedArguments != nil,
+	}}); err != nil {
+		return err
+	}
+	return s.settle(ctx, tx, t, fmt.Sprintf("%s answered %s (%s); waits for a worker", a.By.ID, item.ID, a.Verdict), a.By)
+}
+
+// settle lets a task go on that waits for an answer, when its next call may, and
+// says for what it waits otherwise. A paused one stays paused: it finds the
+// answer when somebody has it go on.
+func (s *Service) settle(ctx context.Context, tx *event.Tx, t db.Task, why string, by event.Actor) error {
+	if from := task.State(t.State); from != task.AwaitingApproval && from != task.NeedsInput {
+		return nil // a worker has it, or will, and finds the step as it stands
+	}
+	to, reason, err := parking(ctx, tx, t)
+	if err != nil {
+		return err
+	}
+	if string(to) == t.State {
+		return tx.SetParkedReason(ctx, db.SetParkedReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason})
+	}
+	// Also from one kind of waiting to the other: a worker parks it anew.
+	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	_, err = task.Move(ctx, tx, t, task.Queued, why, by)
+	return err
+}

@@ -1,0 +1,83 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+)
+
+// Yield ends an attempt whose next call waits for a person. When the answer has
+// come meanwhile, the task goes back to the queue instead.
+func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, drafts []event.Draft) error {
+	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := lease.Hold(ctx, tx, orgID, le)
+		if err != nil {
+			return err
+		}
+		by := event.Actor{Kind: "worker", ID: *t.WorkerID}
+		if err := tx.Append(orgID, t.ID, by, drafts...); err != nil {
+			return err
+		}
+		return Park(ctx, tx, t, by, s.cfg.Admit)
+	})
+}
+
+// Park takes a task from its worker, because a call of it waits for a person.
+// The task's row is locked. A task that is in nobody's hands is left as it is:
+// its next worker yields.
+func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit func(orgID string)) error {
+	if !task.State(t.State).May(task.AwaitingApproval) {
+		return nil
+	}
+	to, reason, err := parking(ctx, tx, t)
+	if err != nil {
+		return err
+	}
+	// Either way a slot is free.
+	tx.AfterCommit(func() { admit(t.OrgID) })
+	if to == task.Queued {
+		_, err = task.Requeue(ctx, tx, t, "its answer has come; waits for a worker", "released", by)
+		return err
+	}
+	_, err = task.Move(ctx, tx, t, to, reason, by)
+	return err
+}
+
+// parking answers where a task belongs: in the queue when the first of its open
+// calls may be made, and otherwise where that one waits. Calls are made in
+// their order, since a later one may build on an earlier one's effect.
+func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, error) {
+	step, err := tx.NextOpenStep(ctx, db.NextOpenStepParams{OrgID: t.OrgID, TaskID: t.ID})
+	if store.IsNotFound(err) {
+		return task.Queued, "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("find the next call of task %s: %w", t.ID, err)
+	}
+	item, err := tx.OpenInboxItem(ctx, db.OpenInboxItemParams{OrgID: t.OrgID, StepID: step.ID})
+	if store.IsNotFound(err) {
+		return task.Queued, "", nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("find what step %s waits for: %w", step.ID, err)
+	}
+	until := ""
+	if item.ExpiresAt != nil {
+		until = ", until " + item.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	switch Kind(item.Kind) {
+	case Question:
+		return task.NeedsInput, fmt.Sprintf("the agent asks a question%s: deckhand inbox show %s", until, item.ID), nil
+	case Unknown:
+		return task.AwaitingApproval, fmt.Sprintf(
+			"nobody knows whether step %s (%s) took effect; look at the evidence and decide: deckhand inbox show %s", step.ID, step.Tool, item.ID), nil
+	default:
+		return task.AwaitingApproval, fmt.Sprintf("step %s (%s) waits for approval%s: deckhand inbox show %s", step.ID, step.Tool, until, item.ID), nil
+	}
+}

@@ -1,0 +1,201 @@
+// Package leader runs on one hub what must run on one only: sweepers, expiry,
+// retention.
+//
+// The leader is who holds a PostgreSQL advisory lock, on a connection that
+// serves for nothing else. There is no lease and no clock to agree on: the lock
+// goes with its session, and the session with the leader.
+//
+//	candidate --- lock taken ---> leader: services start
+//	leader --- connection lost, or silent for CheckTimeout ---> services stop --> candidate
+//	leader --- stopped ---> services stop, lock given back ---> (end)
+//
+// What when the leader
+//   - is killed: its kernel closes the connection, and the next candidate has
+//     the lock at its next try, within Retry;
+//   - hangs, or its machine or network is gone: the server ends the session when
+//     nothing was heard on it for SessionTimeout, and frees the lock; the
+//     leader's own check fails within Check + CheckTimeout, which is less, so that
+//     its services have been told to stop before another's start.
+//
+// A service may still finish what it was doing then: every write of it is one
+// transaction that would be harmless if done twice.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+)
+
+const (
+	// lockKey is "deckhand" as a number; the database is the hubs' own.
+	lockKey = 0x6465636b68616e64
+
+	defaultCheck          = 2 * time.Second
+	defaultCheckTimeout   = 3 * time.Second
+	defaultSessionTimeout = 9 * time.Second
+	connectTimeout        = 5 * time.Second
+)
+
+// Config says where the lock is and how often to look.
+type Config struct {
+	// DatabaseURL names the database. A pooler before it must keep sessions
+	// apart.
+	DatabaseURL string
+	Log         hclog.Logger
+	// Check is how often the leader makes sure of its session, and a candidate
+	// tries to become one: 0 for 2 s. CheckTimeout bounds the answer: 0 for 3 s.
+	// SessionTimeout is when the server ends a session on which nothing was heard:
+	// 0 for 9 s; it must be more than the other two together.
+	Check, CheckTimeout, SessionTimeout time.Duration
+}
+
+// Elector is a lifecycle.Service.
+type Elector struct {
+	lifecycle.Runner
+
+	cfg      Config
+	services []named
+	leading  atomic.Bool
+}
+
+type named struct {
+	name    string
+	service lifecycle.Service
+}
+
+// New makes an Elector.
+func New(cfg Config) (*Elector, error) {
+	fill := func(d *time.Duration, value time.Duration) {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	fill(&cfg.Check, defaultCheck)
+	fill(&cfg.CheckTimeout, defaultCheckTimeout)
+	fill(&cfg.SessionTimeout, defaultSessionTimeout)
+	if cfg.DatabaseURL == "" || cfg.SessionTimeout <= cfg.Check+cfg.CheckTimeout {
+		return nil, errors.New("leader: a database is needed, and a session time-out above check and its time-out together")
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	return &Elector{cfg: cfg}, nil
+}
+
+// Add appends a service that runs while this process leads; call it before
+// Start. It is started and stopped any number of times.
+func (e *Elector) Add(name string, s lifecycle.Service) {
+	e.services = append(e.services, named{name, s})
+}
+
+// Leading says whether this process leads.
+func (e *Elector) Leading() bool { return e.leading.Load() }
+
+// Start begins to stand for election. It does not wait for the outcome.
+func (e *Elector) Start(ctx context.Context) error { return e.Run(ctx, e.loop) }
+
+func (e *Elector) loop(ctx context.Context) error {
+	retry := backoff.Policy{Base: e.cfg.Check, Max: 2 * e.cfg.Check}
+	failing := false
+	for {
+		err := e.term(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !failing {
+			e.cfg.Log.Warn("cannot stand for leader; will try again", "error", err)
+		}
+		failing = err != nil
+		if backoff.Wait(ctx, retry.Delay(1)) != nil {
+			return nil
+		}
+	}
+}
+
+// term holds one connection: it tries for the lock until it has it, and leads
+// until the connection breaks. It answers an error of the connection.
+func (e *Elector) term(ctx context.Context) error {
+	pool, err := pgxpool.ParseConfig(e.cfg.DatabaseURL) // takes a pool's settings out of the URL
+	if err != nil {
+		return errors.New("read the database's URL") // the cause would quote it
+	}
+	cfg := pool.ConnConfig
+	cfg.RuntimeParams["application_name"] = "deckhand leader"
+	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt(e.cfg.SessionTimeout.Milliseconds(), 10)
+	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	conn, err := pgx.ConnectConfig(connecting, cfg)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() {
+		// Closing ends the session, and with it the lock.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		defer cancel()
+		_ = conn.Close(closing)
+	}()
+	for {
+		var locked bool
+		if err := e.ask(ctx, conn, &locked, "SELECT pg_try_advisory_lock($1)", int64(lockKey)); err != nil {
+			return fmt.Errorf("try for the lock: %w", err)
+		}
+		if locked {
+			return e.lead(ctx, conn)
+		}
+		if backoff.Wait(ctx, e.cfg.Check) != nil {
+			return nil
+		}
+	}
+}
+
+// ask sends one question on the session, within the time that the leader has.
+func (e *Elector) ask(ctx context.Context, conn *pgx.Conn, into *bool, sql string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.CheckTimeout)
+	defer cancel()
+	return conn.QueryRow(ctx, sql, args...).Scan(into)
+}
+
+// lead runs the services until the session or ctx ends, or one of them does.
+func (e *Elector) lead(ctx context.Context, conn *pgx.Conn) error {
+	e.cfg.Log.Info("this hub leads")
+	e.leading.Store(true)
+	defer e.leading.Store(false)
+	var group lifecycle.Group
+	for _, n := range e.services {
+		group.Add(n.name, n.service)
+	}
+	if err := group.Start(ctx); err != nil {
+		return fmt.Errorf("start what the leader does: %w", err)
+	}
+	defer group.Stop()
+	tick := time.NewTicker(e.cfg.Check)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-group.Done():
+			return fmt.Errorf("what the leader does ended: %w", group.Err())
+		case <-tick.C:
+		}
+		var alive bool
+		if err := e.ask(ctx, conn, &alive, "SELECT true"); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			e.cfg.Log.Warn("this hub no longer leads", "error", err)
+			return fmt.Errorf("hold the lock: %w", err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package queue is the order of a queue: priority first, then fair between the
+// people who filled it, then place.
+//
+// Among tasks of one priority the next turn is of the share (a person) that has
+// the fewest tasks under way; of several with as few, of the one whose last
+// turn is the longest ago. So whoever fills the queue delays others by one task
+// each, and nobody starves. The share with the empty name goes first: a person
+// with the right to do so put its tasks at the front.
+//
+// The package is a pure function of what it is given. What it is given is read
+// from PostgreSQL by its callers: admission, and those who tell a task's place.
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Front is the share that goes before all others of its priority.
+const Front = ""
+
+// Entry is what a task's turn depends on.
+type Entry struct {
+	Share    string
+	Priority int32
+}
+
+// Turn is where a share stands before the first of its tasks is taken.
+type Turn struct {
+	// Active is how many of its tasks are under way.
+	Active int
+	// Served is when its last turn was; zero for never.
+	Served time.Time
+}
+
+// Walk visits tasks in their order. Those of one share and priority come in the
+// order given; visit says whether it took the task, which uses its share's
+// turn. A task that is not taken uses none: the share's next one is visited.
+func Walk[T any](tasks []T, entry func(T) Entry, turns map[string]Turn, visit func(T) (took bool, err error)) error {
+	byPriority := map[int32]map[string]*lane[T]{}
+	for i, task := range tasks {
+		e := entry(task)
+		lanes := byPriority[e.Priority]
+		if lanes == nil {
+			lanes = map[string]*lane[T]{}
+			byPriority[e.Priority] = lanes
+		}
+		l := lanes[e.Share]
+		if l == nil {
+			l = &lane[T]{share: e.Share, first: i}
+			lanes[e.Share] = l
+		}
+		l.tasks = append(l.tasks, task)
+	}
+	standing := make(map[string]*standing, len(turns))
+	priorities := make([]int32, 0, len(byPriority))
+	for p := range byPriority {
+		priorities = append(priorities, p)
+	}
+	slices.SortFunc(priorities, func(a, b int32) int { return cmp.Compare(b, a) })
+	taken := 0
+	for _, p := range priorities {
+		lanes := make([]*lane[T], 0, len(byPriority[p]))
+		for _, l := range byPriority[p] {
+			if l.standing = standing[l.share]; l.standing == nil {
+				l.standing = newStanding(turns[l.share])
+				standing[l.share] = l.standing
+			}
+			lanes = append(lanes, l)
+		}
+		for len(lanes) > 0 {
+			next := slices.MinFunc(lanes, compare[T])
+			took, err := visit(next.tasks[0])
+			if err != nil {
+				return err
+			}
+			if took {
+				taken++
+				next.standing.active++
+				next.standing.taken = taken
+			}
+			if next.tasks = next.tasks[1:]; len(next.tasks) == 0 {
+				lanes = slices.DeleteFunc(lanes, func(l *lane[T]) bool { return l == next })
+			}
+		}
+	}
+	return nil
+}
+
+// lane is what is left of a share's tasks of one priority.
+type lane[T any] struct {
+	share    string
+	first    int // where its first task was given
+	tasks    []T
+	standing *standing
+}
+
+// standing is where a share stands now.
+type standing struct {
+	active int
+	served time.Time
+	// taken numbers the walk's turns from 1; 0 for a share that had none in it.
+	taken int
+}
+
+func newStanding(t Turn) *standing { return &standing{active: t.Active, served: t.Served} }
+
+// compare orders lanes by who has the next turn.
+func compare[T any](a, b *lane[T]) int {
+	if a.share == Front || b.share == Front {
+		return cmp.Compare(a.share, b.share) // "" is before every other
+	}
+	return cmp.Or(
+		cmp.Compare(a.standing.active, b.standing.active),
+		cmp.Compare(a.standing.taken, b.standing.taken),
+		a.standing.served.Compare(b.standing.served),
+		cmp.Compare(a.first, b.first),
+	)
+}

@@ -1,0 +1,76 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+)
+
+// readyTimeout bounds each look at what the hub needs.
+const readyTimeout = 3 * time.Second
+
+// readiness says whether callers should come to this hub: over HTTP at /readyz
+// and as gRPC's health service. A hub that was told to stop is not ready, and
+// neither is one whose database does not answer or is of another release.
+//
+// A bus that is away is told of and does not count: the database is polled
+// meanwhile, and a balancer that took every hub away would stop what still
+// works.
+type readiness struct {
+	hub      *Hub
+	draining context.Context
+}
+
+var _ grpchealth.Checker = (*readiness)(nil)
+
+// look answers each thing that the hub needs, and whether it is ready.
+func (r *readiness) look(ctx context.Context) (report string, ready bool) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var b strings.Builder
+	ready = true
+	say := func(what string, err error, counts bool) {
+		switch {
+		case err == nil:
+			fmt.Fprintf(&b, "%s: ok\n", what)
+		case counts:
+			ready = false
+			fmt.Fprintf(&b, "%s: %s\n", what, r.hub.cfg.Redact.String(err.Error()))
+		default:
+			fmt.Fprintf(&b, "%s: degraded: %s\n", what, r.hub.cfg.Redact.String(err.Error()))
+		}
+	}
+	var leaving error
+	if r.draining.Err() != nil {
+		leaving = fmt.Errorf("this hub is stopping")
+	}
+	say("serving", leaving, true)
+	say("database", r.hub.store.Current(ctx), true)
+	say("bus", r.hub.bus.Connected(), false)
+	return b.String(), ready
+}
+
+// ServeHTTP answers 200 or 503, and why.
+func (r *readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	report, ready := r.look(req.Context())
+	if !ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprint(w, report)
+}
+
+// Check implements grpchealth.Checker: every service is as ready as the hub.
+func (r *readiness) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if req.Service != "" && !strings.HasPrefix(req.Service, "deckhand.v1.") {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", req.Service))
+	}
+	if _, ready := r.look(ctx); !ready {
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}

@@ -1,0 +1,278 @@
+package step
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// mustAsk answers why a person must be asked before a call, or "".
+func mustAsk(record *tool.Tool, p *persona.Persona) string {
+	category := tool.CategoryName(record.Category)
+	switch {
+	case record.Asks:
+		return "the agent asks"
+	case slices.Contains(p.Approvals.Tools, record.Name):
+		return fmt.Sprintf("the persona's approvals.tools lists %s", record.Name)
+	case record.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
+		return "dangerous tools are asked for, and no rule allows this one"
+	case record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER:
+		return "" // it touches nothing but the conversation
+	case slices.Contains(p.Approvals.Categories, category):
+		return fmt.Sprintf("the persona's approvals.categories lists %s", category)
+	case p.Mode == persona.Supervised && record.Category > deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:
+		return fmt.Sprintf("the persona is supervised, and %s is a %s tool", record.Name, category)
+	}
+	return ""
+}
+
+// ask opens an inbox item for a step that waits for leave, or for an answer.
+func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, why string) error {
+	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return err
+	}
+	record, arguments, err := s.read(step)
+	if err != nil {
+		return err
+	}
+	ask, err := s.askOf(ctx, tx, t, step, record, arguments)
+	if err != nil {
+		return err
+	}
+	ask.Why, ask.Kind, ask.Timeout, ask.OnExpiry = why, inbox.Approval, p.Approvals.Timeout, string(p.Approvals.OnTimeout)
+	if record.Asks {
+		q, err := tool.QuestionOf(arguments)
+		if err != nil {
+			return fmt.Errorf("read the question of step %s: %w", step.ID, err)
+		}
+		if q.Timeout > 0 {
+			ask.Timeout = q.Timeout
+		}
+		ask.Kind, ask.OnExpiry = inbox.Question, inbox.OnExpiryDefault
+		ask.More = map[string]any{"question": q.Text, "answer_kind": q.Kind, "choices": q.Choices, "default": q.Default}
+	}
+	return inbox.Add(ctx, tx, t, step, ask)
+}
+
+// askOf answers what an item of any kind shows of a step, and is bound to.
+func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.Ask, error) {
+	ask := inbox.Ask{Preview: s.cfg.Redact.String(record.Preview(arguments))}
+	ask.More = map[string]any{"arguments": brief(arguments)}
+	var err error
+	if ask.Arguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
+		return ask, fmt.Errorf("encode arguments of step %s: %w", step.ID, err)
+	}
+	raw, err := s.arguments(step)
+	if err != nil {
+		return ask, err
+	}
+	if ask.Binding, err = s.binding(ctx, tx.Queries, t, step, raw); err != nil {
+		return ask, err
+	}
+	return ask, nil
+}
+
+// unknown is what follows when nobody knows whether a step took effect: what
+// may run twice runs again, anything else waits for a person.
+func (s *Steps) unknown(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool) (db.Step, error) {
+	if (record.Idempotent || record.ReadOnly) && step.Run < maxRuns {
+		return s.move(ctx, tx, step, db.ResolveStepParams{
+			State: string(Granted), DecisionReason: "nobody knows how it ended, and it may run twice", Again: 1, GrantedBinding: step.GrantedBinding,
+		})
+	}
+	_, arguments, err := s.read(step)
+	if err != nil {
+		return step, err
+	}
+	ask, err := s.askOf(ctx, tx, t, step, record, arguments)
+	if err != nil {
+		return step, err
+	}
+	ask.Kind = inbox.Unknown
+	ask.Why = fmt.Sprintf("nobody knows whether it took effect (%s), and it may not run twice unasked", fault.OutcomeUnknown)
+	ask.More["evidence"] = cut(step.Observation)
+	if err := inbox.Add(ctx, tx, t, step, ask); err != nil {
+		return step, err
+	}
+	return step, inbox.Park(ctx, tx, t, event.Hub, s.cfg.Admit)
+}
+
+func cut(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + " [...]"
+}
+
+// read answers a step's tool and the arguments that it is called with.
+func (s *Steps) read(step db.Step) (*tool.Tool, map[string]any, error) {
+	record := s.cfg.Tools.Get(step.Tool)
+	if record == nil {
+		return nil, nil, fault.New(fault.Internal, "step %s calls tool %q, which this hub does not have", step.ID, step.Tool)
+	}
+	raw, err := s.arguments(step)
+	if err != nil {
+		return nil, nil, err
+	}
+	var arguments map[string]any
+	if err := json.Unmarshal(raw, &arguments); err != nil {
+		return nil, nil, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
+	}
+	return record, arguments, nil
+}
+
+// arguments answers what a step's tool is called with: what the model wrote, or
+// what a person made of it.
+func (s *Steps) arguments(step db.Step) ([]byte, error) {
+	if step.ChangedSealed != nil {
+		return s.cfg.Vault.Open(step.ChangedSealed, changedObject(step.ID))
+	}
+	return s.cfg.Vault.Open(step.ArgumentsSealed, step.ID)
+}
+
+// changedObject is what changed arguments are sealed for, so that they cannot
+// be taken for the original.
+func changedObject(stepID string) string { return "changed arguments of " + stepID }
+
+// binding is what a grant holds for: a digest of each part of a call as it would
+// be made now. The folder that a command runs in is among its arguments, and
+// commands have no environment of their own.
+func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.Step, arguments []byte) ([]byte, error) {
+	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.cfg.Agents.Persona(version.Digest, version.Markdown)
+	if err != nil {
+		return nil, err
+	}
+	parts := map[string]string{
+		"step": step.ID, "arguments": digest(arguments), "persona": fmt.Sprintf("version %d %s", t.AgentVersion, version.Digest),
+	}
+	deterministic := proto.MarshalOptions{Deterministic: true}
+	record, err := deterministic.Marshal(s.cfg.Tools.Record(step.Tool))
+	if err != nil {
+		return nil, fmt.Errorf("encode tool %s: %w", step.Tool, err)
+	}
+	parts["tool"] = digest(record)
+	if s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		spec, err := jailOf(t, p)
+		if err != nil {
+			return nil, err
+		}
+		jail, err := deterministic.Marshal(spec)
+		if err != nil {
+			return nil, fmt.Errorf("encode jail %s: %w", t.JailID, err)
+		}
+		parts["jail"] = digest(jail)
+		if t.NodeID != nil {
+			parts["node"] = *t.NodeID
+		}
+	}
+	return json.Marshal(parts)
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// differing names the parts in which two bindings differ, in order.
+func differing(a, b []byte) ([]string, error) {
+	var was, is map[string]string
+	if err := json.Unmarshal(a, &was); err != nil {
+		return nil, fmt.Errorf("read the binding of a grant: %w", err)
+	}
+	if err := json.Unmarshal(b, &is); err != nil {
+		return nil, fmt.Errorf("read a binding: %w", err)
+	}
+	var out []string
+	for part, value := range was {
+		if is[part] != value {
+			out = append(out, part)
+		}
+	}
+	for part := range is {
+		if _, ok := was[part]; !ok {
+			out = append(out, part)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// holds answers a step as it stands, after it has made sure that a person's
+// grant still holds for what would be done now. Where it does not, the step
+// waits again, for the answer to a new item.
+func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
+	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+	if err != nil || State(step.State) != Granted || step.GrantedBinding == nil {
+		return step, err
+	}
+	raw, err := s.arguments(step)
+	if err != nil {
+		return step, err
+	}
+	now, err := s.binding(ctx, tx.Queries, t, step, raw)
+	if err != nil {
+		return step, err
+	}
+	parts, err := differing(step.GrantedBinding, now)
+	if err != nil || len(parts) == 0 {
+		return step, err
+	}
+	why := fmt.Sprintf("it was granted, but has changed since: %s", strings.Join(parts, ", "))
+	if step, err = s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: why}); err != nil {
+		return step, err
+	}
+	return step, s.ask(ctx, tx, t, step, why)
+}
+
+// answer is what a person said to the question that a step asks.
+func (s *Steps) answer(ctx context.Context, tx *event.Tx, step db.Step) (tool.Answer, error) {
+	item, err := tx.NewestInboxItem(ctx, db.NewestInboxItemParams{OrgID: step.OrgID, StepID: step.ID})
+	if err != nil {
+		return tool.Answer{}, fmt.Errorf("find the answer to step %s: %w", step.ID, err)
+	}
+	switch inbox.State(item.State) {
+	case inbox.Answered:
+		text, err := s.cfg.Vault.Open(item.ReplySealed, item.ID)
+		return tool.Answer{Text: string(text), By: item.AnsweredBy}, err
+	case inbox.Expired:
+		return tool.Answer{TimedOut: true}, nil
+	}
+	return tool.Answer{}, fault.New(fault.Internal, "step %s was granted, but its question %s is %s", step.ID, item.ID, item.State)
+}
+
+// changedNote tells the model that the call was not made as it wrote it.
+func changedNote(step db.Step) string {
+	if step.ChangedBy == "" {
+		return ""
+	}
+	return fmt.Sprintf("[%s changed the arguments before the call was made: %s]\n", step.ChangedBy, cut(string(step.ChangedArguments)))
+}
+
+// move takes a step to another state, from the one it has.
+func (s *Steps) move(ctx context.Context, tx *event.Tx, step db.Step, params db.ResolveStepParams) (db.Step, error) {
+	params.OrgID, params.ID, params.FromState = step.OrgID, step.ID, step.State
+	moved, err := tx.ResolveStep(ctx, params)
+	if err != nil {
+		return step, fmt.Errorf("move step %s from %s to %s: %w", step.ID, step.State, params.State, err)
+	}
+	return moved, nil
+}

@@ -1,0 +1,82 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+)
+
+// starved is what follows from a command that was killed for memory (C10).
+type starved struct {
+	// note is for the model, who decides whether to run the command again: what
+	// it did before it was killed stays done.
+	note string
+	// from and to are the jail's memory before and after; to is 0 when it stays as
+	// it is.
+	from, to, most int64
+	override       task.Override
+}
+
+// starve answers what follows from a step that was killed for memory. The jail
+// gets half as much again, as far as the persona goes, once for all commands
+// that ran under the limit that was too low.
+func (s *Steps) starve(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (starved, error) {
+	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return starved{}, fmt.Errorf("load the persona of task %s: %w", t.ID, err)
+	}
+	spec, err := jailOf(t, p)
+	if err != nil {
+		return starved{}, err
+	}
+	out := starved{from: spec.GetMemoryBytes(), most: p.Jail.MaxMemoryBytes}
+	if out.override, err = task.OverrideOf(t); err != nil {
+		return starved{}, err
+	}
+	switch raised := out.override.MemoryRaisedAt; {
+	case step.StartedAt != nil && step.StartedAt.Before(raised):
+		out.note = fmt.Sprintf("The jail has got more memory since: %s.", mebibytes(out.from))
+		return out, nil
+	case out.from >= out.most:
+		out.note = fmt.Sprintf("The jail has %s, and the persona allows no more (jail.max_memory): use less.", mebibytes(out.from))
+		return out, nil
+	}
+	out.to = min(out.from+out.from/2, out.most)
+	out.note = fmt.Sprintf("The jail had %s and has %s now; the persona allows up to %s. The command was not run again: what it did before stays done.",
+		mebibytes(out.from), mebibytes(out.to), mebibytes(out.most))
+	return out, nil
+}
+
+// feed raises the limit for the task and, where a worker holds it, hands it back
+// to the queue: its next attempt makes the jail larger before anything runs.
+func (s *Steps) feed(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, st starved) error {
+	if st.to == 0 || task.State(t.State).Final() {
+		return nil
+	}
+	// By the database's clock, as the steps' beginnings are.
+	st.override.MemoryBytes, st.override.MemoryRaisedAt = st.to, *step.FinishedAt
+	column, err := st.override.Column()
+	if err != nil {
+		return err
+	}
+	if err := tx.SetTaskOverride(ctx, db.SetTaskOverrideParams{OrgID: t.OrgID, ID: t.ID, Override: column}); err != nil {
+		return fmt.Errorf("give task %s more memory: %w", t.ID, err)
+	}
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "task.memory_raised", Payload: map[string]any{
+		"step_id": step.ID, "from_bytes": st.from, "to_bytes": st.to, "max_bytes": st.most,
+	}}); err != nil {
+		return err
+	}
+	if task.State(t.State) != task.Running {
+		return nil
+	}
+	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	_, err = task.Requeue(ctx, tx, t, fmt.Sprintf("goes on with %s of memory: step %s was killed for want of it with %s",
+		mebibytes(st.to), step.ID, mebibytes(st.from)), "released", event.Hub)
+	return err
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }

@@ -1,0 +1,116 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolargs"
+)
+
+// Resolve moves a step to where the answer to an inbox item takes it. The
+// task's row is locked. It implements inbox.Steps.
+func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a inbox.Answer) (inbox.Effect, error) {
+	var effect inbox.Effect
+	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: item.StepID})
+	if err != nil {
+		return effect, fmt.Errorf("read step %s: %w", item.StepID, err)
+	}
+	by := s.cfg.Redact.String(a.By.ID)
+	params := db.ResolveStepParams{DecisionReason: withReason(string(a.Verdict)+" by "+by, a.Reason)}
+	switch a.Verdict {
+	case inbox.Approve:
+		params.State, params.GrantedBinding = string(Granted), item.Binding
+		if a.ArgumentsJSON != "" {
+			if effect.ChangedArguments, err = s.change(ctx, tx, t, step, a, &params); err != nil {
+				return effect, err
+			}
+		}
+	case inbox.Reply:
+		if effect.Reply, err = s.reply(step, a.Text); err != nil {
+			return effect, err
+		}
+		params.State = string(Granted)
+	case inbox.Reject:
+		params.State, params.ErrorCode = string(Denied), string(fault.PermissionDenied)
+		params.Observation = withReason(fmt.Sprintf("error %s: %s rejected this call of %s; it was not made", fault.PermissionDenied, by, step.Tool), a.Reason)
+	case inbox.TimeOut:
+		params.DecisionReason = fmt.Sprintf("nobody answered %s in time", item.ID)
+		if inbox.Kind(item.Kind) == inbox.Question {
+			params.State = string(Granted)
+			break
+		}
+		params.State, params.ErrorCode = string(Denied), string(fault.ApprovalExpired)
+		params.Observation = fmt.Sprintf("error %s: nobody approved this call of %s in time; it was not made", fault.ApprovalExpired, step.Tool)
+	case inbox.Skip:
+		params.State = string(Skipped)
+		params.Observation = withReason(fmt.Sprintf("%s had this call of %s skipped", by, step.Tool), a.Reason)
+		if inbox.Kind(item.Kind) == inbox.Unknown {
+			params.ErrorCode = string(fault.OutcomeUnknown)
+			params.Observation += "\nNobody knows whether it took effect. What is known:\n" + step.Observation
+		}
+	case inbox.Retry:
+		// The name that may have run is spent: it runs under the next one.
+		params.State, params.GrantedBinding, params.Again = string(Granted), item.Binding, 1
+	case inbox.Succeeded, inbox.Failed:
+		params.State = string(Succeeded)
+		if a.Verdict == inbox.Failed {
+			params.State, params.ErrorCode = string(Failed), string(fault.ToolFailed)
+		}
+		params.Observation = withReason(fmt.Sprintf("%s looked at the evidence and says that this call %s", by, a.Verdict), a.Reason) +
+			"\nWhat is known:\n" + step.Observation
+	default:
+		return effect, fault.New(fault.Internal, "nobody can answer %q", a.Verdict)
+	}
+	_, err = s.move(ctx, tx, step, params)
+	return effect, err
+}
+
+func withReason(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
+}
+
+// change puts a person's arguments in the place of the model's, and answers
+// them masked. The grant is bound to them.
+func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, a inbox.Answer, params *db.ResolveStepParams) (json.RawMessage, error) {
+	record := s.cfg.Tools.Record(step.Tool)
+	if record == nil {
+		return nil, fault.New(fault.Internal, "step %s calls tool %q, which this hub does not have", step.ID, step.Tool)
+	}
+	arguments, err := toolargs.Check(record, a.ArgumentsJSON)
+	if err != nil {
+		return nil, err
+	}
+	if params.GrantedBinding, err = s.binding(ctx, tx.Queries, t, step, []byte(a.ArgumentsJSON)); err != nil {
+		return nil, err
+	}
+	if params.ChangedSealed, err = s.cfg.Vault.Seal([]byte(a.ArgumentsJSON), changedObject(step.ID)); err != nil {
+		return nil, err
+	}
+	if params.ChangedArguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
+		return nil, fmt.Errorf("encode arguments of step %s: %w", step.ID, err)
+	}
+	params.ChangedBy = a.By.ID
+	return params.ChangedArguments, nil
+}
+
+// reply answers a question's answer as the agent sees it.
+func (s *Steps) reply(step db.Step, text string) (string, error) {
+	_, arguments, err := s.read(step)
+	if err != nil {
+		return "", err
+	}
+	q, err := tool.QuestionOf(arguments)
+	if err != nil {
+		return "", fmt.Errorf("read the question of step %s: %w", step.ID, err)
+	}
+	return q.Check(text)
+}

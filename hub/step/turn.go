@@ -1,0 +1,74 @@
+package step
+
+import (
+	"context"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// maxReasoning bounds what a step keeps of its turn's text, in bytes.
+const maxReasoning = 8 << 10
+
+// ProposeTurn decides calls of a turn in the transaction that stores it, which
+// has the task's row locked; indices count the turn's calls from 0. stored says
+// that the turn was stored before, and so perhaps its calls. A granted call that
+// touches the conversation only runs at once, unless one before it has yet to
+// run.
+func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32, stored bool) ([]db.Step, error) {
+	calls, said := parts(turn)
+	steps := make([]db.Step, 0, len(indices))
+	// Nothing runs when somebody asked for a pause before the next call.
+	ended := t.PauseNext == ""
+	for _, i := range indices {
+		if int(i) >= len(calls) {
+			return nil, fault.New(fault.Invalid, "propose names call %d, and turn %d has %d", i, turn.GetTurn(), len(calls)).
+				WithFix("count the turn's calls from 0")
+		}
+		p := Proposal{
+			Turn: turn.GetTurn(), CallIndex: i, CallID: calls[i].GetId(), Tool: calls[i].GetName(),
+			ArgumentsJSON: calls[i].GetArgumentsJson(), Reasoning: said,
+		}
+		propose := s.decide
+		if stored {
+			propose = s.propose
+		}
+		crashpoint.At(crashpoint.BeforeIntent, t.ID, "")
+		step, err := propose(ctx, tx, t, p)
+		if err != nil {
+			return nil, err
+		}
+		t.StepCount = max(t.StepCount, step.Number)
+		if ended && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
+			if step, err = s.startIn(ctx, tx, t, step.ID); err != nil {
+				return nil, err
+			}
+		}
+		ended = ended && State(step.State).Ended()
+		tx.AfterCommit(func() { crashpoint.At(crashpoint.AfterIntent, t.ID, step.ID) })
+		steps = append(steps, step)
+	}
+	return steps, s.pauseNext(ctx, tx, t, steps...)
+}
+
+// parts answers a turn's calls, and what it said before them, bounded.
+func parts(turn *deckhandv1.Turn) (calls []*deckhandv1.Block_ToolCall, said string) {
+	var texts []string
+	for _, block := range turn.GetBlocks() {
+		if call := block.GetToolCall(); call != nil {
+			calls = append(calls, call)
+		}
+		if text := block.GetText().GetText(); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	said = strings.Join(texts, "\n")
+	if len(said) > maxReasoning {
+		said = strings.ToValidUTF8(said[:maxReasoning], "")
+	}
+	return calls, said
+}

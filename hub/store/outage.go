@@ -1,0 +1,35 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// goingDown are the SQLSTATEs of a server that ends, or has just begun:
+// admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections.
+var goingDown = []string{"57P01", "57P02", "57P03", "53300"}
+
+// Gone says that an error is the database's absence: it cannot be reached, or
+// ends, or starts. Nothing is wrong with what was asked, which may be asked
+// again; whether a commit took place is not known.
+func Gone(err error) bool {
+	var connecting *pgconn.ConnectError
+	var pg *pgconn.PgError
+	var network net.Error
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &connecting):
+		return true
+	case errors.As(err, &pg):
+		return strings.HasPrefix(pg.Code, "08") || slices.Contains(goingDown, pg.Code)
+	}
+	return pgconn.SafeToRetry(err) || errors.As(err, &network) && !network.Timeout() ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}

@@ -1,0 +1,66 @@
+-- name: CreateInboxItem :one
+INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
+                         expires_at, on_expiry)
+VALUES (@id, @org_id, @kind, @task_id, @step_id, @agent_id, @tool, @category, @arguments, @preview, @why, @binding,
+        clock_timestamp() + sqlc.narg(timeout)::interval, @on_expiry)
+RETURNING *;
+
+-- name: GetInboxItem :one
+SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, a.name AS agent_name, s.number AS step_number,
+       s.reasoning AS reasoning, s.observation AS observation, s.node_id AS node_id, s.exec_id AS exec_id
+FROM inbox_items i JOIN tasks t ON t.id = i.task_id JOIN steps s ON s.id = i.step_id JOIN agents a ON a.id = i.agent_id
+WHERE i.org_id = @org_id AND i.id = @id;
+
+-- name: FindInboxItems :many
+SELECT id, (id = @ref)::boolean AS exact FROM inbox_items WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: ListInboxItems :many
+-- Newest first, after a keyset position; NULL filters match all.
+SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, a.name AS agent_name, s.number AS step_number,
+       s.reasoning AS reasoning, s.observation AS observation, s.node_id AS node_id, s.exec_id AS exec_id
+FROM inbox_items i JOIN tasks t ON t.id = i.task_id JOIN steps s ON s.id = i.step_id JOIN agents a ON a.id = i.agent_id
+WHERE i.org_id = @org_id
+  AND (sqlc.narg(task_id)::text IS NULL OR i.task_id = sqlc.narg(task_id))
+  AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
+  AND (sqlc.narg(kinds)::text[] IS NULL OR i.kind = ANY (sqlc.narg(kinds)::text[]))
+  AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (i.asked_at, i.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT @max_rows;
+
+-- name: LockInboxItem :one
+-- The item, and whether its time is over on the database's clock.
+SELECT sqlc.embed(i), coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+FROM inbox_items i WHERE i.org_id = @org_id AND i.id = @id FOR UPDATE;
+
+-- name: AnswerInboxItem :one
+UPDATE inbox_items SET state = 'answered', answer = @answer, reply = @reply, reply_sealed = sqlc.narg(reply_sealed),
+    changed_arguments = sqlc.narg(changed_arguments), reason = @reason, answered_by = @answered_by, answered_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state = 'open'
+RETURNING *;
+
+-- name: ExpireInboxItem :one
+UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state = 'open' AND expires_at <= clock_timestamp()
+RETURNING *;
+
+-- name: ExpiredInboxItems :many
+SELECT id, org_id, task_id FROM inbox_items WHERE state = 'open' AND expires_at <= clock_timestamp()
+ORDER BY expires_at LIMIT @max_rows;
+
+-- name: OpenInboxItem :one
+-- The open item of a step.
+SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id AND state = 'open';
+
+-- name: NewestInboxItem :one
+-- The newest item of a step, whatever became of it.
+SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id ORDER BY asked_at DESC, id DESC LIMIT 1;
+
+-- name: SetParkedReason :exec
+UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state IN ('awaiting_approval', 'needs_input');
+
+-- name: ParkedTasks :many
+-- Tasks on a node that have begun and wait for a person.
+SELECT id, jail_id FROM tasks
+WHERE org_id = @org_id AND node_id = @node_id::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused');

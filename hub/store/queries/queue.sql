@@ -1,0 +1,102 @@
+-- name: ActiveTasks :many
+-- Tasks that hold or are about to hold a slot.
+SELECT id, jail_id, created_by, pool, coalesce(worker_id, '')::text AS worker_id, (state = 'queued')::boolean AS unclaimed FROM tasks
+WHERE org_id = @org_id AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL));
+
+-- name: QueuedTasks :many
+-- The first of each share's tasks, found share by share in the index, so that
+-- it costs the same however long the queue is.
+WITH RECURSIVE shares AS (
+    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL
+     ORDER BY f.share LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.share FROM tasks f
+            WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            ORDER BY f.share LIMIT 1)
+    FROM shares s WHERE s.share IS NOT NULL
+)
+SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+FROM shares s CROSS JOIN LATERAL (
+    SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.pool,
+           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+    FROM tasks q
+    WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+      AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
+    ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @per_share
+) h
+JOIN agents a ON a.id = h.agent_id
+LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
+ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
+
+-- name: QueuePlaces :many
+-- As QueuedTasks, for telling a task's place.
+WITH RECURSIVE shares AS (
+    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL
+     ORDER BY f.share LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.share FROM tasks f
+            WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            ORDER BY f.share LIMIT 1)
+    FROM shares s WHERE s.share IS NOT NULL
+)
+SELECT h.*, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at,
+       (SELECT count(*) FROM tasks b WHERE b.org_id = @org_id AND b.created_by = h.share
+          AND (b.state IN ('starting', 'running') OR (b.state = 'queued' AND b.admitted_at IS NOT NULL)))::int AS active,
+       (SELECT count(*) FROM tasks b WHERE b.org_id = @org_id
+          AND (b.state IN ('starting', 'running') OR (b.state = 'queued' AND b.admitted_at IS NOT NULL)))::int AS all_active
+FROM shares s CROSS JOIN LATERAL (
+    SELECT q.id, q.agent_id, q.share, q.priority, q.place, q.moved_at
+    FROM tasks q
+    WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+      AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
+    ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @per_share
+) h
+LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
+ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
+
+-- name: ServeShares :exec
+-- Notes that shares had their turn, in that order.
+INSERT INTO queue_turns (org_id, share, served_at)
+VALUES (@org_id, unnest(@shares::text[]), clock_timestamp())
+ON CONFLICT (org_id, share) DO UPDATE SET served_at = clock_timestamp();
+
+-- name: MoveInQueue :one
+UPDATE tasks SET share = @share, priority = @priority, place = @place, moved_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND state = 'queued' AND admitted_at IS NULL
+RETURNING *;
+
+-- name: FirstPriority :one
+-- The highest priority that anything in the queue has.
+SELECT coalesce(max(priority), 0)::int AS priority FROM tasks
+WHERE org_id = @org_id AND state = 'queued' AND admitted_at IS NULL;
+
+-- name: TaskPace :one
+-- How long the last tasks took, those of an agent and all, in seconds.
+SELECT coalesce(avg(CASE WHEN own THEN took END), 0)::double precision AS agent_s,
+       count(CASE WHEN own THEN 1 END) AS agent_count,
+       coalesce(avg(took), 0)::double precision AS all_s, count(*) AS all_count
+FROM (SELECT (t.agent_id = @agent_id)::boolean AS own,
+             extract(epoch FROM t.finished_at - t.started_at)::double precision AS took FROM tasks t
+      WHERE t.org_id = @org_id AND t.state = 'succeeded' AND t.started_at IS NOT NULL
+      ORDER BY t.finished_at DESC LIMIT @sample) AS recent;
+
+-- name: DueTasks :many
+-- Tasks whose timer has run out.
+SELECT id, org_id FROM tasks WHERE state = 'waiting' AND not_before <= clock_timestamp()
+ORDER BY not_before LIMIT @max_rows;
+
+-- name: LockDueTask :one
+SELECT * FROM tasks
+WHERE org_id = @org_id AND id = @id AND state = 'waiting' AND not_before <= clock_timestamp()
+FOR UPDATE SKIP LOCKED;
+
+-- name: SetTaskTimer :exec
+UPDATE tasks SET not_before = clock_timestamp() + @wait::interval, reason = @reason WHERE org_id = @org_id AND id = @id;
+
+-- name: NameAssignee :exec
+-- Names who is to decide on a task, unless somebody is named already.
+UPDATE tasks SET assignee = created_by, assigned_by = 'hub', assigned_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND assignee = '';
+
+-- name: CountTaskFailure :exec
+UPDATE tasks SET failures = failures + 1 WHERE org_id = @org_id AND id = @id;

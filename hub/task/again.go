@@ -1,0 +1,166 @@
+package task
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/message"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Again is how a task is to be run once more.
+type Again struct {
+	Override       Override
+	IdempotencyKey string
+	By             event.Actor
+	Role           string
+}
+
+func (a Again) check() error {
+	if (a.Override.Provider == "") != (a.Override.Model == "") && a.Override.Provider != "script" {
+		return fault.New(fault.Invalid, "override.provider and override.model go together").WithFix("give both, or neither")
+	}
+	return nil
+}
+
+// merged answers an override with the fields of a newer one put over it.
+func (o Override) merged(by Override) Override {
+	if by.MemoryBytes > 0 {
+		o.MemoryBytes = by.MemoryBytes
+	}
+	if by.NodeID != "" {
+		o.NodeID = by.NodeID
+	}
+	if by.Provider != "" {
+		o.Provider, o.Model = by.Provider, by.Model
+	}
+	return o
+}
+
+// Retry puts an escalated task back into the queue. For one that has ended it
+// submits a new one, with the same goal and inputs, the agent's persona as it
+// is now, and the lineage of the first.
+func (s *Service) Retry(ctx context.Context, orgID, id string, again Again) (db.GetTaskRow, error) {
+	if err := again.check(); err != nil {
+		return db.GetTaskRow{}, err
+	}
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return row, err
+	}
+	if !State(row.Task.State).Final() {
+		return s.requeueEscalated(ctx, orgID, id, again)
+	}
+	sub, err := s.repeat(row.Task, again)
+	if err != nil {
+		return row, err
+	}
+	inputs, err := s.cfg.Store.TaskInputs(ctx, db.TaskInputsParams{OrgID: orgID, TaskID: id})
+	if err != nil {
+		return row, fmt.Errorf("load inputs of %s: %w", id, err)
+	}
+	for _, in := range inputs {
+		sub.Inputs = append(sub.Inputs, Input{Path: in.Path, Content: in.Content})
+	}
+	sub.also = func(tx *event.Tx, t db.Task) error { return auditAgain(tx, "task.retried", t, again) }
+	return s.Submit(ctx, sub)
+}
+
+// repeat is the submission of a task that has ended.
+func (s *Service) repeat(origin db.Task, again Again) (Submission, error) {
+	before, err := OverrideOf(origin)
+	if err != nil {
+		return Submission{}, fmt.Errorf("task %s: %w", origin.ID, err)
+	}
+	return Submission{
+		OrgID: origin.OrgID, AgentID: origin.AgentID, Goal: origin.Goal, Title: origin.Title, Priority: origin.Priority,
+		IdempotencyKey: again.IdempotencyKey, By: again.By, Role: again.Role, TriggerID: origin.TriggerID,
+		Origin: &origin, Override: before.merged(again.Override),
+	}, nil
+}
+
+func auditAgain(tx *event.Tx, action string, t db.Task, again Again) error {
+	return audit.Append(tx, audit.Entry{
+		OrgID: t.OrgID, By: again.By, Action: action, ObjectKind: "task", ObjectID: t.ID,
+		After: map[string]any{"origin_id": deref(t.OriginID), "resumed_at": t.ResumedAt, "override": string(t.Override)},
+	})
+}
+
+func (s *Service) requeueEscalated(ctx context.Context, orgID, id string, again Again) (db.GetTaskRow, error) {
+	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		switch from := State(t.State); from {
+		case Escalated:
+		case Queued, Starting, Running:
+			return nil // a repeated retry
+		default:
+			return refuse(id, from, Queued).WithFix("only a task that is escalated or has ended is tried again; this one goes on by itself, or with: deckhand task resume %s", id)
+		}
+		before, err := OverrideOf(t)
+		if err != nil {
+			return fmt.Errorf("task %s: %w", id, err)
+		}
+		column, err := before.merged(again.Override).Column()
+		if err != nil {
+			return err
+		}
+		if err := tx.SetRetry(ctx, db.SetRetryParams{OrgID: orgID, ID: id, Override: column}); err != nil {
+			return fmt.Errorf("set what %s is tried again with: %w", id, err)
+		}
+		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
+		_, err = Move(ctx, tx, t, Queued, "tried again by "+again.By.ID+"; waits for a worker", again.By)
+		return err
+	})
+}
+
+// ResumeFrom submits a new task that goes on from a checkpoint of another: 0 is
+// the newest. The turns and steps up to there are read from the origin, where
+// they happened; only the checkpoint is copied. The workspace is the one there
+// is: files are not put back.
+func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration int32, text string, again Again) (db.GetTaskRow, error) {
+	if err := again.check(); err != nil {
+		return db.GetTaskRow{}, err
+	}
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return row, err
+	}
+	checkpoint, err := s.cfg.Store.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: iteration})
+	if store.IsNotFound(err) {
+		return row, fault.New(fault.NotFound, "task %s has no checkpoint %d", id, iteration).WithCode(fault.CheckpointNotFound).
+			WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
+	}
+	if err != nil {
+		return row, fmt.Errorf("load checkpoint %d of %s: %w", iteration, id, err)
+	}
+	if State(row.Task.State) == Succeeded && checkpoint.Iteration >= row.Task.Iteration && text == "" {
+		return row, fault.New(fault.Invalid, "iteration %d is where the agent of task %s ended its run", checkpoint.Iteration, id).
+			WithObject(id).WithFix("say what is to be done further with --message, or choose an earlier iteration")
+	}
+	sub, err := s.repeat(row.Task, again)
+	if err != nil {
+		return row, err
+	}
+	sub.resumedAt = checkpoint.Iteration
+	sub.also = func(tx *event.Tx, t db.Task) error {
+		n, err := tx.CopyCheckpoint(ctx, db.CopyCheckpointParams{
+			TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
+		})
+		if err != nil {
+			return fmt.Errorf("copy checkpoint %d of %s: %w", checkpoint.Iteration, id, err)
+		}
+		if n == 0 {
+			return fault.New(fault.Aborted, "checkpoint %d of task %s has just expired", checkpoint.Iteration, id).WithCode(fault.CheckpointNotFound)
+		}
+		if text != "" {
+			if _, _, err := message.Say(ctx, tx, t, text, "", again.By); err != nil {
+				return err
+			}
+		}
+		return auditAgain(tx, "task.resumed_from", t, again)
+	}
+	return s.Submit(ctx, sub)
+}

@@ -1,0 +1,68 @@
+package task
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+)
+
+// Override is what a task runs with instead of what its persona says: set by
+// whoever retries it, and by the hub where its jail had too little memory. Zero fields leave the persona's.
+type Override struct {
+	// MemoryBytes is the jail's memory.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// MemoryRaisedAt is when the hub raised MemoryBytes last, after a command was
+	// killed for want of it.
+	MemoryRaisedAt time.Time `json:"memory_raised_at,omitzero"`
+	// NodeID is where it must run.
+	NodeID string `json:"node_id,omitempty"`
+	// Provider and Model go together. SQL reads them by these names.
+	Provider string `json:"provider,omitempty"`
+	Model    string `json:"model,omitempty"`
+}
+
+// OverrideOf reads a task's.
+func OverrideOf(t db.Task) (Override, error) { return ParseOverride(t.Override) }
+
+// ParseOverride reads the column.
+func ParseOverride(column json.RawMessage) (Override, error) {
+	var o Override
+	if len(column) <= len("{}") { // nearly every task's
+		return o, nil
+	}
+	if err := json.Unmarshal(column, &o); err != nil {
+		return o, fmt.Errorf("read the override of a task: %w", err)
+	}
+	return o, nil
+}
+
+// Column answers what is stored.
+func (o Override) Column() (json.RawMessage, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("encode the override of a task: %w", err)
+	}
+	return data, nil
+}
+
+// Runs answers the provider and model that a task runs with, where its persona
+// names those.
+func (o Override) Runs(provider, model string) (string, string) {
+	if o.Provider != "" {
+		return o.Provider, o.Model
+	}
+	return provider, model
+}
+
+// RunsWith answers the provider and model of a task, where its persona's
+// version names those.
+func RunsWith(t db.Task, v db.AgentVersion) (provider, model string, err error) {
+	o, err := OverrideOf(t)
+	if err != nil {
+		return "", "", fmt.Errorf("task %s: %w", t.ID, err)
+	}
+	provider, model = o.Runs(v.Provider, v.Model)
+	return provider, model, nil
+}

@@ -1,0 +1,64 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// maxPreview bounds a preview in bytes.
+const maxPreview = 4 << 10
+
+// Preview says to a person what a call would do. Secrets in it are not masked.
+func (t *Tool) Preview(arguments map[string]any) string {
+	if t.preview != nil {
+		return cut(t.preview(arguments))
+	}
+	data, err := json.MarshalIndent(arguments, "", "  ")
+	if err != nil {
+		return "" // came from JSON
+	}
+	return cut(string(data))
+}
+
+func cut(s string) string {
+	if len(s) <= maxPreview {
+		return s
+	}
+	return fmt.Sprintf("%s\n[... %d bytes in all]", strings.ToValidUTF8(s[:maxPreview], ""), len(s))
+}
+
+func previewShell(arguments map[string]any) string {
+	if dir := text(arguments, "cwd"); dir != "" {
+		return "in " + dir + ":\n" + text(arguments, "command")
+	}
+	return text(arguments, "command")
+}
+
+func previewFileWrite(arguments map[string]any) string {
+	content := text(arguments, "content")
+	return fmt.Sprintf("%s, %d bytes:\n%s", text(arguments, "path"), len(content), content)
+}
+
+// mostHarmful is the worst category of tool that a role may use.
+var mostHarmful = map[string]deckhandv1.ToolCategory{
+	"viewer":   deckhandv1.ToolCategory_TOOL_CATEGORY_UNSPECIFIED,
+	"basic":    deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE,
+	"advanced": deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
+	"admin":    deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS,
+}
+
+// Covers says whether a role may use tools of a category.
+func Covers(role string, category deckhandv1.ToolCategory) bool { return category <= mostHarmful[role] }
+
+// CategoryName is a category's word, as it is stored.
+func CategoryName(category deckhandv1.ToolCategory) string {
+	return strings.ToLower(strings.TrimPrefix(category.String(), "TOOL_CATEGORY_"))
+}
+
+// CategoryOf answers the category of a word.
+func CategoryOf(name string) deckhandv1.ToolCategory {
+	return deckhandv1.ToolCategory(deckhandv1.ToolCategory_value["TOOL_CATEGORY_"+strings.ToUpper(name)])
+}

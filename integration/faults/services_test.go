@@ -1,0 +1,129 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/node/containerd"
+)
+
+// envNATS makes the test binary play a NATS server, of the configuration that
+// it names.
+const envNATS = "DECKHAND_TEST_NATS"
+
+// serveNATS is that server. It does not return.
+func serveNATS(config string) {
+	opts, err := server.ProcessConfigFile(config)
+	if err == nil {
+		var s *server.Server
+		if s, err = server.NewServer(opts); err == nil {
+			s.ConfigureLogger()
+			s.Start()
+			s.WaitForShutdown()
+			os.Exit(0)
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// startNATS starts a NATS server with the documented configuration.
+func (r *rig) startNATS(on *host, address string) {
+	documented, err := os.ReadFile("../../docs/nats.conf")
+	require.NoError(r.t, err)
+	config := filepath.Join(r.dir, "nats.conf")
+	listen := fmt.Sprintf("listen: %q\n", address)
+	require.NoError(r.t, os.WriteFile(config, append([]byte(listen), documented...), 0o600))
+	url := func(user, password string) string { return fmt.Sprintf("nats://%s:%s@%s", user, password, address) }
+	r.natsEnv = []string{
+		"DECKHAND_NATS_URL=" + url("hub", "change-me-1"),
+		"DECKHAND_NATS_EVENTS_URL=" + url("hub-events", "change-me-2"),
+		"DECKHAND_NATS_WORKER_URL=" + url("worker", "change-me-3"),
+	}
+	r.nats = r.unit("nats", syscall.SIGTERM, func() *exec.Cmd {
+		cmd := on.command(os.Args[0])
+		cmd.Env = append(os.Environ(), envNATS+"="+config)
+		return cmd
+	})
+}
+
+// startPostgres starts a cluster that keeps what it has committed.
+func (r *rig) startPostgres() {
+	ctx := r.t.Context()
+	cluster, err := postgres.Config{DataDir: filepath.Join(r.dir, "pg")}.Complete(ctx)
+	require.NoError(r.t, err)
+	require.NoError(r.t, cluster.Prepare(ctx))
+	command := cluster.Command()
+	r.pg = r.unit("postgres", syscall.SIGINT, func() *exec.Cmd {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cluster.Credential()}
+		return cmd
+	})
+	ready, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	require.NoError(r.t, cluster.AwaitReady(ready))
+	require.NoError(r.t, cluster.EnsureDatabase(ctx, "deckhand"))
+	r.database = cluster.URL("deckhand")
+}
+
+// startContainerd starts a containerd that all nodes of the rig share.
+func (r *rig) startContainerd() {
+	home := filepath.Join(r.dir, "containerd")
+	require.NoError(r.t, os.MkdirAll(home, 0o711))
+	r.socket = filepath.Join(home, "containerd.sock")
+	config := filepath.Join(home, "config.toml")
+	require.NoError(r.t, os.WriteFile(config, fmt.Appendf(nil, `version = 2
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"]
+[grpc]
+address = %q
+`, filepath.Join(home, "root"), r.containerdState(), r.socket), 0o600))
+	r.containerd = r.unit("containerd", syscall.SIGTERM, func() *exec.Cmd {
+		return exec.Command("containerd", "--config", config)
+	})
+	r.eventually(time.Minute, "containerd to serve", func() bool { return containerd.Running(r.socket) })
+}
+
+func (r *rig) containerdState() string { return filepath.Join(r.dir, "containerd", "state") }
+
+// initOf answers the pid of a jail's init, as containerd's shim has it; 0 when
+// there is none.
+func (r *rig) initOf(node int, jailID string) int {
+	data, err := os.ReadFile(filepath.Join(r.containerdState(), "io.containerd.runtime.v2.task", r.namespace(node), jailID, "init.pid"))
+	var pid int
+	if err == nil {
+		_, err = fmt.Sscan(string(data), &pid)
+	}
+	if err != nil {
+		return 0
+	}
+	// A pid that was used again is somebody else's.
+	if exe, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || !strings.Contains(string(exe), "deckhand-init") {
+		return 0
+	}
+	return pid
+}
+
+// reachable says whether somebody listens at an address of this machine's own
+// network.
+func reachable(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}

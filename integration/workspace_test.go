@@ -1,0 +1,196 @@
+package integration
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// H7, F3, C9: what a task changed, by whatever tool, is shown step by step and
+// taken back; what others changed later is not.
+func TestATasksChangesAreShownAndTakenBack(t *testing.T) {
+	t.Parallel()
+	f := newFleetOn(t, "--undo-window", "1h")
+	f.startNode()
+	f.startWorker()
+	f.persona("changer", `
+turns:
+  - text: I change files.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "seq 5 > numbers; mkdir -p d; echo keep > d/keep; echo made"}
+  - text: By another tool.
+    calls:
+      - tool: file_edit
+        arguments: {path: numbers, edits: [{old: "3\n", new: "three\n"}]}
+  - text: And again.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "rm -r d; chmod 600 numbers; echo sk-ant-api03-canarycanarycanarycanarycanary > key"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "changed"}
+`, "workspace: {scope: agent}")
+	id := f.submit("changer")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+
+	var steps []struct {
+		StepID  string `json:"stepId"`
+		Tool    string
+		Files   int
+		Changes []struct{ Path, Kind string }
+	}
+	f.json(&steps, "task", "diff", id, "--steps")
+	require.Len(t, steps, 3)
+	require.Equal(t, "file_edit", steps[1].Tool)
+	require.Equal(t, "numbers", steps[1].Changes[0].Path)
+	require.Equal(t, "CHANGE_KIND_MODIFIED", steps[1].Changes[0].Kind)
+
+	diff := f.cli(0, "task", "diff", id, "--step", steps[1].StepID)
+	require.Contains(t, diff.out, "--- a/numbers\n+++ b/numbers\n@@ -1,5 +1,5 @@\n 1\n 2\n-3\n+three\n 4\n 5\n")
+	all := f.cli(0, "task", "diff", id)
+	require.Contains(t, all.out, "+three")
+	require.NotContains(t, all.out, "canarycanary", "secrets in a diff are masked")
+	require.Contains(t, f.cli(0, "task", "diff", id, "--patch").out, "new file mode 100644")
+
+	tarball := f.cli(0, "agent", "files", "export", "changer")
+	var names []string
+	for r := tar.NewReader(strings.NewReader(tarball.out)); ; {
+		head, err := r.Next()
+		if err != nil {
+			break
+		}
+		names = append(names, head.Name)
+	}
+	require.Equal(t, []string{"key", "numbers"}, names)
+
+	preview := f.cli(0, "task", "undo", id, "--last", "1")
+	require.Contains(t, preview.out, "+ d/keep")
+	require.Contains(t, preview.err, "nothing was done yet")
+	require.Contains(t, preview.err, "can be undone for another")
+	f.cli(3, "task", "files", "cat", id, "d/keep")
+	done := f.cli(0, "task", "undo", id, "--last", "1", "--yes")
+	require.Contains(t, done.err, "undone as undo_")
+	require.Equal(t, "keep\n", f.cli(0, "task", "files", "cat", id, "d/keep").out)
+	require.Equal(t, "1\n2\nthree\n4\n5\n", f.cli(0, "task", "files", "cat", id, "numbers").out)
+
+	// The agent runs again and changes a file of the first task's.
+	f.persona("changer", `
+turns:
+  - text: I change a file.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo other > d/keep"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "changed"}
+`, "workspace: {scope: agent}")
+	later := f.submit("changer")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(later).State == "TASK_STATE_SUCCEEDED" })
+	conflict := f.cli(1, "task", "undo", id, "--yes")
+	require.Contains(t, conflict.err, `"d/keep" was changed later, by step_`)
+	f.cli(0, "task", "undo", id, "--skip-conflicts", "--yes")
+	f.cli(3, "task", "files", "cat", id, "numbers")
+	require.Equal(t, "other\n", f.cli(0, "task", "files", "cat", id, "d/keep").out)
+	f.cli(3, "task", "undo", id, "--yes")
+
+	var events []struct {
+		Type    string
+		Payload map[string]any
+	}
+	for line := range strings.Lines(f.cli(0, "task", "watch", id, "-o", "jsonl").out) {
+		var e struct {
+			Type    string
+			Payload map[string]any
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &e))
+		events = append(events, e)
+	}
+	var undone []map[string]any
+	for _, e := range events {
+		if e.Type == "workspace_undone" {
+			undone = append(undone, e.Payload)
+		}
+	}
+	require.Len(t, undone, 2)
+	require.NotEqual(t, undone[0]["original_digest"], undone[0]["restored_digest"])
+}
+
+// H7: after its window an undo is refused, and says how long it was open.
+func TestTheTimeToUndoIsOver(t *testing.T) {
+	t.Parallel()
+	f := newFleetOn(t, "--undo-window", "1ms")
+	f.startNode()
+	f.startWorker()
+	f.persona("late", `
+turns:
+  - text: I write.
+    calls:
+      - tool: file_write
+        arguments: {path: a, content: "x"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "written"}
+`)
+	id := f.submit("late")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	require.Contains(t, f.cli(0, "task", "diff", id, "--steps").err, "the time to undo is over")
+	require.Contains(t, f.cli(1, "task", "undo", id, "--yes").err, "could be taken back until")
+	require.Equal(t, "x", f.cli(0, "task", "files", "cat", id, "a").out)
+}
+
+// Files go in and come out by the byte, and what is there is not sent twice.
+func TestFilesArePutAndGot(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	f.persona("keeper", `
+turns:
+  - text: I list.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "ls; rm -rf in/d"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "listed"}
+`, "workspace: {scope: agent}")
+	first := f.submit("keeper")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(first).State == "TASK_STATE_SUCCEEDED" })
+	from, to := t.TempDir(), t.TempDir()
+	large := bytes.Repeat([]byte("0123456789\n"), 300_000)
+	require.NoError(t, os.MkdirAll(filepath.Join(from, "d", "e"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(from, "d", "large"), large, 0o640))
+	require.NoError(t, os.WriteFile(filepath.Join(from, "d", "run"), []byte("#!/bin/sh\n"), 0o755))
+	require.NoError(t, os.Symlink("d/run", filepath.Join(from, "link")))
+	put := f.cli(0, "agent", "files", "put", "keeper", from, "in")
+	require.Contains(t, put.err, "2 files, 3300010 bytes copied; 0 were there already")
+	put = f.cli(0, "agent", "files", "put", "keeper", from, "in")
+	require.Contains(t, put.err, "0 files, 0 bytes copied; 2 were there already")
+	f.cli(0, "agent", "files", "get", "keeper", "in", to)
+	got, err := os.ReadFile(filepath.Join(to, "in", "d", "large"))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(large, got))
+	info, err := os.Stat(filepath.Join(to, "in", "link"))
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&0o100)
+
+	// What a person put there is no step's change, and a step's deletion of it
+	// is taken back.
+	second := f.submit("keeper")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(second).State == "TASK_STATE_SUCCEEDED" })
+	f.cli(3, "agent", "files", "cat", "keeper", "in/d/run")
+	f.cli(0, "task", "undo", second, "--yes")
+	require.Equal(t, "#!/bin/sh\n", f.cli(0, "agent", "files", "cat", "keeper", "in/d/run").out)
+}

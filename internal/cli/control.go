@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/deckhand-sh/deckhand/internal/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// steer has each of some tasks changed and shows them.
+func (a *app) steer(cmd *cobra.Command, ids []string, change func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error)) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	var tasks []*deckhandv1.Task
+	for _, id := range ids {
+		task, err := change(cmd.Context(), client, id)
+		if err != nil {
+			return err
+		}
+		tasks = append(tasks, task)
+	}
+	if len(tasks) == 1 {
+		return output.Brief(a.printer(), a.taskNoun(), tasks[0])
+	}
+	return output.List(a.printer(), a.taskNoun(), tasks)
+}
+
+func (a *app) taskPauseCommand() *cobra.Command {
+	var reason string
+	var onNextTool bool
+	cmd := &cobra.Command{
+		Use: "pause TASK...", Short: "Have tasks stand still until they are resumed",
+		Long: `Takes a task from its worker at once. What runs of it is frozen where it
+stands and goes on when the task is resumed. With --on-next-tool the task goes
+on until its agent wants to call a tool, and pauses before that call is made.`,
+		Example: `deckhand task pause task_3q9 --reason "backup runs"
+# look at its next call before it is made
+deckhand task pause task_3q9 --on-next-tool`,
+		Args: takes("TASK..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				res, err := client.Tasks.PauseTask(ctx, connect.NewRequest(&deckhandv1.PauseTaskRequest{
+					TaskId: id, Reason: reason, OnNextTool: onNextTool,
+				}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().BoolVar(&onNextTool, "on-next-tool", false, "pause before the next tool call is made")
+	return cmd
+}
+
+func (a *app) taskResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "resume TASK...", Short: "Let paused tasks go on",
+		Long:    `Lets paused tasks go on from where they stood, and takes back a pause that was asked for with --on-next-tool.`,
+		Example: "deckhand task resume task_3q9",
+		Args:    takes("TASK..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				res, err := client.Tasks.ResumeTask(ctx, connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: id}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+}
+
+func (a *app) taskTellCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: `tell TASK "message"`, Short: "Say something to a task's agent",
+		Long: `The message goes before the agent's plan: it has it in its next turn. A paused
+task goes on with it, and one that waits for review does more.`,
+		Example: `deckhand task tell task_3q9 "leave /etc alone"`,
+		Args:    takes("TASK", "MESSAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd, args[:1], func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				res, err := client.Tasks.TellTask(ctx, connect.NewRequest(&deckhandv1.TellTaskRequest{TaskId: id, Text: args[1]}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+}
+
+func (a *app) agentTellCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: `tell NAME "message"`, Short: "Say something to an agent",
+		Long:    `The task that the agent is at gets the message. An idle agent gets a new task with the message as its goal.`,
+		Example: `deckhand agent tell log-triage "look at the mail log too"`,
+		Args:    takes("NAME", "MESSAGE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Agents.TellAgent(cmd.Context(), connect.NewRequest(&deckhandv1.TellAgentRequest{AgentId: args[0], Text: args[1]}))
+			if err != nil {
+				return err
+			}
+			if res.Msg.GetCreated() {
+				a.notef("it was at nothing: this is a new task")
+			}
+			return output.Brief(a.printer(), a.taskNoun(), res.Msg.GetTask())
+		},
+	}
+}
+
+// override are the flags of a task that is run once more.
+type override struct{ memory, node, provider, model string }
+
+func (o *override) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.memory, "memory", "", "give its jail so much memory, for example 2GiB")
+	cmd.Flags().StringVar(&o.node, "node", "", "run it on this node; the workspace stays where it is")
+	cmd.Flags().StringVar(&o.provider, "provider", "", "use this provider's model; --model goes with it")
+	cmd.Flags().StringVar(&o.model, "model", "", "use this model; --provider goes with it")
+}
+
+func (o *override) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, error) {
+	out := &deckhandv1.TaskOverride{NodeId: o.node, Provider: o.provider, Model: o.model}
+	if o.memory != "" {
+		bytes, ok := persona.ParseSize(o.memory)
+		if !ok || bytes <= 0 {
+			return nil, usage(cmd, "--memory is %q, give a size with its unit, such as 512MiB or 4GiB", o.memory)
+		}
+		out.MemoryBytes = bytes
+	}
+	if (o.provider == "") != (o.model == "") {
+		return nil, usage(cmd, "--provider and --model go together")
+	}
+	return out, nil
+}
+
+func (a *app) taskRetryCommand() *cobra.Command {
+	var o override
+	cmd := &cobra.Command{
+		Use: "retry TASK", Short: "Run a task once more that is escalated or has ended",
+		Long: `Puts an escalated task back into the queue. For one that has ended it makes a
+new one of the same goal and inputs. The flags hold for this task only; the
+persona stays as it is.`,
+		Example: `deckhand task retry task_3q9
+deckhand task retry task_3q9 --memory 4GiB
+deckhand task retry task_3q9 --provider anthropic --model claude-sonnet-4-5`,
+		Args: takes("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			with, err := o.message(cmd)
+			if err != nil {
+				return err
+			}
+			return a.steer(cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				res, err := client.Tasks.RetryTask(ctx, connect.NewRequest(&deckhandv1.RetryTaskRequest{TaskId: id, Override: with}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func (a *app) taskResumeFromCommand() *cobra.Command {
+	var o override
+	request := &deckhandv1.ResumeTaskFromRequest{}
+	cmd := &cobra.Command{
+		Use: "resume-from TASK", Short: "Start a new task that goes on from an older point of another",
+		Long: `Makes a new task that has the other's turns and tool calls up to a checkpoint as
+its own past. The workspace stays as it is now.`,
+		Example: `deckhand task checkpoints task_3q9
+deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"`,
+		Args: takes("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if request.GetIteration() < 0 {
+				return usage(cmd, "--iteration is %d, give the iteration of a checkpoint", request.GetIteration())
+			}
+			var err error
+			if request.Override, err = o.message(cmd); err != nil {
+				return err
+			}
+			return a.steer(cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
+				request.TaskId = id
+				res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(request))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetTask(), nil
+			})
+		},
+	}
+	cmd.Flags().Int32Var(&request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
+	cmd.Flags().Lookup("iteration").DefValue = ""
+	cmd.Flags().StringVar(&request.Message, "message", "", "what the agent is told first")
+	o.register(cmd)
+	return cmd
+}
+
+func (a *app) taskCheckpointsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "checkpoints TASK", Short: "List the points that a task can be resumed from", Example: "deckhand task checkpoints task_3q9",
+		Args: takes("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Tasks.ListCheckpoints(cmd.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: args[0]}))
+			if err != nil {
+				return err
+			}
+			if len(res.Msg.GetCheckpoints()) == 0 {
+				a.notef("no checkpoints: each finished iteration makes one, and it is kept for a day")
+			}
+			return output.List(a.printer(), a.checkpointNoun(), res.Msg.GetCheckpoints())
+		},
+	}
+}
+
+func (a *app) checkpointNoun() output.Noun[*deckhandv1.TaskCheckpoint] {
+	return output.Noun[*deckhandv1.TaskCheckpoint]{
+		Name: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) },
+		Columns: []output.Column[*deckhandv1.TaskCheckpoint]{
+			{Header: "iteration", Value: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) }},
+			{Header: "reason", Value: (*deckhandv1.TaskCheckpoint).GetReason},
+			{Header: "age", Value: func(x *deckhandv1.TaskCheckpoint) string { return a.age(x.GetCreatedAt()) }},
+			{Header: "expires", Value: func(x *deckhandv1.TaskCheckpoint) string { return moment(x.GetExpiresAt()) }},
+		},
+	}
+}

@@ -1,0 +1,214 @@
+package cli_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// control is what the test hub answers about control.
+type control struct {
+	killed  []*deckhandv1.KilledTask
+	hold    *deckhandv1.Hold
+	entries []*deckhandv1.AuditEntry
+}
+
+func (h *testHub) steered(id string, state deckhandv1.TaskState) (*deckhandv1.Task, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	task, err := h.task(id)
+	if err != nil {
+		return nil, err
+	}
+	task.State = state
+	return proto.CloneOf(task), nil
+}
+
+func (h *testHub) PauseTask(_ context.Context, req *connect.Request[deckhandv1.PauseTaskRequest]) (*connect.Response[deckhandv1.PauseTaskResponse], error) {
+	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_PAUSED)
+	return connect.NewResponse(&deckhandv1.PauseTaskResponse{Task: task}), err
+}
+
+func (h *testHub) ResumeTask(_ context.Context, req *connect.Request[deckhandv1.ResumeTaskRequest]) (*connect.Response[deckhandv1.ResumeTaskResponse], error) {
+	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
+	return connect.NewResponse(&deckhandv1.ResumeTaskResponse{Task: task}), err
+}
+
+func (h *testHub) TellTask(_ context.Context, req *connect.Request[deckhandv1.TellTaskRequest]) (*connect.Response[deckhandv1.TellTaskResponse], error) {
+	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_RUNNING)
+	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: task}), err
+}
+
+func (h *testHub) RetryTask(_ context.Context, req *connect.Request[deckhandv1.RetryTaskRequest]) (*connect.Response[deckhandv1.RetryTaskResponse], error) {
+	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
+	return connect.NewResponse(&deckhandv1.RetryTaskResponse{Task: task}), err
+}
+
+func (h *testHub) ResumeTaskFrom(_ context.Context, req *connect.Request[deckhandv1.ResumeTaskFromRequest]) (*connect.Response[deckhandv1.ResumeTaskFromResponse], error) {
+	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
+	return connect.NewResponse(&deckhandv1.ResumeTaskFromResponse{Task: task}), err
+}
+
+func (h *testHub) ListCheckpoints(context.Context, *connect.Request[deckhandv1.ListCheckpointsRequest]) (*connect.Response[deckhandv1.ListCheckpointsResponse], error) {
+	at := time.Now()
+	return connect.NewResponse(&deckhandv1.ListCheckpointsResponse{Checkpoints: []*deckhandv1.TaskCheckpoint{
+		{Iteration: 4, Reason: "auto", CreatedAt: timestamppb.New(at.Add(-3 * time.Hour)), ExpiresAt: timestamppb.New(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))},
+	}}), nil
+}
+
+func (h *testHub) TellAgent(_ context.Context, req *connect.Request[deckhandv1.TellAgentRequest]) (*connect.Response[deckhandv1.TellAgentResponse], error) {
+	return connect.NewResponse(&deckhandv1.TellAgentResponse{
+		Task: &deckhandv1.Task{Id: "task_new", AgentName: req.Msg.GetAgentId(), Goal: req.Msg.GetText()}, Created: true,
+	}), nil
+}
+
+func (h *testHub) Kill(context.Context, *connect.Request[deckhandv1.KillRequest]) (*connect.Response[deckhandv1.KillResponse], error) {
+	return connect.NewResponse(&deckhandv1.KillResponse{Tasks: h.control.killed, Hold: h.control.hold}), nil
+}
+
+func (h *testHub) ListHolds(context.Context, *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
+	res := &deckhandv1.ListHoldsResponse{}
+	if h.control.hold != nil {
+		res.Holds = append(res.Holds, h.control.hold)
+	}
+	return connect.NewResponse(res), nil
+}
+
+func (h *testHub) ReleaseHold(context.Context, *connect.Request[deckhandv1.ReleaseHoldRequest]) (*connect.Response[deckhandv1.ReleaseHoldResponse], error) {
+	return connect.NewResponse(&deckhandv1.ReleaseHoldResponse{Hold: h.control.hold}), nil
+}
+
+func (h *testHub) ListAuditEntries(context.Context, *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
+	return connect.NewResponse(&deckhandv1.ListAuditEntriesResponse{Entries: h.control.entries}), nil
+}
+
+// sent answers the newest request of its kind.
+func sent[T proto.Message](t *testing.T, h *testHub) T {
+	t.Helper()
+	var kind T
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	request, ok := h.last[string(kind.ProtoReflect().Descriptor().Name())].(T)
+	require.True(t, ok)
+	return request
+}
+
+// C3: pause and resume.
+func TestTasksArePausedAndResumed(t *testing.T) {
+	t.Parallel()
+	h := withTasks(t)
+	got := h.run(t, "task", "pause", "task_a", "--reason", "lunch", "--on-next-tool")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Contains(t, got.stdout, "paused")
+	request := sent[*deckhandv1.PauseTaskRequest](t, h)
+	require.Equal(t, "lunch", request.GetReason())
+	require.True(t, request.GetOnNextTool())
+	require.Equal(t, "task_aaa1\ntask_bbb2\n", h.run(t, "task", "resume", "task_a", "task_b", "-o", "name").stdout)
+	require.Equal(t, 3, h.run(t, "task", "pause", "task_zzz").code)
+}
+
+func TestATaskAndAnAgentAreTold(t *testing.T) {
+	t.Parallel()
+	h := withTasks(t)
+	got := h.run(t, "task", "tell", "task_a", "leave /etc alone")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Equal(t, "leave /etc alone", sent[*deckhandv1.TellTaskRequest](t, h).GetText())
+	require.Equal(t, 2, h.run(t, "task", "tell", "task_a").code)
+
+	got = h.run(t, "agent", "tell", "triage", "look again")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Contains(t, got.stdout, "task_new")
+	require.Contains(t, got.stderr, "new task")
+}
+
+func TestATaskIsRunOnceMore(t *testing.T) {
+	t.Parallel()
+	h := withTasks(t)
+	got := h.run(t, "task", "retry", "task_b", "--memory", "2GiB", "--node", "web-1", "--provider", "anthropic", "--model", "claude-test")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.True(t, proto.Equal(&deckhandv1.TaskOverride{
+		MemoryBytes: 2 << 30, NodeId: "web-1", Provider: "anthropic", Model: "claude-test",
+	}, sent[*deckhandv1.RetryTaskRequest](t, h).GetOverride()))
+	for flag, value := range map[string]string{"--memory": "lots", "--provider": "anthropic", "--model": "claude-test"} {
+		require.Equal(t, 2, h.run(t, "task", "retry", "task_b", flag, value).code, flag)
+	}
+	require.Contains(t, h.run(t, "task", "retry", "task_b", "--memory", "512").errorLine(t), "--memory")
+
+	got = h.run(t, "task", "resume-from", "task_b", "--iteration", "4", "--message", "without sudo")
+	require.Equal(t, 0, got.code, got.stderr)
+	request := sent[*deckhandv1.ResumeTaskFromRequest](t, h)
+	require.Equal(t, int32(4), request.GetIteration())
+	require.Equal(t, "without sudo", request.GetMessage())
+	require.Equal(t, 2, h.run(t, "task", "resume-from", "task_b", "--iteration", "-1").code)
+
+	require.Equal(t, `ITERATION  REASON  AGE  EXPIRES
+4          auto    3h   2027-01-02T03:04:05Z
+`, h.run(t, "task", "checkpoints", "task_b").stdout)
+}
+
+// The kill switch says of each task what is known, and only full success is 0.
+func TestTheKillSwitchSaysWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	h := withTasks(t)
+	h.control.killed = []*deckhandv1.KilledTask{{TaskId: "task_a", NodeId: "node_1", Outcome: deckhandv1.KillOutcome_KILL_OUTCOME_CONFIRMED}}
+	got := h.run(t, "kill", "task", "task_a", "--reason", "stop it")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Regexp(t, `(?m)^task_a +node_1 +confirmed`, got.stdout)
+	request := sent[*deckhandv1.KillRequest](t, h)
+	require.Equal(t, deckhandv1.KillScope_KILL_SCOPE_TASK, request.GetScope())
+	require.Equal(t, "stop it", request.GetReason())
+
+	h.control.hold = &deckhandv1.Hold{Id: "hold_1", Scope: deckhandv1.KillScope_KILL_SCOPE_AGENT, ObjectId: "agent_1", HeldBy: "admin"}
+	h.control.killed = append(h.control.killed,
+		&deckhandv1.KilledTask{TaskId: "task_b", NodeId: "node_2", Outcome: deckhandv1.KillOutcome_KILL_OUTCOME_STOPS_BY,
+			StopsBy: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))},
+		&deckhandv1.KilledTask{TaskId: "task_c", NodeId: "node_3", Outcome: deckhandv1.KillOutcome_KILL_OUTCOME_PENDING, Detail: "3 processes\x1b[2J"})
+	got = h.run(t, "kill", "agent", "triage")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.errorLine(t), "--yes")
+	got = h.run(t, "kill", "agent", "triage", "--yes")
+	require.Equal(t, 1, got.code)
+	require.Regexp(t, `(?m)^task_b +node_2 +stops by 2026-01-02T03:04:05Z`, got.stdout)
+	require.Regexp(t, `(?m)^task_c +node_3 +pending +3 processes`, got.stdout)
+	require.NotContains(t, got.stdout, "\x1b")
+	require.Contains(t, got.stderr, "deckhand hold release hold_1")
+	require.Contains(t, got.errorLine(t), "2 of 3 are not confirmed yet")
+
+	h.control.killed = nil
+	require.Equal(t, 0, h.run(t, "kill", "org", "--yes").code)
+	require.Equal(t, deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, sent[*deckhandv1.KillRequest](t, h).GetScope())
+	for _, wrong := range [][]string{{"kill"}, {"kill", "task"}, {"kill", "everything"}, {"kill", "org", "org_1", "--yes"}} {
+		require.Equal(t, 2, h.run(t, wrong...).code, wrong)
+	}
+}
+
+func TestHoldsAreListedAndReleased(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	require.Contains(t, h.run(t, "hold", "list").stderr, "nothing is held")
+	h.control.hold = &deckhandv1.Hold{Id: "hold_1", Scope: deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, ObjectId: "org_1", HeldBy: "admin", Reason: "fire"}
+	require.Regexp(t, `(?m)^hold_1 +org +org_1 +admin +.*fire$`, h.run(t, "hold", "list", "--all").stdout)
+	require.True(t, sent[*deckhandv1.ListHoldsRequest](t, h).GetReleased())
+	require.Equal(t, 0, h.run(t, "hold", "release", "hold_1", "--reason", "out").code)
+	require.Equal(t, "out", sent[*deckhandv1.ReleaseHoldRequest](t, h).GetReason())
+}
+
+func TestTheAuditIsListed(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	require.Contains(t, h.run(t, "audit", "list", "--by", "bob").stderr, "nothing of the kind")
+	require.Equal(t, "bob", sent[*deckhandv1.ListAuditEntriesRequest](t, h).GetActorId())
+	h.control.entries = []*deckhandv1.AuditEntry{{
+		Id: 7, Time: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), ActorId: "alice", Action: "task.paused",
+		ObjectId: "task_a", Reason: "lunch", Address: "10.0.0.7",
+	}}
+	require.Regexp(t, `(?m)^2026-01-02T03:04:05Z +alice +task.paused +task_a +lunch$`, h.run(t, "audit", "list").stdout)
+	require.Contains(t, h.run(t, "audit", "list", "-o", "wide").stdout, "10.0.0.7")
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/deckhand-sh/deckhand/internal/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// maxArguments is how large changed arguments may be; the hub takes no more.
+const maxArguments = 4 << 20
+
+func (a *app) inboxApproveCommand() *cobra.Command {
+	var reason, arguments string
+	cmd := &cobra.Command{
+		Use: "approve ID", Short: "Have a call made, as it was asked or with other arguments",
+		Example: `deckhand inbox approve inbox_3q9
+deckhand inbox approve inbox_3q9 --arguments '{"command":"rm -r old/2019"}'
+deckhand inbox approve inbox_3q9 --arguments @arguments.json`,
+		Args: takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			approve := &deckhandv1.AnswerInboxItemRequest_Approve{}
+			if cmd.Flags().Changed("arguments") {
+				var err error
+				if approve.ArgumentsJson, err = a.readArguments(cmd, arguments); err != nil {
+					return err
+				}
+			}
+			return a.answer(cmd.Context(), &deckhandv1.AnswerInboxItemRequest{
+				ItemId: args[0], Reason: reason, Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: approve},
+			})
+		},
+	}
+	cmd.Flags().StringVar(&arguments, "arguments", "", "a JSON object to call the tool with instead, @FILE to read it from a file, @- from standard input; the agent is told")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// readArguments answers a JSON object that was given as text, or as @FILE.
+func (a *app) readArguments(cmd *cobra.Command, given string) (string, error) {
+	text := []byte(given)
+	if file, ok := strings.CutPrefix(given, "@"); ok {
+		var err error
+		if file == "-" {
+			text, err = readAll(a.in, maxArguments)
+		} else {
+			text, err = readBounded(file, maxArguments)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil || object == nil {
+		return "", usage(cmd, `--arguments is not a JSON object, give one such as '{"command":"ls"}'`)
+	}
+	return string(text), nil
+}
+
+func (a *app) inboxRejectCommand() *cobra.Command {
+	return a.plainAnswer("reject ID", "Refuse a call, or to answer a question; the agent goes on without",
+		`deckhand inbox reject inbox_3q9 --reason "not on a Friday"`, "why; the agent sees it",
+		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Reject_{Reject: &deckhandv1.AnswerInboxItemRequest_Reject{}}})
+}
+
+func (a *app) inboxRetryCommand() *cobra.Command {
+	return a.plainAnswer("retry ID", "Make a call with an unknown outcome once more; it may then have taken effect twice",
+		`deckhand inbox retry inbox_3q9 --reason "the file is not there"`, "why; the agent sees it",
+		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Retry_{Retry: &deckhandv1.AnswerInboxItemRequest_Retry{}}})
+}
+
+func (a *app) inboxSkipCommand() *cobra.Command {
+	return a.plainAnswer("skip ID", "Leave a call out and tell the agent so",
+		`deckhand inbox skip inbox_3q9 --reason "done by hand"`, "why; the agent sees it",
+		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Skip_{Skip: &deckhandv1.AnswerInboxItemRequest_Skip{}}})
+}
+
+// plainAnswer makes a command for an answer that is but its reason.
+func (a *app) plainAnswer(use, short, example, why string, request *deckhandv1.AnswerInboxItemRequest) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.ItemId = args[0]
+			return a.answer(cmd.Context(), request)
+		},
+	}
+	cmd.Flags().StringVar(&request.Reason, "reason", "", why)
+	return cmd
+}
+
+func (a *app) inboxAnswerCommand() *cobra.Command {
+	var reason, choice string
+	var yes, no bool
+	cmd := &cobra.Command{
+		Use: "answer ID [TEXT]", Short: "Answer an agent's question",
+		Example: `deckhand inbox answer inbox_3q9 "the one in Frankfurt"
+# the second of the choices that inbox show numbers, or its text
+deckhand inbox answer inbox_3q9 --choice 2
+deckhand inbox answer inbox_3q9 --yes`,
+		Args: takes("ID", "[TEXT]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var replies []string
+			if len(args) > 1 {
+				replies = append(replies, args[1])
+			}
+			if choice != "" {
+				replies = append(replies, choice)
+			}
+			if yes {
+				replies = append(replies, "yes")
+			}
+			if no {
+				replies = append(replies, "no")
+			}
+			if len(replies) != 1 || strings.TrimSpace(replies[0]) == "" {
+				return usage(cmd, "give one of TEXT, --choice, --yes and --no")
+			}
+			reply := replies[0]
+			if choice != "" {
+				var err error
+				if reply, err = a.choose(cmd, args[0], choice); err != nil {
+					return err
+				}
+			}
+			return a.answer(cmd.Context(), &deckhandv1.AnswerInboxItemRequest{
+				ItemId: args[0], Reason: reason,
+				Answer: &deckhandv1.AnswerInboxItemRequest_Reply_{Reply: &deckhandv1.AnswerInboxItemRequest_Reply{Text: reply}},
+			})
+		},
+	}
+	cmd.Flags().StringVar(&choice, "choice", "", "one of the choices: its number in inbox show, or its text")
+	cmd.Flags().BoolVar(&yes, "yes", false, "the answer is yes")
+	cmd.Flags().BoolVar(&no, "no", false, "the answer is no")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+// choose answers the choice that is meant by its text or, when there is none
+// of that text, by its number.
+func (a *app) choose(cmd *cobra.Command, id, choice string) (string, error) {
+	client, err := a.connect()
+	if err != nil {
+		return "", err
+	}
+	item, err := getItem(cmd.Context(), client, id)
+	if err != nil {
+		return "", err
+	}
+	choices := item.GetQuestion().GetChoices()
+	if slices.Contains(choices, choice) {
+		return choice, nil
+	}
+	if n, err := strconv.Atoi(choice); err == nil && n >= 1 && n <= len(choices) {
+		return choices[n-1], nil
+	}
+	if len(choices) == 0 {
+		return "", usage(cmd, "%s is no question with choices, give TEXT, --yes or --no", item.GetId())
+	}
+	return "", usage(cmd, "--choice %q is none of the %d choices, they are %s", choice, len(choices), strings.Join(choices, ", "))
+}
+
+func (a *app) inboxMarkCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "mark ID succeeded|failed", Short: "Say what came of a call with an unknown outcome",
+		Example: `deckhand inbox mark inbox_3q9 succeeded --reason "the mail is in the outbox"`,
+		Args:    takes("ID", "succeeded|failed"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[1] != "succeeded" && args[1] != "failed" {
+				return usage(cmd, "%q is no outcome, give succeeded or failed", args[1])
+			}
+			return a.answer(cmd.Context(), &deckhandv1.AnswerInboxItemRequest{
+				ItemId: args[0], Reason: reason,
+				Answer: &deckhandv1.AnswerInboxItemRequest_Resolve_{Resolve: &deckhandv1.AnswerInboxItemRequest_Resolve{Succeeded: args[1] == "succeeded"}},
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "how that is known; the agent sees it")
+	return cmd
+}
+
+// answer sends an answer and shows the item as it then is. One that somebody
+// else gave meanwhile is the hub's error, which says who did.
+func (a *app) answer(ctx context.Context, request *deckhandv1.AnswerInboxItemRequest) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	res, err := client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(request))
+	if err != nil {
+		return err
+	}
+	return output.Brief(a.printer(), a.inboxNoun(), res.Msg.GetItem())
+}
+
+// lines answers a JSON object with a line for each field; a value's further
+// lines are indented, so that none passes for a field.
+func lines(s *structpb.Struct) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(s.GetFields())) {
+		out = append(out, key+": "+strings.ReplaceAll(text(s.GetFields()[key]), "\n", "\n  "))
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,60 @@
+// Package crashpoint names the moments in a step's life at which tests of
+// faults kill a process: the hub, a worker, the node daemon, deckhand-init, or
+// a neighbour such as PostgreSQL.
+//
+// The points exist only in binaries that are built with the tag crashpoints.
+// In all others At is empty and compiles to nothing, and the points' names are
+// nowhere in the binary; a test holds that.
+//
+// With the tag, a process that comes to a point tells a listener, the test, and
+// waits for its answer. So the test can kill that process, or any other one,
+// while the step stands exactly there, and go on when the dead one is gone. A
+// listener that is absent or gone stops nobody.
+package crashpoint
+
+// Point is a moment in the life of a step.
+type Point string
+
+// The points, in the order in which a step comes to them, each with the process
+// that it stops.
+const (
+	// BeforeIntent: the hub is about to store a call that a worker proposed.
+	BeforeIntent Point = "crash-before-intent"
+	// AfterIntent: the hub has stored the call with its decision, and has not
+	// answered yet.
+	AfterIntent Point = "crash-after-intent"
+	// AfterGrant: the worker has read that the step is granted, and has not
+	// asked for it to run.
+	AfterGrant Point = "crash-after-grant"
+	// AfterStart: the hub has stored that the step was started, and has not
+	// asked the node.
+	AfterStart Point = "crash-after-start"
+	// AfterLedger: the node has the command in its ledger, and has not asked
+	// init to start it.
+	AfterLedger Point = "crash-after-ledger"
+	// AfterSpawn: init has started the command, and has not said so.
+	AfterSpawn Point = "crash-after-spawn"
+	// AfterExit: the command's whole tree has ended, and init has not written
+	// its end down.
+	AfterExit Point = "crash-after-exit"
+	// BeforeOutcome: the hub knows how the command ended, and is about to store
+	// it.
+	BeforeOutcome Point = "crash-before-outcome"
+	// AfterOutcome: the hub has stored the outcome, and has not answered yet.
+	AfterOutcome Point = "crash-after-outcome"
+)
+
+// Hit is what the listener is told, as one line of JSON. It answers by a line,
+// or by closing the connection.
+type Hit struct {
+	Point Point
+	// Task and Step are ids, empty where the process does not know them.
+	Task, Step string
+}
+
+// Env names the listener's Unix socket to a process.
+const Env = "DECKHAND_CRASHPOINTS"
+
+// JailSocket is the listener's socket for the init of a jail, in the jail's
+// state folder: a jail's init is started without an environment of the test's.
+const JailSocket = "/run/deckhand/crashpoints.sock"

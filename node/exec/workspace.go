@@ -1,0 +1,72 @@
+package exec
+
+import (
+	"context"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Workspaces records what commands change in the workspaces of their jails.
+type Workspaces interface {
+	// Begin is called before a command is started. With keep the workspace is
+	// recorded as it is; an error refuses the command.
+	Begin(ctx context.Context, jailID, execID string, keep bool) error
+	// Resume is called for a command that an earlier daemon started.
+	Resume(ctx context.Context, jailID, execID string) error
+	// End is called when nothing of a command is left, before anybody is told;
+	// it answers what changed, with keep.
+	End(ctx context.Context, jailID, execID string, keep bool) *nodev1.WorkspaceChange
+}
+
+// recordBefore records the workspace before the command is started. What
+// cannot be taken back later is not run: the end that it answers says why.
+func (w *watch) recordBefore(ctx context.Context) (refusal *nodev1.Exec, err error) {
+	spec := w.rec.GetSpec()
+	if w.s.spaces == nil {
+		return nil, nil
+	}
+	err = w.s.spaces.Begin(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot())
+	if err == nil || ctx.Err() != nil {
+		return nil, err
+	}
+	why := "the workspace could not be recorded before it, so that its changes could not be taken back"
+	if e := fault.As(err); e != nil {
+		why = e.Error()
+	} else {
+		w.s.log.Error("record a workspace before a command", "exec_id", spec.GetExecId(), "error", err)
+	}
+	return w.end(nodev1.EndReason_END_REASON_START_FAILED, func(e *nodev1.Exec) { e.StartError = why }), nil
+}
+
+// resume tells of what an earlier daemon started, all of it before anything
+// new: whatever changed since may be of any of them.
+func (s *Service) resume(ctx context.Context, records []*nodev1.ExecRecord) {
+	if s.spaces == nil {
+		return
+	}
+	for _, rec := range records {
+		spec := rec.GetSpec()
+		if err := s.spaces.Resume(ctx, spec.GetJailId(), spec.GetExecId()); err != nil && !fault.Is(err, fault.NotFound) {
+			s.log.Error("take up a command's workspace", "exec_id", spec.GetExecId(), "error", err)
+		}
+	}
+}
+
+// recordAfter adds to an end what the command changed.
+func (w *watch) recordAfter(ctx context.Context, final *nodev1.Exec) {
+	if w.s.spaces == nil {
+		return
+	}
+	spec := w.rec.GetSpec()
+	final.Workspace = w.s.spaces.End(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot() && ran(final))
+}
+
+// ran says whether a command may have changed anything.
+func ran(final *nodev1.Exec) bool {
+	switch final.GetEndReason() {
+	case nodev1.EndReason_END_REASON_NOT_STARTED, nodev1.EndReason_END_REASON_START_FAILED:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,171 @@
+package files_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/files"
+	"github.com/deckhand-sh/deckhand/node/ledger"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// F3: an edit happens whole or not at all, and only to the file it expects.
+func TestEdits(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	path := filepath.Join(dir, "a")
+	require.NoError(t, os.WriteFile(path, []byte("one two two three"), 0o640))
+	edit := func(operation, expect string, pairs ...string) (*nodev1.EditFileResponse, error) {
+		req := &nodev1.EditFileRequest{JailId: jailID, Path: "a", OperationId: operation, ExpectDigest: expect}
+		for i := 0; i < len(pairs); i += 2 {
+			old, all := strings.CutPrefix(pairs[i], "all:")
+			req.Edits = append(req.Edits, &nodev1.Edit{Old: []byte(old), New: []byte(pairs[i+1]), All: all})
+		}
+		return s.EditFile(t.Context(), req)
+	}
+	for name, c := range map[string]struct {
+		expect string
+		pairs  []string
+		says   string
+	}{
+		"not there":           {"", []string{"one", "1", "four", "4"}, "edit 2 is not in"},
+		"not the only one":    {"", []string{"two", "2"}, "2 times"},
+		"of another's change": {digest("what it was before"), []string{"one", "1"}, "somebody else changed it"},
+	} {
+		_, err := edit("", c.expect, c.pairs...)
+		require.ErrorContains(t, err, c.says, name)
+		content, rerr := os.ReadFile(path)
+		require.NoError(t, rerr)
+		require.Equal(t, "one two two three", string(content), name)
+	}
+	for range 2 { // asked again it happens once
+		got, err := edit("step_1", digest("one two two three"), "one", "1", "all:two", "2", "1 2", "1 and 2")
+		require.NoError(t, err)
+		require.EqualValues(t, 4, got.GetReplacements())
+		require.Equal(t, digest("1 and 2 2 three"), got.GetDigest())
+	}
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o640, info.Mode().Perm())
+}
+
+// The daemon dies between an effect and its record: the next one finds what
+// happened, and does it no second time.
+func TestChangesThatWereInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, happened := range []bool{false, true} {
+		top := t.TempDir()
+		jail := one{dir: filepath.Join(top, "workspace"), uid: os.Geteuid(), gid: os.Getegid()}
+		require.NoError(t, os.Mkdir(jail.dir, 0o755))
+		put := func(name, content string) {
+			require.NoError(t, os.WriteFile(filepath.Join(jail.dir, name), []byte(content), 0o600))
+		}
+		book, err := ledger.Open(ledger.Config{Path: filepath.Join(top, "ledger.db")})
+		require.NoError(t, err)
+		defer book.Close()
+		put("edited", "aa")
+		put("moved", "m")
+		put("deleted", "d")
+		ask := func(s *files.Service) (errs []error) {
+			_, err := s.EditFile(t.Context(), &nodev1.EditFileRequest{
+				JailId: jailID, Path: "edited", OperationId: "step_1", Edits: []*nodev1.Edit{{Old: []byte("aa"), New: []byte("aaa")}},
+			})
+			errs = append(errs, err)
+			_, err = s.MoveFile(t.Context(), &nodev1.MoveFileRequest{JailId: jailID, From: "moved", To: "d/to", OperationId: "step_2"})
+			errs = append(errs, err)
+			_, err = s.DeleteFile(t.Context(), &nodev1.DeleteFileRequest{JailId: jailID, Path: "deleted", OperationId: "step_3"})
+			return append(errs, err)
+		}
+		first, err := files.New(files.Config{Workspaces: jail, Ledger: mortal{book}})
+		require.NoError(t, err)
+		for _, err := range ask(first) {
+			require.Error(t, err)
+		}
+		if !happened { // it died before the effect
+			put("edited", "aa")
+			require.NoError(t, os.Rename(filepath.Join(jail.dir, "d", "to"), filepath.Join(jail.dir, "moved")))
+			put("deleted", "d")
+		}
+		second, err := files.New(files.Config{Workspaces: jail, Ledger: book})
+		require.NoError(t, err)
+		for range 2 {
+			for _, err := range ask(second) {
+				require.NoError(t, err)
+			}
+		}
+		content, err := os.ReadFile(filepath.Join(jail.dir, "edited"))
+		require.NoError(t, err)
+		require.Equal(t, "aaa", string(content))
+		require.FileExists(t, filepath.Join(jail.dir, "d", "to"))
+		require.NoFileExists(t, filepath.Join(jail.dir, "moved"))
+		require.NoFileExists(t, filepath.Join(jail.dir, "deleted"))
+	}
+}
+
+// H2: neither a move nor a deletion leads out of the workspace.
+func TestMovesAndDeletionsStayInside(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	outside := filepath.Join(filepath.Dir(dir), "outside")
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "full"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "full", "x"), []byte("x"), 0o600))
+	move := func(from, to string) error {
+		_, err := s.MoveFile(t.Context(), &nodev1.MoveFileRequest{JailId: jailID, From: from, To: to, Overwrite: true})
+		return err
+	}
+	remove := func(path string, recursive bool) error {
+		_, err := s.DeleteFile(t.Context(), &nodev1.DeleteFileRequest{JailId: jailID, Path: path, Recursive: recursive})
+		return err
+	}
+	for _, err := range []error{
+		move("a", "link/a"), move("link/secret", "b"), move("a", "../outside/a"), move("/etc/passwd", "b"),
+		remove("link/secret", false), remove("../outside", true), remove("/workspace/../outside", true),
+	} {
+		require.Equal(t, fault.SandboxViolation, fault.As(err).Code, "%v", err)
+	}
+	require.True(t, fault.Is(move("a", "full"), fault.Exists))
+	require.Error(t, remove("full", false))
+	require.Error(t, remove(".", true))
+	require.NoError(t, remove("full", true))
+	require.NoError(t, remove("link", true))
+	require.FileExists(t, filepath.Join(outside, "secret"), "the link went, and not what it led to")
+	require.NoError(t, move("a", "b/c/d"))
+	require.FileExists(t, filepath.Join(dir, "b", "c", "d"))
+}
+
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "src", "deep"), 0o755))
+	for name, content := range map[string]string{
+		"src/a.go": "package a\n// Needle here\nneedle\n", "src/deep/b.go": "x needle y\r\n", "c.txt": "needle", "bin": "needle\x00",
+		"long": strings.Repeat("x", 200_000) + "needle\nneedle\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	require.NoError(t, os.Symlink("../outside", filepath.Join(dir, "link")))
+	find := func(req *nodev1.SearchFilesRequest) (got []string) {
+		req.JailId = jailID
+		out, err := s.SearchFiles(t.Context(), req)
+		require.NoError(t, err)
+		for _, m := range out.GetMatches() {
+			got = append(got, fmt.Sprintf("%s %d %s", m.GetPath(), m.GetLine(), m.GetText()))
+		}
+		return got
+	}
+	require.Equal(t, []string{"c.txt 1 needle", "long 2 needle", "src/a.go 3 needle", "src/deep/b.go 1 x needle y"}, find(&nodev1.SearchFilesRequest{Pattern: "needle"}))
+	require.Equal(t, []string{"src/a.go 2 // Needle here", "src/a.go 3 needle"}, find(&nodev1.SearchFilesRequest{
+		Pattern: `^(// )?needle`, Regexp: true, IgnoreCase: true, Name: "*.go", Path: "src",
+	}))
+	require.Len(t, find(&nodev1.SearchFilesRequest{Pattern: "needle", MaxMatches: 1}), 1)
+	_, err := s.SearchFiles(t.Context(), &nodev1.SearchFilesRequest{JailId: jailID, Pattern: "(", Regexp: true})
+	require.True(t, fault.Is(err, fault.Invalid))
+}

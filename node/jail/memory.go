@@ -1,0 +1,65 @@
+package jail
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/containerd/v2/client"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"google.golang.org/protobuf/proto"
+
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// raiseMemory gives a running jail the memory of a spec, if that is more and
+// all that is different, and records it. It answers false when the jail must be
+// made anew. Less memory than before is never taken from what runs: the kernel
+// would refuse, or kill for it.
+func (m *Manager) raiseMemory(ctx context.Context, p paths, rec *nodev1.JailRecord, spec *nodev1.JailSpec) (bool, error) {
+	same := proto.CloneOf(rec.GetSpec())
+	same.MemoryBytes = spec.GetMemoryBytes()
+	if spec.GetJailId() == HostID || !proto.Equal(same, spec) || spec.GetMemoryBytes() <= rec.GetSpec().GetMemoryBytes() {
+		return false, nil
+	}
+	if err := m.limit(m.namespaced(ctx), spec); err != nil {
+		m.cfg.Log.Warn("cannot raise a running jail's memory; it is made anew if nothing runs in it", "jail", spec.GetJailId(), "error", err)
+		return false, nil
+	}
+	// A daemon that dies before this raises it again.
+	rec.Spec = spec
+	if err := m.writeRecord(p.record, rec); err != nil {
+		return false, err
+	}
+	m.cfg.Log.Info("raised a jail's memory", "jail", spec.GetJailId(), "memory_bytes", spec.GetMemoryBytes())
+	return true, nil
+}
+
+// limit puts a spec's limits on the running jail: all of them, since a runtime
+// may take what is left out for none.
+func (m *Manager) limit(ctx context.Context, spec *nodev1.JailSpec) error {
+	ctr, err := m.containerd.LoadContainer(ctx, spec.GetJailId())
+	if err != nil {
+		return fmt.Errorf("load the container: %w", err)
+	}
+	task, err := ctr.Task(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("load the task: %w", err)
+	}
+	made, err := ctr.Spec(ctx)
+	if err != nil {
+		return fmt.Errorf("load the spec: %w", err)
+	}
+	limits := &specs.LinuxResources{}
+	if made.Linux != nil && made.Linux.Resources != nil {
+		limits.CPU, limits.Pids = made.Linux.Resources.CPU, made.Linux.Resources.Pids
+	}
+	memory := spec.GetMemoryBytes()
+	limits.Memory = &specs.LinuxMemory{Limit: &memory}
+	if swapAccounted() {
+		limits.Memory.Swap = &memory
+	}
+	if err := task.Update(ctx, client.WithResources(limits)); err != nil {
+		return fmt.Errorf("update the task: %w", err)
+	}
+	return nil
+}

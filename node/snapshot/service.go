@@ -1,0 +1,389 @@
+// Package snapshot keeps the states of jails' workspaces, so that whatever a
+// command, a tool or a person changed is known and can be taken back.
+//
+// The node takes them by itself around what runs: before a command when
+// somebody may have changed something since the last time, and after it. What
+// changed is found by a scan of statuses (package scan), contents are kept once
+// each (package blob), and the record of it all (package history) is one file
+// beside the jail, each of whose writes happens whole or not at all:
+//
+//	<data>/jails/<id>/snapshots/record.db   how the workspace looks, and its changes
+//	<data>/jails/<id>/snapshots/objects     contents
+//
+// When the daemon dies while it looks, the record is that of before, and the
+// next look finds what this one found. When it dies in the middle of an undo,
+// the next daemon finishes that undo before it does anything else there. While
+// something else runs in the jail, the jail stands still meanwhile.
+//
+// A file whose content cannot be kept (it is too large, or the disk is full)
+// is known and cannot be given back. A command that is to be recorded is
+// refused, before it runs, as long as there is no room for what is there
+// already.
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/node/snapshot/blob"
+	"github.com/deckhand-sh/deckhand/node/snapshot/history"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Jails knows where workspaces are, and makes them stand still.
+type Jails interface {
+	// Workspace answers the folder on the host that is the jail's /workspace.
+	Workspace(jailID string) (dir string, err error)
+	// Owner answers the user and group, on the host, of what jails write.
+	Owner() (uid, gid int)
+	// Freeze stops every process of a jail until thaw is called.
+	Freeze(ctx context.Context, jailID string) (thaw func() error, err error)
+}
+
+// Config is what a Service works with.
+type Config struct {
+	Jails Jails
+	// Dir has a folder for each jail, named by its id, in which the record of
+	// its workspace is kept and with which it goes.
+	Dir string
+	// MaxFile is the most bytes that a file whose content is kept may take on
+	// the disk; 0 for 1 GiB.
+	MaxFile int64
+	// MaxBytes is how much the contents of one workspace may take; 0 for 20 GiB.
+	// The oldest changes go when there is more.
+	MaxBytes int64
+	// MaxEntries is how many names a workspace may have; 0 for a million.
+	MaxEntries int
+	// Reserve is how much of the disk is left free; 0 for 256 MiB, negative for
+	// none.
+	Reserve int64
+	// KeepFor is how long changes can be taken back; 0 for 7 days.
+	KeepFor time.Duration
+	// CollectEvery is the pause between two collections; 0 for an hour.
+	CollectEvery time.Duration
+	// Now is the clock that ages are told by; nil for time.Now.
+	Now func() time.Time
+	Log hclog.Logger
+	// At is called at the named moments of an undo and of a look, for tests that
+	// end the process there; nil for nothing.
+	At func(moment string)
+}
+
+const (
+	defaultMaxFile  = 1 << 30
+	defaultMaxBytes = 20 << 30
+	defaultReserve  = 256 << 20
+	defaultKeepFor  = 7 * 24 * time.Hour
+	// forgetAfter is how long a workspace that nobody asks for is kept in
+	// memory.
+	forgetAfter = 2 * time.Minute
+	// hostJail is the machine itself, which has no workspace.
+	hostJail = "host"
+)
+
+// Service implements nodev1.SnapshotServiceServer, and is told of all that runs
+// in jails. It is a lifecycle.Service.
+type Service struct {
+	lifecycle.Runner
+	nodev1.UnimplementedSnapshotServiceServer
+
+	cfg Config
+
+	mu     sync.Mutex
+	spaces map[string]*space
+}
+
+// New makes a Service.
+func New(cfg Config) (*Service, error) {
+	if cfg.Jails == nil || cfg.Dir == "" {
+		return nil, errors.New("snapshot: Jails and Dir must be set")
+	}
+	if cfg.MaxFile == 0 {
+		cfg.MaxFile = defaultMaxFile
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = defaultMaxBytes
+	}
+	if cfg.Reserve == 0 {
+		cfg.Reserve = defaultReserve
+	}
+	if cfg.KeepFor == 0 {
+		cfg.KeepFor = defaultKeepFor
+	}
+	if cfg.CollectEvery == 0 {
+		cfg.CollectEvery = time.Hour
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.At == nil {
+		cfg.At = func(string) {}
+	}
+	return &Service{cfg: cfg, spaces: map[string]*space{}}, nil
+}
+
+// Start finishes every undo that the daemon before had begun, and begins to
+// collect what is old. What cannot be finished now is logged and tried again
+// by whoever asks for that workspace.
+func (s *Service) Start(ctx context.Context) error {
+	dirs, err := os.ReadDir(s.cfg.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("find the workspaces' records: %w", err)
+	}
+	for _, dir := range dirs {
+		if !s.recorded(dir.Name()) {
+			continue
+		}
+		if err := s.with(ctx, dir.Name(), func(*space) error { return nil }); err != nil {
+			s.cfg.Log.Error("open the record of a workspace", "jail_id", dir.Name(), "error", err)
+		}
+	}
+	return s.Run(ctx, s.loop)
+}
+
+func (s *Service) recorded(jailID string) bool {
+	_, err := os.Stat(s.recordPath(jailID))
+	return err == nil
+}
+
+func (s *Service) storeDir(jailID string) string {
+	return filepath.Join(s.cfg.Dir, jailID, "snapshots")
+}
+
+func (s *Service) recordPath(jailID string) string {
+	return filepath.Join(s.storeDir(jailID), "record.db")
+}
+
+func (s *Service) loop(ctx context.Context) error {
+	collect := time.NewTicker(s.cfg.CollectEvery)
+	defer collect.Stop()
+	forget := time.NewTicker(forgetAfter / 2)
+	defer forget.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.closeAll()
+			return nil
+		case <-collect.C:
+			s.Collect(ctx)
+		case <-forget.C:
+			s.forgetIdle()
+		}
+	}
+}
+
+// space is one workspace, as it is known in memory. It is used by whoever has
+// its lock.
+type space struct {
+	s       *Service
+	jailID  string
+	lock    chan struct{} // holds one while somebody is at work here
+	dir     string        // of the record
+	history *history.History
+	blobs   *blob.Store
+	state   state
+	used    time.Time // guarded by Service.mu
+	// readers are streams that read contents without the lock: none is deleted
+	// meanwhile.
+	readers atomic.Int32
+	// gone: the jail was removed under it, and it must not be used.
+	gone bool
+}
+
+// with calls fn for a jail's workspace, alone, with its record open and every
+// undo finished.
+func (s *Service) with(ctx context.Context, jailID string, fn func(*space) error) error {
+	for {
+		sp := s.space(jailID)
+		select {
+		case sp.lock <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if sp.gone {
+			<-sp.lock
+			continue
+		}
+		err := sp.open(ctx)
+		if err == nil {
+			err = fn(sp)
+		}
+		s.mu.Lock()
+		sp.used = s.cfg.Now()
+		s.mu.Unlock()
+		<-sp.lock
+		return err
+	}
+}
+
+func (s *Service) space(jailID string) *space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sp := s.spaces[jailID]
+	if sp == nil {
+		sp = &space{s: s, jailID: jailID, lock: make(chan struct{}, 1), dir: s.storeDir(jailID), used: s.cfg.Now()}
+		sp.state.reset()
+		s.spaces[jailID] = sp
+	}
+	return sp
+}
+
+// open opens the record unless it is open. When the jail was removed and made
+// again meanwhile, the record is a new one.
+func (sp *space) open(ctx context.Context) error {
+	if sp.history != nil {
+		have, err := os.Stat(sp.history.Path())
+		if err == nil && os.SameFile(have, sp.state.file) {
+			return sp.recover(ctx)
+		}
+		sp.close()
+		sp.state.reset()
+	}
+	// Asked first, so that nothing is made for a jail that is not there.
+	if _, err := sp.s.cfg.Jails.Workspace(sp.jailID); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(sp.dir, 0o700); err != nil {
+		return fmt.Errorf("make the store of a workspace: %w", err)
+	}
+	blobs, err := blob.Open(sp.dir, max(0, sp.s.cfg.Reserve))
+	if err != nil {
+		return err
+	}
+	h, err := history.Open(sp.s.recordPath(sp.jailID))
+	if err != nil {
+		return err
+	}
+	sp.history, sp.blobs = h, blobs
+	if err := sp.load(); err != nil {
+		sp.close()
+		return err
+	}
+	return sp.recover(ctx)
+}
+
+func (sp *space) close() {
+	if sp.history == nil {
+		return
+	}
+	if err := sp.history.Close(); err != nil {
+		sp.s.cfg.Log.Error("close the record of a workspace", "jail_id", sp.jailID, "error", err)
+	}
+	sp.history = nil
+}
+
+// forgetIdle drops from memory what nobody asked for of late and in which
+// nothing runs.
+func (s *Service) forgetIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, sp := range s.spaces {
+		if s.cfg.Now().Sub(sp.used) < forgetAfter {
+			continue
+		}
+		select {
+		case sp.lock <- struct{}{}:
+		default:
+			continue
+		}
+		if len(sp.state.live) == 0 {
+			sp.close()
+			sp.gone = true
+			delete(s.spaces, id)
+		}
+		<-sp.lock
+	}
+}
+
+func (s *Service) closeAll() {
+	s.mu.Lock()
+	all := s.spaces
+	s.spaces = map[string]*space{}
+	s.mu.Unlock()
+	for _, sp := range all {
+		sp.lock <- struct{}{}
+		sp.close()
+		sp.gone = true
+		<-sp.lock
+	}
+}
+
+// noWorkspace says whether a jail has nothing to be recorded.
+func noWorkspace(jailID string) bool { return jailID == hostJail }
+
+// Begin is told before something may change a jail's workspace: a command, or
+// an operation on files, named by its id. With keep, the workspace is recorded
+// as it is now; an error refuses what is to begin. End must follow.
+func (s *Service) Begin(ctx context.Context, jailID, id string, keep bool) error {
+	if noWorkspace(jailID) {
+		return nil
+	}
+	return s.with(ctx, jailID, func(sp *space) error {
+		if keep {
+			if err := sp.ready(ctx); err != nil {
+				return err
+			}
+		}
+		sp.began(id)
+		return nil
+	})
+}
+
+// Resume is told of what began under an earlier daemon and has not ended.
+func (s *Service) Resume(ctx context.Context, jailID, id string) error {
+	if noWorkspace(jailID) {
+		return nil
+	}
+	return s.with(ctx, jailID, func(sp *space) error {
+		sp.began(id)
+		return nil
+	})
+}
+
+// End is told when what Begin was told of is over, and answers what changed.
+// Without keep nothing is looked at: whoever looks next finds the changes, and
+// whose they may be.
+func (s *Service) End(ctx context.Context, jailID, id string, keep bool) *nodev1.WorkspaceChange {
+	if noWorkspace(jailID) {
+		return nil
+	}
+	var out *nodev1.WorkspaceChange
+	err := s.with(ctx, jailID, func(sp *space) error {
+		delete(sp.state.live, id)
+		if !keep {
+			return nil
+		}
+		sp.state.window[id] = true // also when an earlier daemon began it
+		if _, err := sp.look(ctx, false); err != nil {
+			return err
+		}
+		var err error
+		out, err = sp.changeOf(id)
+		return err
+	})
+	switch {
+	case err == nil || !keep:
+		return out
+	case fault.Is(err, fault.NotFound):
+		return nil // the jail is gone, and its workspace with it
+	}
+	s.cfg.Log.Error("record a workspace after a change", "jail_id", jailID, "id", id, "error", err)
+	text := "the node could not look at the workspace"
+	if e := fault.As(err); e != nil {
+		text = e.Message
+	}
+	return &nodev1.WorkspaceChange{Error: text}
+}

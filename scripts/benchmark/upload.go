@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/files"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+const (
+	uploadFiles  = 10_000
+	uploadLarge  = 1 << 30
+	uploadRounds = 3
+	uploadPiece  = 512 << 10
+)
+
+// uploadTree measures a tree of 10 000 small files and one of 1 GB, uploaded
+// into a workspace over the node's gRPC on loopback TCP with every digest
+// checked, against tar through a loopback connection.
+func uploadTree(ctx context.Context) (_ result, err error) {
+	m, err := newMachine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, m.close()) }()
+	source := filepath.Join(m.dir, "source")
+	if err := fill(source, uploadFiles, 4096); err != nil {
+		return nil, err
+	}
+	if err := large(filepath.Join(source, "large")); err != nil {
+		return nil, err
+	}
+	api, err := m.files(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const bytes = uploadFiles*4096 + uploadLarge
+	var ours, peer []float64
+	for range uploadRounds {
+		jailID := ident.New("jail")
+		if _, err := m.jails.Ensure(ctx, &nodev1.JailSpec{JailId: jailID, Rootfs: "host", WorkspaceBytes: 4 << 30}); err != nil {
+			return nil, err
+		}
+		dir, err := m.jails.Workspace(jailID)
+		if err != nil {
+			return nil, err
+		}
+		for _, side := range []struct {
+			out *[]float64
+			fn  func() error
+		}{
+			{&ours, func() error { return upload(ctx, api, jailID, source) }},
+			{&peer, func() error { return tarOver(ctx, source, filepath.Join(dir, "peer")) }},
+		} {
+			took, err := timed(side.fn)
+			if err != nil {
+				return nil, err
+			}
+			*side.out = append(*side.out, float64(bytes)/1e6/took.Seconds())
+		}
+		if err := m.jails.Remove(ctx, jailID); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(ours)
+	slices.Sort(peer)
+	return compared("MB/s", ours[uploadRounds/2], peer[uploadRounds/2], "tar over loopback TCP", uploadRounds), nil
+}
+
+func large(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, 1<<20)
+	for i := range uploadLarge / len(block) {
+		copy(block, fmt.Sprintf("block %d\n", i))
+		if _, err := f.Write(block); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// files serves the machine's file service on loopback TCP.
+func (m *machine) files(ctx context.Context) (nodev1.FileServiceClient, error) {
+	service, err := files.New(files.Config{Workspaces: m.jails, Ledger: m.ledger})
+	if err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := grpc.NewServer()
+	nodev1.RegisterFileServiceServer(server, service)
+	go func() { _ = server.Serve(listener) }()
+	m.later(func() error { server.Stop(); return nil })
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	m.later(conn.Close)
+	return nodev1.NewFileServiceClient(conn), nil
+}
+
+// upload sends a tree, its digests included in the time.
+func upload(ctx context.Context, api nodev1.FileServiceClient, jailID, source string) error {
+	stream, err := api.UploadFiles(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{
+		Begin: &nodev1.UploadFilesRequest_Begin{JailId: jailID, Path: "ours"},
+	}}); err != nil {
+		return err
+	}
+	buf := make([]byte, uploadPiece)
+	err = filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f, err := os.Open(path) //nolint:gosec // a tree of our own
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		h := sha256.New()
+		size, err := io.Copy(h, f)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(source, path)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{
+			Path: name, Type: "file", Mode: 0o644, Size: size, Digest: hex.EncodeToString(h.Sum(nil)),
+		}}}); err != nil {
+			return err
+		}
+		for at := int64(0); at < size; {
+			n, err := f.ReadAt(buf, at)
+			if n == 0 && err != nil {
+				return err
+			}
+			if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: buf[:n]}}); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+		return nil
+	})
+	out, rerr := stream.CloseAndRecv()
+	if err == nil || errors.Is(err, io.EOF) {
+		err = rerr
+	}
+	if err == nil && out.GetFiles() != uploadFiles+1 {
+		err = fmt.Errorf("%d files arrived", out.GetFiles())
+	}
+	return err
+}
+
+// tarOver copies a tree by tar through a loopback connection.
+func tarOver(ctx context.Context, source, to string) error {
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	sent := make(chan error, 1)
+	go func() {
+		conn, err := (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", listener.Addr().String())
+		if err != nil {
+			sent <- err
+			return
+		}
+		defer conn.Close()
+		cmd := osexec.CommandContext(ctx, "tar", "-c", "-C", source, ".")
+		cmd.Stdout = conn
+		sent <- cmd.Run()
+	}()
+	conn, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	cmd := osexec.CommandContext(ctx, "tar", "-x", "-C", to)
+	cmd.Stdin = conn
+	return errors.Join(cmd.Run(), <-sent)
+}

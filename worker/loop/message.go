@@ -1,0 +1,41 @@
+package loop
+
+import (
+	"fmt"
+	"strings"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// What people say to the agent is part of the transcript: the hub binds each
+// message to the turn after which the model gets it, and answers it to every
+// attempt.
+
+// hear takes messages; one that was heard before is not heard again.
+func (r *run) hear(messages []*deckhandv1.TaskMessage) {
+	for _, m := range messages {
+		known := false
+		for _, have := range r.told[m.GetAfterTurn()] {
+			known = known || have.GetId() == m.GetId()
+		}
+		if !known {
+			r.told[m.GetAfterTurn()] = append(r.told[m.GetAfterTurn()], m)
+		}
+	}
+}
+
+// heard is what the model is told after a turn; "" for nothing.
+func (r *run) heard(turn int32) string {
+	var out strings.Builder
+	for _, m := range r.told[turn] {
+		fmt.Fprintf(&out, "<operator_message from=%q>\n%s\n</operator_message>\n\n",
+			m.GetSaidBy(), fenceMark.ReplaceAllString(strings.TrimSpace(m.GetText()), `<\$1`))
+	}
+	if out.Len() == 0 {
+		return ""
+	}
+	return out.String() + "This comes from the people you work for, and goes before your plan."
+}
+
+// join puts an empty line between two texts, if there are two.
+func join(a, b string) string { return strings.TrimSpace(a + "\n\n" + b) }
