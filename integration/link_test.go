@@ -141,7 +141,7 @@ turns:
   - text: I print for ever.
     calls:
       - tool: shell_exec
-        arguments: {command: "echo ran >> counter; (setsid sh -c 'while :; do date +%s > alive; sleep 0.2; done' &); while :; do echo .; sleep 0.2; done", timeout_seconds: 600}
+        arguments: {command: "echo ran >> counter; (setsid sh -c 'while :; do date +%s > next; mv next alive; sleep 0.2; done' &); while :; do echo .; sleep 0.2; done", timeout_seconds: 600}
   - text: How often, and until when?
     calls:
       - {tool: shell_exec, arguments: {command: "cat counter alive; sleep 1; cat alive"}}

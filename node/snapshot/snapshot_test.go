@@ -168,6 +168,7 @@ func TestWhatAStepChangedIsKnownAndTakenBack(t *testing.T) {
 		require.NoError(t, unix.Setxattr(m.dir()+"/src/a", "user.note", []byte("hello"), 0))
 		require.NoError(t, unix.Setxattr(m.dir()+"/src", "user.kind", []byte("source"), 0))
 		require.NoError(t, unix.Setxattr(m.dir()+"/src/b", "user.same", []byte("x"), 0))
+		require.NoError(t, unix.Setxattr(m.dir()+"/src/b", "user.empty", nil, 0))
 	})
 	before := picture(t, m.dir())
 	got := m.step(t, s, "step_1", `

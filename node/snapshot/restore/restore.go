@@ -164,7 +164,7 @@ func setXattrs(fd int, want map[string]string) error {
 		}
 	}
 	for name, value := range want {
-		if have[name] == value {
+		if got, ok := have[name]; ok && got == value {
 			continue
 		}
 		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil {
