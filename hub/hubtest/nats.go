@@ -2,8 +2,8 @@ package hubtest
 
 import (
 	"net"
+	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -25,14 +25,25 @@ type NATS struct {
 // NewNATS runs a NATS server until the test ends.
 func NewNATS(t testing.TB) *NATS {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	opts, err := server.ProcessConfigFile(filepath.Join(filepath.Dir(here), "..", "..", "docs", "nats.conf"))
+	// Tests run in the folder of their package, below docs' own.
+	top, err := os.Getwd()
+	require.NoError(t, err)
+	for !exists(filepath.Join(top, "go.mod")) {
+		require.NotEqual(t, top, filepath.Dir(top), "the tests run in the module")
+		top = filepath.Dir(top)
+	}
+	opts, err := server.ProcessConfigFile(filepath.Join(top, "docs", "nats.conf"))
 	require.NoError(t, err)
 	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, t.TempDir(), true, true
 	n := &NATS{t: t, opts: opts}
 	n.Start()
 	t.Cleanup(n.Stop)
 	return n
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Start runs the server; the second time at the address that it had.
