@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/resident"
 )
 
 // The daemon is to be small beside the work of its machine (DESIGN §6): it
@@ -15,8 +16,10 @@ const (
 	// memoryLimit is soft: above it memory is collected without regard to what
 	// that costs.
 	memoryLimit = 256 << 20
-	// settleAfter is when what only the start needed is no longer in use.
-	settleAfter = 5 * time.Second
+	// settlePause is after how long, again and again, what is not in use is
+	// given back, if this process then holds more than restingBytes.
+	settlePause  = 5 * time.Second
+	restingBytes = 32 << 20
 )
 
 // keepSmall makes this process a small one. It is for the program alone, and
@@ -26,9 +29,15 @@ func keepSmall() {
 	debug.SetMemoryLimit(memoryLimit)
 }
 
-// settle gives back what the start took.
+// settle gives back what the start, and later work, took, until ctx ends. The
+// pause grows while that is of no use, since work goes on.
 func settle(ctx context.Context) {
-	if backoff.Wait(ctx, settleAfter) == nil {
-		debug.FreeOSMemory()
+	for pause := settlePause; backoff.Wait(ctx, pause) == nil; {
+		if resident.Bytes() <= restingBytes {
+			pause = settlePause
+			continue
+		}
+		resident.LetGo()
+		pause = min(2*pause, time.Minute)
 	}
 }

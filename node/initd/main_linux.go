@@ -52,7 +52,7 @@ func serve(state string, host bool) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	rpc, err := ttrpc.NewServer()
+	rpc, err := ttrpc.NewServer(ttrpc.WithUnaryServerInterceptor(s.asked))
 	if err != nil {
 		return fmt.Errorf("make the server: %w", err)
 	}

@@ -260,11 +260,15 @@ func nodeIdle(ctx context.Context) (_ result, err error) {
 		_ = cmd.Wait()
 	}()
 	time.Sleep(20 * time.Second) // for the start to be over, and the link idle
+	daemonMB := residentMB(cmd.Process.Pid)
+	if daemonMB == 0 {
+		return nil, errors.New("the daemon does not run any more, or not yet")
+	}
 	for _, j := range all {
 		inits = append(inits, residentMB(int(j.GetPid())))
 	}
 	slices.Sort(inits)
 	return result{
-		"unit": "MB", "ours": residentMB(cmd.Process.Pid), "peer": inits[len(inits)/2], "peer_name": "deckhand-init", "n": jails,
+		"unit": "MB", "ours": daemonMB, "peer": inits[len(inits)/2], "peer_name": "deckhand-init", "n": jails,
 	}, nil
 }
