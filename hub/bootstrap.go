@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -107,7 +108,7 @@ func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the default organisation: %w", err)
 	}
-	token, _, err := h.nodes.CreateJoinToken(ctx, org.ID, "hub", h.ca.Fingerprint(), joinTokenTTL, nil)
+	token, _, err := h.nodes.CreateJoinToken(ctx, org.ID, node.User{Name: "hub"}, h.ca.Fingerprint(), joinTokenTTL, nil)
 	if err != nil {
 		return "", err
 	}

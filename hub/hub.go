@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/price"
+	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/step"
@@ -108,8 +109,6 @@ func (h *Hub) assemble(context.Context) (err error) {
 		return err
 	}
 	h.tokens = auth.NewTokens(h.store)
-	h.nodes = node.New(h.store, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, persona.Known{Tools: h.tools.Names(), Providers: providers, Modes: modes})
 	h.metrics = metrics.New(metrics.Config{
 		Registry: c.Registry, Tools: h.tools.Names(), Queries: h.store.Queries, Pool: h.store.Pool,
 		Watches: func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
@@ -119,6 +118,8 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Redact: c.Redact, Notify: h.notify, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked,
 	})
 	h.recorder = recorder
+	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
+	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: providers, Modes: modes})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
@@ -143,7 +144,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.execs = nodeexec.New(nodeexec.Config{
-		Store: h.store, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.recorded, Admit: admit,
+		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.recorded, Admit: admit,
 		Log: c.Log.Named("nodeexec"),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
@@ -167,7 +168,14 @@ func (h *Hub) assemble(context.Context) (err error) {
 	}
 	h.leader.Add("sweeper", &sweeper{leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
-	server, err := h.server()
+	models, err := relay.NewAnthropic(relay.Config{
+		BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey, Check: h.leases.Check, Ended: h.leases.Ended, Model: h.model,
+		Log: c.Log.Named("relay"),
+	})
+	if err != nil {
+		return err
+	}
+	server, err := h.server(models)
 	if err != nil {
 		return err
 	}
@@ -184,6 +192,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)
 	h.Add("edge", h.edge)
+	h.Add("relay", models)
 	h.Add("api", server)
 	return nil
 }

@@ -34,16 +34,9 @@ const (
 )
 
 // server puts all handlers onto the API's listener.
-func (h *Hub) server() (lifecycle.Service, error) {
+func (h *Hub) server(models http.Handler) (lifecycle.Service, error) {
 	enroller, err := enroll.New(enroll.Config{
 		CA: h.ca, Store: h.nodes, EdgeAddress: h.EdgeAddress(), Log: h.cfg.Log.Named("enroll"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	models, err := relay.NewAnthropic(relay.Config{
-		BaseURL: h.cfg.AnthropicBaseURL, Key: h.cfg.AnthropicKey, Check: h.leases.Check, Model: h.model,
-		Log: h.cfg.Log.Named("relay"),
 	})
 	if err != nil {
 		return nil, err
@@ -62,7 +55,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks), options...))
+	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.admission.Kick), options...))
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Nodes: h.nodes, Node: h.node,
 	}, options...))

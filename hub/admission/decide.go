@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/node"
@@ -152,9 +153,8 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if h := r.holds.Task(hold.Task{AgentID: q.AgentID, TriggerID: q.TriggerID, LineageID: q.LineageID}); h != nil {
 		return "", hold.Words(h), nil
 	}
-	switch q.AgentStatus {
-	case "paused", "error_suspended", "disabled":
-		return "", fmt.Sprintf("agent %s is %s; resume it to go on", q.AgentName, q.AgentStatus), nil
+	if wait = agent.Waits(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" {
+		return "", wait, nil
 	}
 	if n := r.users[q.CreatedBy]; n >= r.cfg.MaxPerUser {
 		return "", fmt.Sprintf("%s has %d tasks under way, as many as one user may have; waits for one to end", q.CreatedBy, r.cfg.MaxPerUser), nil

@@ -11,6 +11,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -26,9 +27,10 @@ const (
 
 // Service stores and finds agents.
 type Service struct {
-	store  *store.Store
-	known  persona.Known
-	parsed *lru.Cache[string, *persona.Persona] // by digest
+	store    *store.Store
+	recorder *event.Recorder
+	known    persona.Known
+	parsed   *lru.Cache[string, *persona.Persona] // by digest
 	// versions never change once stored; by agent id, which is unique over all
 	// organisations, and number.
 	versions *lru.Cache[string, db.AgentVersion]
@@ -36,13 +38,13 @@ type Service struct {
 
 // NewService makes a Service; known says which tools and providers a persona
 // may name.
-func NewService(s *store.Store, known persona.Known) *Service {
+func NewService(s *store.Store, recorder *event.Recorder, known persona.Known) *Service {
 	parsed, err1 := lru.New[string, *persona.Persona](parsedPersonas)
 	versions, err2 := lru.New[string, db.AgentVersion](knownVersions)
 	if err := errors.Join(err1, err2); err != nil {
 		panic(err) // only for a size below one
 	}
-	return &Service{store: s, known: known, parsed: parsed, versions: versions}
+	return &Service{store: s, recorder: recorder, known: known, parsed: parsed, versions: versions}
 }
 
 // File is a persona file as it is applied.

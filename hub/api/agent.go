@@ -17,10 +17,14 @@ import (
 type Agents struct {
 	agents *agent.Service
 	tasks  *task.Service
+	admit  func(orgID string)
 }
 
-// NewAgents makes the handler.
-func NewAgents(agents *agent.Service, tasks *task.Service) *Agents { return &Agents{agents, tasks} }
+// NewAgents makes the handler; admit is called when tasks may start that waited
+// for an agent, or have to wait for one.
+func NewAgents(agents *agent.Service, tasks *task.Service, admit func(orgID string)) *Agents {
+	return &Agents{agents, tasks, admit}
+}
 
 // TellAgent gives an agent a message: to the task that it is at, or as a new
 // one.
@@ -52,6 +56,47 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.TellAgentResponse{Task: taskRow(row), Created: true}), nil
+}
+
+// PauseAgent keeps new tasks of an agent from starting.
+func (h *Agents) PauseAgent(ctx context.Context, req *connect.Request[deckhandv1.PauseAgentRequest]) (*connect.Response[deckhandv1.PauseAgentResponse], error) {
+	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.agents.Pause(ctx, id.OrgID, agentID, req.Msg.GetReason(), actor(id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.PauseAgentResponse{Agent: a}), nil
+}
+
+// ResumeAgent lets the tasks of an agent start again.
+func (h *Agents) ResumeAgent(ctx context.Context, req *connect.Request[deckhandv1.ResumeAgentRequest]) (*connect.Response[deckhandv1.ResumeAgentResponse], error) {
+	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.agents.Resume(ctx, id.OrgID, agentID, actor(id))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ResumeAgentResponse{Agent: a}), nil
+}
+
+// change does something to the agent that ref names, has the queue looked at
+// again, and answers the agent.
+func (h *Agents) change(ctx context.Context, ref string, do func(id auth.Identity, agentID string) error) (*deckhandv1.Agent, error) {
+	id := auth.From(ctx)
+	agentID, err := h.agents.Find(ctx, id.OrgID, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := do(id, agentID); err != nil {
+		return nil, err
+	}
+	h.admit(id.OrgID)
+	row, err := h.agents.Get(ctx, id.OrgID, agentID)
+	if err != nil {
+		return nil, err
+	}
+	return agentMessage(row), nil
 }
 
 // ApplyAgent stores a persona file.

@@ -65,7 +65,7 @@ func (h *Nodes) CreateJoinToken(ctx context.Context, req *connect.Request[deckha
 		ttl = d.AsDuration()
 	}
 	id := auth.From(ctx)
-	token, expires, err := h.Nodes.CreateJoinToken(ctx, id.OrgID, id.UserName, h.CAFingerprint, ttl, req.Msg.GetLabels())
+	token, expires, err := h.Nodes.CreateJoinToken(ctx, id.OrgID, userOf(id), h.CAFingerprint, ttl, req.Msg.GetLabels())
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (h *Nodes) RevokeNode(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	if err := h.Nodes.Revoke(ctx, row.Node.OrgID, row.Node.ID); err != nil {
+	if err := h.Nodes.Revoke(ctx, row.Node, userOf(auth.From(ctx))); err != nil {
 		return nil, err
 	}
 	h.Drop(row.Node.ID, "the node was revoked")

@@ -140,7 +140,7 @@ func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckh
 	if err := onHost(id, execID, row.NodeExec.Target == nodeexec.Host); err != nil {
 		return nil, err
 	}
-	if row, err = h.Execs.Kill(ctx, id.OrgID, execID, id.UserName); err != nil {
+	if row, err = h.Execs.Kill(ctx, id.OrgID, execID, userOf(id), ""); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.KillNodeExecResponse{Exec: execMessage(row)}), nil

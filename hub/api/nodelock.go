@@ -10,7 +10,9 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-func userOf(id auth.Identity) node.User { return node.User{ID: id.UserID, Name: id.UserName} }
+func userOf(id auth.Identity) node.User {
+	return node.User{ID: id.UserID, Name: id.UserName, Address: id.Address, UserAgent: id.UserAgent}
+}
 
 // DrainNode keeps new tasks off a node.
 func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.DrainNodeRequest]) (*connect.Response[deckhandv1.DrainNodeResponse], error) {
@@ -37,7 +39,7 @@ func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	if err := h.Nodes.Undrain(ctx, row.Node); err != nil {
+	if err := h.Nodes.Undrain(ctx, row.Node, userOf(auth.From(ctx))); err != nil {
 		return nil, err
 	}
 	h.Drained(ctx, row.Node.ID)

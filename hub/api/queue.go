@@ -186,7 +186,7 @@ func (h *Queue) ListWorkers(ctx context.Context, _ *connect.Request[deckhandv1.L
 // DrainWorker keeps new tasks off a worker.
 func (h *Queue) DrainWorker(ctx context.Context, req *connect.Request[deckhandv1.DrainWorkerRequest]) (*connect.Response[deckhandv1.DrainWorkerResponse], error) {
 	who := auth.From(ctx)
-	w, err := h.Leases.Drain(ctx, who.OrgID, req.Msg.GetWorkerId(), who.UserName, req.Msg.GetReason())
+	w, err := h.Leases.Drain(ctx, who.OrgID, req.Msg.GetWorkerId(), actor(who), req.Msg.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,8 @@ func (h *Queue) DrainWorker(ctx context.Context, req *connect.Request[deckhandv1
 
 // UndrainWorker lets a worker take tasks again.
 func (h *Queue) UndrainWorker(ctx context.Context, req *connect.Request[deckhandv1.UndrainWorkerRequest]) (*connect.Response[deckhandv1.UndrainWorkerResponse], error) {
-	w, err := h.Leases.Undrain(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId())
+	who := auth.From(ctx)
+	w, err := h.Leases.Undrain(ctx, who.OrgID, req.Msg.GetWorkerId(), actor(who))
 	if err != nil {
 		return nil, err
 	}

@@ -93,12 +93,12 @@ func (h *Terminals) OpenTerminal(ctx context.Context, stream *terminalStream) er
 
 // hangUp ends a shell whose person has left.
 func (h *Terminals) hangUp(ctx context.Context, row db.GetNodeExecRow) {
-	by := auth.From(ctx).UserName
+	by := userOf(auth.From(ctx))
 	ctx, cancel := context.WithTimeout(ctx, hangUpTime)
 	defer cancel()
 	// A node that cannot be reached now ends the shell by its offline grace, and
 	// its end is written by the follower.
-	_, _ = h.Execs.Kill(ctx, row.NodeExec.OrgID, row.NodeExec.ID, by+" (hung up)")
+	_, _ = h.Execs.Kill(ctx, row.NodeExec.OrgID, row.NodeExec.ID, by, "hung up")
 }
 
 // carry passes input and output on until the shell has ended, or answers why

@@ -1,8 +1,8 @@
 // Package audit is the record of who changed what: people's moves of tasks,
-// checkpoints, holds and kills, answers in the inbox, changes of workspaces.
-// (Drains and locks of nodes keep who made them in rows of their own.) Each entry is stored in the transaction of
-// the change it tells of, with secrets masked, and the database refuses to
-// change or delete one.
+// checkpoints, holds and kills, answers in the inbox, changes of workspaces,
+// agents, nodes, their locks and commands, drains of nodes and workers. Each
+// entry is stored in the transaction of the change it tells of, with secrets
+// masked, and the database refuses to change or delete one.
 //
 // What workers and the hub do to a task in its ordinary course is not written
 // here but in the task's events, which are append-only too: an entry of its own

@@ -46,6 +46,8 @@ var rules = map[string]Rule{
 	c.TaskServiceKeepCheckpointProcedure:  {Kind: User, Role: "basic"},
 	c.TaskServiceListCheckpointsProcedure: {Kind: User, Role: "viewer"},
 	c.AgentServiceTellAgentProcedure:      {Kind: User, Role: "basic"},
+	c.AgentServicePauseAgentProcedure:     {Kind: User, Role: "advanced"},
+	c.AgentServiceResumeAgentProcedure:    {Kind: User, Role: "advanced"},
 	// More than one's own task is an administrator's to kill: the handler checks.
 	c.ControlServiceKillProcedure:           {Kind: User, Role: "basic"},
 	c.ControlServiceListHoldsProcedure:      {Kind: User, Role: "viewer"},

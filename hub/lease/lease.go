@@ -244,6 +244,31 @@ func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
 	return t, err
 }
 
+// Ended answers those of the leases that have ended, in one look.
+func (l *Leases) Ended(ctx context.Context, leases []Lease) ([]Lease, error) {
+	var params db.LiveLeasesParams
+	for _, le := range leases {
+		params.Ids = append(params.Ids, le.TaskID)
+		params.Attempts = append(params.Attempts, le.Attempt)
+		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
+	}
+	rows, err := l.cfg.Store.LiveLeases(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("look at %d leases: %w", len(leases), err)
+	}
+	live := make(map[db.LiveLeasesRow]bool, len(rows))
+	for _, row := range rows {
+		live[row] = true
+	}
+	var ended []Lease
+	for _, le := range leases {
+		if !live[db.LiveLeasesRow{ID: le.TaskID, Attempt: le.Attempt}] {
+			ended = append(ended, le)
+		}
+	}
+	return ended, nil
+}
+
 // Release hands a task back to the queue at no cost in retries.
 func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason string) error {
 	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {

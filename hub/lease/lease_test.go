@@ -76,11 +76,11 @@ func TestStaleWakeUps(t *testing.T) {
 	}
 	_, _, err := f.Leases.Claim(t.Context(), tasktest.Org, "worker_none", tasks[2].ID, 1)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	_, err = f.Leases.Drain(t.Context(), tasktest.Org, worker, "boss", "new kernel")
+	_, err = f.Leases.Drain(t.Context(), tasktest.Org, worker, tasktest.By("boss"), "new kernel")
 	require.NoError(t, err)
 	_, _, err = f.Leases.Claim(t.Context(), tasktest.Org, worker, tasks[2].ID, 1)
 	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
-	w, err := f.Leases.Undrain(t.Context(), tasktest.Org, "w")
+	w, err := f.Leases.Undrain(t.Context(), tasktest.Org, "w", tasktest.By("boss"))
 	require.NoError(t, err)
 	require.Nil(t, w.Worker.DrainedAt)
 	f.Run(worker, tasks[2].ID)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -59,23 +61,26 @@ func (l *Leases) Workers(ctx context.Context, orgID string) ([]db.LiveWorkersRow
 }
 
 // Drain keeps new tasks off a worker; those it has go on.
-func (l *Leases) Drain(ctx context.Context, orgID, ref, by, reason string) (db.LiveWorkersRow, error) {
-	return l.change(ctx, orgID, ref, func(id string) error {
-		_, err := l.cfg.Store.DrainWorker(ctx, db.DrainWorkerParams{OrgID: orgID, ID: id, By: by, Reason: reason})
-		return err
+func (l *Leases) Drain(ctx context.Context, orgID, ref string, by event.Actor, reason string) (db.LiveWorkersRow, error) {
+	entry := audit.Entry{By: by, Action: "worker.drained", Reason: reason}
+	return l.change(ctx, orgID, ref, entry, func(q *db.Queries, id string) (int64, error) {
+		return q.DrainWorker(ctx, db.DrainWorkerParams{OrgID: orgID, ID: id, By: by.ID, Reason: reason})
 	})
 }
 
 // Undrain lets a worker take tasks again.
-func (l *Leases) Undrain(ctx context.Context, orgID, ref string) (db.LiveWorkersRow, error) {
-	return l.change(ctx, orgID, ref, func(id string) error {
-		_, err := l.cfg.Store.UndrainWorker(ctx, db.UndrainWorkerParams{OrgID: orgID, ID: id})
-		return err
+func (l *Leases) Undrain(ctx context.Context, orgID, ref string, by event.Actor) (db.LiveWorkersRow, error) {
+	entry := audit.Entry{By: by, Action: "worker.undrained"}
+	return l.change(ctx, orgID, ref, entry, func(q *db.Queries, id string) (int64, error) {
+		return q.UndrainWorker(ctx, db.UndrainWorkerParams{OrgID: orgID, ID: id})
 	})
 }
 
-// change does something to the worker that ref names and answers it.
-func (l *Leases) change(ctx context.Context, orgID, ref string, do func(id string) error) (db.LiveWorkersRow, error) {
+// change does something to the worker that ref names, with an audit entry if it
+// changes anything, and answers the worker.
+func (l *Leases) change(
+	ctx context.Context, orgID, ref string, entry audit.Entry, do func(q *db.Queries, id string) (int64, error),
+) (db.LiveWorkersRow, error) {
 	found, err := l.cfg.Store.FindWorkers(ctx, db.FindWorkersParams{
 		OrgID: orgID, Ref: ref, Prefix: store.Prefix("worker", ref), StaleAfter: WorkerStale(l.cfg.TTL),
 	})
@@ -83,7 +88,14 @@ func (l *Leases) change(ctx context.Context, orgID, ref string, do func(id strin
 	if err != nil {
 		return db.LiveWorkersRow{}, err
 	}
-	if err := do(id); err != nil {
+	entry.OrgID, entry.ObjectKind, entry.ObjectID = orgID, "worker", id
+	if err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		rows, err := do(tx.Queries, id)
+		if err != nil || rows == 0 {
+			return err
+		}
+		return audit.Append(tx, entry)
+	}); err != nil {
 		return db.LiveWorkersRow{}, fmt.Errorf("change worker %s: %w", id, err)
 	}
 	l.cfg.Admit(orgID)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -11,7 +13,27 @@ import (
 )
 
 // User is who holds a lock, drains a node or runs a command.
-type User struct{ ID, Name string }
+type User struct {
+	ID, Name string
+	// Address and UserAgent are where they called from, for the audit.
+	Address, UserAgent string
+}
+
+// Actor answers the user as the audit names them. One without an id is the hub
+// itself, for the machine that it runs on.
+func (u User) Actor() event.Actor {
+	if u.ID == "" {
+		return event.Hub
+	}
+	return event.Actor{Kind: event.User, ID: u.Name, Address: u.Address, UserAgent: u.UserAgent}
+}
+
+// record leaves an audit entry of what was done to a node.
+func record(tx *event.Tx, node db.Node, by User, action, reason string, after map[string]any) error {
+	return audit.Append(tx, audit.Entry{
+		OrgID: node.OrgID, By: by.Actor(), Action: action, ObjectKind: "node", ObjectID: node.ID, Reason: reason, After: after,
+	})
+}
 
 // HeldLocks answers an organisation's held locks by node. Admission reads them
 // under its own lock, which taking one holds too: between them no task starts
@@ -53,44 +75,47 @@ func locked(n db.Node, l *db.NodeLock) *fault.Error {
 // Lock takes a node for a person until they release it, and answers how many
 // tasks are under way there. Repeating it answers the lock as it is.
 func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) (lock db.NodeLock, active int64, err error) {
-	err = n.store.Tx(ctx, func(q *db.Queries) error {
-		if err := q.LockAdmission(ctx, node.OrgID); err != nil {
+	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
 		}
-		if lock, err = takeLock(ctx, q, node, by, reason, nil); err != nil {
+		taken := false
+		if lock, taken, err = takeLock(ctx, tx.Queries, node, by, reason, nil); err != nil {
 			return err
 		}
-		active, err = activeOn(ctx, q, node)
-		return err
+		if active, err = activeOn(ctx, tx.Queries, node); err != nil || !taken {
+			return err
+		}
+		return record(tx, node, by, "node.locked", reason, map[string]any{"lock_id": lock.ID})
 	})
 	return lock, active, err
 }
 
-// takeLock takes a free lock, or answers the caller's own. A lock that another
-// command took is nobody's to share.
-func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason string, execID *string) (db.NodeLock, error) {
+// takeLock takes a free lock, or answers the caller's own, and which of the two
+// it was. A lock that another command took is nobody's to share.
+func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason string, execID *string) (lock db.NodeLock, taken bool, err error) {
 	if node.RevokedAt != nil {
-		return db.NodeLock{}, fault.New(fault.Precondition, "node %s was revoked", node.Name).WithObject(node.ID)
+		return db.NodeLock{}, false, fault.New(fault.Precondition, "node %s was revoked", node.Name).WithObject(node.ID)
 	}
-	lock, err := q.TakeNodeLock(ctx, db.TakeNodeLockParams{
+	lock, err = q.TakeNodeLock(ctx, db.TakeNodeLockParams{
 		ID: ident.New("lock"), OrgID: node.OrgID, NodeID: node.ID, UserID: by.ID, UserName: by.Name, Reason: reason, ExecID: execID,
 	})
 	if err == nil {
-		return lock, nil
+		return lock, true, nil
 	}
 	if !store.IsNotFound(err) {
-		return lock, fmt.Errorf("take the lock of node %s: %w", node.ID, err)
+		return lock, false, fmt.Errorf("take the lock of node %s: %w", node.ID, err)
 	}
 	held, err := heldLock(ctx, q, node.OrgID, node.ID)
 	switch {
 	case err != nil:
-		return lock, err
+		return lock, false, err
 	case held == nil:
-		return lock, fault.New(fault.Aborted, "the lock of node %s was given back just now", node.Name).WithFix("try again")
+		return lock, false, fault.New(fault.Aborted, "the lock of node %s was given back just now", node.Name).WithFix("try again")
 	case held.UserID != by.ID || held.ExecID != nil:
-		return *held, locked(node, held)
+		return *held, false, locked(node, held)
 	}
-	return *held, nil
+	return *held, false, nil
 }
 
 // LockForExec makes sure that a command on the machine runs under the lock:
@@ -100,7 +125,8 @@ func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reas
 	if err := q.LockAdmission(ctx, node.OrgID); err != nil {
 		return db.NodeLock{}, fmt.Errorf("lock admission: %w", err)
 	}
-	return takeLock(ctx, q, node, by, reason, &execID)
+	lock, _, err := takeLock(ctx, q, node, by, reason, &execID)
+	return lock, err
 }
 
 // Unlock releases a node's lock. Somebody else's, or one under which a command
@@ -108,8 +134,8 @@ func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reas
 // there was one.
 func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (bool, error) {
 	released := false
-	err := n.store.Tx(ctx, func(q *db.Queries) error {
-		held, err := heldLock(ctx, q, node.OrgID, node.ID)
+	err := n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		held, err := heldLock(ctx, tx.Queries, node.OrgID, node.ID)
 		if err != nil || held == nil {
 			return err
 		}
@@ -119,9 +145,11 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (
 		if !force && held.ExecID != nil {
 			return locked(node, held).WithFix("it is given back when %s ends; end it with: deckhand node kill %s", *held.ExecID, *held.ExecID)
 		}
-		rows, err := q.ReleaseNodeLock(ctx, db.ReleaseNodeLockParams{OrgID: node.OrgID, ID: held.ID, ReleasedBy: by.Name})
-		released = rows > 0
-		return err
+		rows, err := tx.ReleaseNodeLock(ctx, db.ReleaseNodeLockParams{OrgID: node.OrgID, ID: held.ID, ReleasedBy: by.Name})
+		if released = rows > 0; err != nil || !released {
+			return err
+		}
+		return record(tx, node, by, "node.unlocked", "", map[string]any{"lock_id": held.ID, "was_held_by": held.UserName, "by_force": force})
 	})
 	return released, err
 }
@@ -140,25 +168,33 @@ func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool) 
 
 // Drain keeps new tasks off a node and answers how many are under way there.
 func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string) (active int64, err error) {
-	err = n.store.Tx(ctx, func(q *db.Queries) error {
-		if err := q.LockAdmission(ctx, node.OrgID); err != nil {
+	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
 		}
-		if _, err := q.DrainNode(ctx, db.DrainNodeParams{OrgID: node.OrgID, ID: node.ID, DrainedBy: by.Name, DrainReason: reason}); err != nil {
+		if _, err := tx.DrainNode(ctx, db.DrainNodeParams{OrgID: node.OrgID, ID: node.ID, DrainedBy: by.Name, DrainReason: reason}); err != nil {
 			return fmt.Errorf("drain node %s: %w", node.ID, err)
 		}
-		active, err = activeOn(ctx, q, node)
-		return err
+		if active, err = activeOn(ctx, tx.Queries, node); err != nil {
+			return err
+		}
+		return record(tx, node, by, "node.drained", reason, nil)
 	})
 	return active, err
 }
 
 // Undrain lets tasks start on a node again.
-func (n *Nodes) Undrain(ctx context.Context, node db.Node) error {
-	if _, err := n.store.UndrainNode(ctx, db.UndrainNodeParams{OrgID: node.OrgID, ID: node.ID}); err != nil {
-		return fmt.Errorf("undrain node %s: %w", node.ID, err)
-	}
-	return nil
+func (n *Nodes) Undrain(ctx context.Context, node db.Node, by User) error {
+	return n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		rows, err := tx.UndrainNode(ctx, db.UndrainNodeParams{OrgID: node.OrgID, ID: node.ID})
+		if err != nil {
+			return fmt.Errorf("undrain node %s: %w", node.ID, err)
+		}
+		if rows == 0 {
+			return nil
+		}
+		return record(tx, node, by, "node.undrained", "", nil)
+	})
 }
 
 func activeOn(ctx context.Context, q *db.Queries, node db.Node) (int64, error) {

@@ -12,9 +12,11 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -26,8 +28,9 @@ import (
 
 // Nodes keeps the records.
 type Nodes struct {
-	store  *store.Store
-	redact *redact.Redactor
+	store    *store.Store
+	recorder *event.Recorder
+	redact   *redact.Redactor
 	// staleAfter is how long a session counts as live after it was touched.
 	staleAfter time.Duration
 }
@@ -40,13 +43,15 @@ var (
 // New makes Nodes. staleAfter is how long a link counts as live after it was
 // last heard: its replica may have died without saying so. What nodes say in
 // words goes through the redactor.
-func New(s *store.Store, mask *redact.Redactor, staleAfter time.Duration) *Nodes {
-	return &Nodes{store: s, redact: mask, staleAfter: staleAfter}
+func New(s *store.Store, recorder *event.Recorder, mask *redact.Redactor, staleAfter time.Duration) *Nodes {
+	return &Nodes{store: s, recorder: recorder, redact: mask, staleAfter: staleAfter}
 }
 
 // CreateJoinToken makes a single-use token for the hub whose CA has that
 // fingerprint.
-func (n *Nodes) CreateJoinToken(ctx context.Context, orgID, by, caFingerprint string, ttl time.Duration, labels map[string]string) (jointoken.Token, time.Time, error) {
+func (n *Nodes) CreateJoinToken(
+	ctx context.Context, orgID string, by User, caFingerprint string, ttl time.Duration, labels map[string]string,
+) (jointoken.Token, time.Time, error) {
 	token := jointoken.New(caFingerprint)
 	expires := time.Now().Add(ttl)
 	if labels == nil {
@@ -56,13 +61,19 @@ func (n *Nodes) CreateJoinToken(ctx context.Context, orgID, by, caFingerprint st
 	if err != nil {
 		return token, expires, fmt.Errorf("encode labels: %w", err)
 	}
-	err = n.store.CreateJoinToken(ctx, db.CreateJoinTokenParams{
-		ID: ident.New("join"), OrgID: orgID, Hash: token.Hash(), Labels: data, CreatedBy: by, ExpiresAt: expires,
+	id := ident.New("join")
+	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.CreateJoinToken(ctx, db.CreateJoinTokenParams{
+			ID: id, OrgID: orgID, Hash: token.Hash(), Labels: data, CreatedBy: by.Name, ExpiresAt: expires,
+		}); err != nil {
+			return fmt.Errorf("store join token: %w", err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by.Actor(), Action: "node.token_made", ObjectKind: "join_token", ObjectID: id,
+			After: map[string]any{"expires_at": expires.UTC().Format(time.RFC3339)},
+		})
 	})
-	if err != nil {
-		return token, expires, fmt.Errorf("store join token: %w", err)
-	}
-	return token, expires, nil
+	return token, expires, err
 }
 
 // Redeem spends a join token; see enroll.JoinStore.
@@ -309,9 +320,17 @@ func (n *Nodes) Get(ctx context.Context, orgID, id string) (Record, error) {
 }
 
 // Revoke ends a node's right to connect. The caller drops its link.
-func (n *Nodes) Revoke(ctx context.Context, orgID, id string) error {
-	_, err := n.store.RevokeNode(ctx, db.RevokeNodeParams{OrgID: orgID, ID: id})
-	return err
+func (n *Nodes) Revoke(ctx context.Context, node db.Node, by User) error {
+	return n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		rows, err := tx.RevokeNode(ctx, db.RevokeNodeParams{OrgID: node.OrgID, ID: node.ID})
+		if err != nil {
+			return fmt.Errorf("revoke node %s: %w", node.ID, err)
+		}
+		if rows == 0 {
+			return nil
+		}
+		return record(tx, node, by, "node.revoked", "", map[string]any{"name": node.Name})
+	})
 }
 
 // Labels answers a node row's labels.

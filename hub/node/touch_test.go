@@ -26,7 +26,7 @@ func TestTouchTellsWhichSessionsAreOver(t *testing.T) {
 	const org = "org_1"
 	_, err = s.CreateOrganisation(t.Context(), db.CreateOrganisationParams{ID: org, Name: "one"})
 	require.NoError(t, err)
-	nodes := node.New(s, &redact.Redactor{}, time.Minute)
+	nodes := node.New(s, nil, &redact.Redactor{}, time.Minute)
 	session := func(name string) edge.Session {
 		row, err := s.CreateNode(t.Context(), db.CreateNodeParams{
 			ID: "node_" + name, OrgID: org, Name: name, KeyFingerprint: "key of " + name, Labels: []byte("{}"),

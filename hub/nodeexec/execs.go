@@ -9,6 +9,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -21,10 +24,11 @@ import (
 
 // Config says what Execs works with.
 type Config struct {
-	Store  *store.Store
-	Agents *agent.Service
-	Vault  *vault.Vault
-	Redact *redact.Redactor
+	Store    *store.Store
+	Recorder *event.Recorder
+	Agents   *agent.Service
+	Vault    *vault.Vault
+	Redact   *redact.Redactor
 	// Node answers the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// JailOf answers what the jail of a task is made of; of the task only
@@ -151,7 +155,8 @@ func (e *Execs) Wait(ctx context.Context, orgID, id string, d time.Duration) (db
 }
 
 // Kill ends a command with its whole tree, and answers it as it then stands.
-func (e *Execs) Kill(ctx context.Context, orgID, id, by string) (db.GetNodeExecRow, error) {
+// Why may be empty.
+func (e *Execs) Kill(ctx context.Context, orgID, id string, by node.User, why string) (db.GetNodeExecRow, error) {
 	row, err := e.Get(ctx, orgID, id)
 	if err != nil || row.NodeExec.State == "ended" {
 		return row, err
@@ -160,7 +165,16 @@ func (e *Execs) Kill(ctx context.Context, orgID, id, by string) (db.GetNodeExecR
 	if err != nil {
 		return row, err
 	}
-	if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: by}); err != nil {
+	if err := e.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{OrgID: orgID, By: by.Actor(), Action: "exec.killed", ObjectKind: "exec", ObjectID: id, Reason: why})
+	}); err != nil {
+		return row, err
+	}
+	who := by.Name
+	if why != "" {
+		who += " (" + why + ")"
+	}
+	if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: who}); err != nil {
 		return row, fmt.Errorf("kill %s: %w", id, fault.FromGRPC(err))
 	}
 	return e.Wait(ctx, orgID, id, settleTime)

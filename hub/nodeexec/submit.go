@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -173,13 +175,13 @@ func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (d
 		params.Target, params.AgentID, params.JailID = Host, nil, ""
 	}
 	var row db.NodeExec
-	err := e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+	err := e.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		if r.Host {
 			reason := params.Reason
 			if reason == "" {
 				reason = "runs " + shortened(strings.Join(params.Argv, " "))
 			}
-			lock, err := node.LockForExec(ctx, q, r.Node, r.By, reason, params.ID)
+			lock, err := node.LockForExec(ctx, tx.Queries, r.Node, r.By, reason, params.ID)
 			if err != nil {
 				return err
 			}
@@ -189,11 +191,14 @@ func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (d
 		if params.SpecSealed, err = e.seal(spec); err != nil {
 			return err
 		}
-		row, err = q.CreateNodeExec(ctx, params)
+		row, err = tx.CreateNodeExec(ctx, params)
 		if err != nil {
 			return fmt.Errorf("store command: %w", err)
 		}
-		return nil
+		return audit.Append(tx, audit.Entry{
+			OrgID: r.OrgID, By: r.By.Actor(), Action: "exec.started", ObjectKind: "exec", ObjectID: row.ID, Reason: r.Reason,
+			After: map[string]any{"node_id": r.Node.ID, "target": params.Target, "jail_id": params.JailID, "terminal": params.Terminal},
+		})
 	})
 	if err == nil && r.Host {
 		e.cfg.Log.Info("a person's command on the machine itself", "exec_id", row.ID, "node_id", r.Node.ID, "user", r.By.Name)

@@ -1,7 +1,10 @@
 // Package relay is the hub's model relay: provider keys never leave the hub. A
 // worker's client has the relay as its base URL and its lease as its key; the
 // relay checks lease and model, puts the provider's key in place, and streams
-// both ways.
+// both ways. A call whose lease ends while it is under way is cut off, whichever
+// hub ended it: the leases of all calls are looked at together, from the
+// database, since no other hint may be lost. While the database does not answer,
+// calls go on: the worker ends its own before the lease can have ended.
 package relay
 
 import (
@@ -22,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
 // maxRequest bounds a model request; providers refuse larger ones.
@@ -35,15 +39,21 @@ type Config struct {
 	Key config.Secret
 	// Check answers the task that a lease holds; a stale lease is refused.
 	Check func(ctx context.Context, le lease.Lease) (db.Task, error)
+	// Ended answers those of the leases that have ended.
+	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
 	// Model answers the provider and model that a task may use.
 	Model func(ctx context.Context, t db.Task) (provider, model string, err error)
 	Log   hclog.Logger
 }
 
-// Anthropic relays the Messages API. Mount it at Prefix.
+// Anthropic relays the Messages API. Mount it at Prefix. It is a
+// lifecycle.Service: while it runs, it looks after the calls under way.
 type Anthropic struct {
+	lifecycle.Runner
+
 	cfg   Config
 	proxy *httputil.ReverseProxy
+	calls calls
 }
 
 // Prefix is where the relay is mounted on the hub's API port.
@@ -58,6 +68,8 @@ func NewAnthropic(cfg Config) (*Anthropic, error) {
 	a := &Anthropic{cfg: cfg}
 	a.proxy = &httputil.ReverseProxy{
 		FlushInterval: -1, // every piece of the stream at once
+		// Of streams that break off, which both sides see.
+		ErrorLog: cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(base)
 			r.Out.Host = base.Host
@@ -67,7 +79,11 @@ func NewAnthropic(cfg Config) (*Anthropic, error) {
 			}
 			r.Out.Header.Set("X-Api-Key", cfg.Key.Reveal())
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if e := fault.As(context.Cause(r.Context())); e != nil && e.Code == fault.LeaseEnded {
+				refuseFault(w, http.StatusUnauthorized, e)
+				return
+			}
 			cfg.Log.Warn("model provider did not answer", "error", err)
 			refuse(w, http.StatusBadGateway, "api_error", "the model provider did not answer")
 		},
@@ -88,7 +104,7 @@ func (a *Anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t, err := a.cfg.Check(r.Context(), le)
 	if fault.Is(err, fault.Precondition) {
-		refuse(w, http.StatusUnauthorized, "authentication_error", err.Error())
+		refuseFault(w, http.StatusUnauthorized, err)
 		return
 	}
 	if err != nil {
@@ -97,15 +113,17 @@ func (a *Anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := a.checkModel(w, r, t); err != nil {
-		refuseFault(w, err)
+		refuseFault(w, http.StatusForbidden, err)
 		return
 	}
 	if a.cfg.Key == "" {
-		refuseFault(w, fault.New(fault.Precondition, "no Anthropic key is connected").
+		refuseFault(w, http.StatusForbidden, fault.New(fault.Precondition, "no Anthropic key is connected").
 			WithCode(fault.NoCredentials).WithFix("start the hub with ANTHROPIC_API_KEY in its environment"))
 		return
 	}
-	a.proxy.ServeHTTP(w, r)
+	ctx, done := a.calls.begin(r.Context(), le)
+	defer done()
+	a.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // checkModel reads the request and refuses a model that is not the task's.
@@ -155,14 +173,18 @@ func parseKey(key string) (lease.Lease, error) {
 }
 
 // refuseFault answers an error of the hub's own.
-func refuseFault(w http.ResponseWriter, err error) {
+func refuseFault(w http.ResponseWriter, status int, err error) {
 	message := err.Error()
 	if e := fault.As(err); e != nil {
 		message = e.Message
 		w.Header().Set(fault.CodeHeader, string(e.Code))
 		w.Header().Set(fault.FixHeader, e.Fix)
 	}
-	refuse(w, http.StatusForbidden, "permission_error", message)
+	kind := "permission_error"
+	if status == http.StatusUnauthorized {
+		kind = "authentication_error"
+	}
+	refuse(w, status, kind, message)
 }
 
 // refuse answers in the shape of the provider's errors, so that every client

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/task/tasktest"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
@@ -30,5 +33,53 @@ func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 	require.NoError(t, err)
 	for state, tos := range transitions {
 		require.ElementsMatch(t, tos, got[state], state)
+	}
+}
+
+// Every state of a step is reached from proposed, what it may go to has a row of
+// its own, and nothing leaves a final state; an unknown end is settled by a
+// person or the node, and never by running the call as if it had not been.
+func TestEveryStateOfAStepIsReached(t *testing.T) {
+	t.Parallel()
+	seen := map[State]bool{Proposed: true}
+	for queue := []State{Proposed}; len(queue) > 0; queue = queue[1:] {
+		for _, to := range transitions[queue[0]] {
+			require.Contains(t, transitions, to)
+			if !seen[to] {
+				seen[to] = true
+				queue = append(queue, to)
+			}
+		}
+	}
+	require.Len(t, seen, len(transitions))
+	for _, state := range []State{Denied, Succeeded, Failed, Skipped, Cancelled} {
+		require.Empty(t, transitions[state], state)
+	}
+	require.NotContains(t, transitions[Unknown], Started, "it is granted anew first")
+}
+
+// The database refuses every move of a step that the table does not have,
+// whoever asks.
+func TestTheDatabaseRefusesEveryOtherMoveOfAStep(t *testing.T) {
+	t.Parallel()
+	f := tasktest.New(t)
+	task := f.Submit(f.Agent("walker", persona.ScopeTask), "ada", nil)
+	n := 0
+	for from := range transitions {
+		for to := range transitions {
+			if from == to {
+				continue
+			}
+			n++
+			f.Exec(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
+				arguments_sealed, arguments_digest, state) VALUES ('step_' || $1::int, $2, $3, $1, $1, 0, 'c', 1, 'shell_exec', 'safe', '{}', '', '', $4)`,
+				n, tasktest.Org, task.ID, string(from))
+			_, err := f.SQL.Exec(t.Context(), "UPDATE steps SET state = $1 WHERE id = 'step_' || $2::int", string(to), n)
+			if slices.Contains(transitions[from], to) {
+				require.NoError(t, err, "%s to %s", from, to)
+			} else {
+				require.True(t, store.Violates(err, "step_transition"), "%s to %s: %v", from, to, err)
+			}
+		}
 	}
 }

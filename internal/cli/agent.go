@@ -30,7 +30,7 @@ deckhand agent apply -f personas/
 deckhand agent list
 deckhand agent show log-triage
 `)
-	cmd.AddCommand(a.agentApplyCommand(), a.agentListCommand(), a.agentShowCommand(), a.agentTellCommand(), a.filesCommand("agent", "log-triage"))
+	cmd.AddCommand(a.agentApplyCommand(), a.agentListCommand(), a.agentShowCommand(), a.agentTellCommand(), a.agentPauseCommand(), a.agentResumeCommand(), a.filesCommand("agent", "log-triage"))
 	return cmd
 }
 

@@ -122,6 +122,63 @@ func (a *app) agentTellCommand() *cobra.Command {
 	}
 }
 
+func (a *app) agentPauseCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "pause NAME...", Short: "Start no new tasks of agents until they are resumed",
+		Long: `Tasks that are submitted to a paused agent wait in the queue and say why. What
+is under way goes on: pause that with task pause, or end it with kill agent.`,
+		Example: `deckhand agent pause log-triage --reason "the disk is being replaced"`,
+		Args:    takes("NAME..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeAgents(cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
+				res, err := client.Agents.PauseAgent(ctx, connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: name, Reason: reason}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetAgent(), nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record and for those whose tasks wait")
+	return cmd
+}
+
+func (a *app) agentResumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "resume NAME...", Short: "Let the tasks of paused agents start again",
+		Long:    `Lets the tasks of an agent start that was paused, or that its failures have suspended.`,
+		Example: "deckhand agent resume log-triage",
+		Args:    takes("NAME..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeAgents(cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
+				res, err := client.Agents.ResumeAgent(ctx, connect.NewRequest(&deckhandv1.ResumeAgentRequest{AgentId: name}))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetAgent(), nil
+			})
+		},
+	}
+}
+
+// changeAgents has each of some agents changed and shows them.
+func (a *app) changeAgents(cmd *cobra.Command, names []string, change func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error)) error {
+	client, err := a.connect()
+	if err != nil {
+		return err
+	}
+	var agents []*deckhandv1.Agent
+	for _, name := range names {
+		agent, err := change(cmd.Context(), client, name)
+		if err != nil {
+			return err
+		}
+		agents = append(agents, agent)
+	}
+	return output.List(a.printer(), a.agentNoun(), agents)
+}
+
 // override are the flags of a task that is run once more.
 type override struct{ memory, node, provider, model string }
 

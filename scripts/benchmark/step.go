@@ -75,7 +75,7 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 	}
 	hidden := &redact.Redactor{}
 	steps := step.New(step.Config{
-		Store: st, Agents: agent.NewService(st, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
+		Store: st, Agents: agent.NewService(st, nil, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
 		Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: st, Redact: hidden, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 		}),

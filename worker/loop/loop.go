@@ -268,6 +268,9 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 			return nil, nil, context.Cause(ctx)
 		}
 		if e := model.AsError(err); e != nil {
+			if e.Code == fault.LeaseEnded {
+				return nil, nil, fmt.Errorf("ask the model: %w", ErrLeaseLost)
+			}
 			return nil, modelFailed(e), nil
 		}
 		return nil, nil, fmt.Errorf("ask the model: %w", err)

@@ -246,6 +246,45 @@ func (q *Queries) KeptJails(ctx context.Context, orgID string) ([]KeptJailsRow, 
 	return items, nil
 }
 
+const liveLeases = `-- name: LiveLeases :many
+SELECT t.id, t.attempt
+FROM (SELECT unnest($1::text[]) AS id, unnest($2::int[]) AS attempt, unnest($3::bytea[]) AS hash) AS l
+JOIN tasks t ON t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
+WHERE t.lease_expires_at > clock_timestamp()
+`
+
+type LiveLeasesParams struct {
+	Ids      []string
+	Attempts []int32
+	Hashes   [][]byte
+}
+
+type LiveLeasesRow struct {
+	ID      string
+	Attempt int32
+}
+
+// Of the leases, those that are live on the database's clock.
+func (q *Queries) LiveLeases(ctx context.Context, arg LiveLeasesParams) ([]LiveLeasesRow, error) {
+	rows, err := q.db.Query(ctx, liveLeases, arg.Ids, arg.Attempts, arg.Hashes)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LiveLeasesRow{}
+	for rows.Next() {
+		var i LiveLeasesRow
+		if err := rows.Scan(&i.ID, &i.Attempt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockAdmission = `-- name: LockAdmission :exec
 SELECT pg_advisory_xact_lock(hashtextextended('admission:' || $1::text, 0))
 `
@@ -420,6 +459,23 @@ type SetTaskReasonParams struct {
 
 func (q *Queries) SetTaskReason(ctx context.Context, arg SetTaskReasonParams) error {
 	_, err := q.db.Exec(ctx, setTaskReason, arg.Reason, arg.OrgID, arg.ID)
+	return err
+}
+
+const takeBackFromAgent = `-- name: TakeBackFromAgent :exec
+UPDATE tasks SET admitted_at = NULL, reason = $1
+WHERE org_id = $2 AND agent_id = $3 AND state = 'queued' AND admitted_at IS NOT NULL
+`
+
+type TakeBackFromAgentParams struct {
+	Reason  string
+	OrgID   string
+	AgentID string
+}
+
+// As TakeBackFromNode, of an agent that starts nothing.
+func (q *Queries) TakeBackFromAgent(ctx context.Context, arg TakeBackFromAgentParams) error {
+	_, err := q.db.Exec(ctx, takeBackFromAgent, arg.Reason, arg.OrgID, arg.AgentID)
 	return err
 }
 

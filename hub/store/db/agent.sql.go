@@ -227,6 +227,32 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 	return items, nil
 }
 
+const lockAgent = `-- name: LockAgent :one
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
+`
+
+type LockAgentParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) LockAgent(ctx context.Context, arg LockAgentParams) (Agent, error) {
+	row := q.db.QueryRow(ctx, lockAgent, arg.OrgID, arg.ID)
+	var i Agent
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Status,
+		&i.StatusReason,
+		&i.CurrentVersion,
+		&i.HomeNodeID,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
 const lockAgentByName = `-- name: LockAgentByName :one
 SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
 `
@@ -265,6 +291,27 @@ type SetAgentHomeParams struct {
 
 func (q *Queries) SetAgentHome(ctx context.Context, arg SetAgentHomeParams) error {
 	_, err := q.db.Exec(ctx, setAgentHome, arg.NodeID, arg.OrgID, arg.ID)
+	return err
+}
+
+const setAgentStatus = `-- name: SetAgentStatus :exec
+UPDATE agents SET status = $1, status_reason = $2, updated_at = now() WHERE org_id = $3 AND id = $4
+`
+
+type SetAgentStatusParams struct {
+	Status       string
+	StatusReason string
+	OrgID        string
+	ID           string
+}
+
+func (q *Queries) SetAgentStatus(ctx context.Context, arg SetAgentStatusParams) error {
+	_, err := q.db.Exec(ctx, setAgentStatus,
+		arg.Status,
+		arg.StatusReason,
+		arg.OrgID,
+		arg.ID,
+	)
 	return err
 }
 

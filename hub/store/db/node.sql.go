@@ -345,7 +345,7 @@ func (q *Queries) OpenNodeSession(ctx context.Context, arg OpenNodeSessionParams
 }
 
 const revokeNode = `-- name: RevokeNode :execrows
-UPDATE nodes SET revoked_at = coalesce(revoked_at, now()) WHERE org_id = $1 AND id = $2
+UPDATE nodes SET revoked_at = now() WHERE org_id = $1 AND id = $2 AND revoked_at IS NULL
 `
 
 type RevokeNodeParams struct {

@@ -253,7 +253,8 @@ func (q *Queries) TakeNodeLock(ctx context.Context, arg TakeNodeLockParams) (Nod
 }
 
 const undrainNode = `-- name: UndrainNode :execrows
-UPDATE nodes SET drained_at = NULL, drained_by = '', drain_reason = '' WHERE org_id = $1 AND id = $2
+UPDATE nodes SET drained_at = NULL, drained_by = '', drain_reason = ''
+WHERE org_id = $1 AND id = $2 AND drained_at IS NOT NULL
 `
 
 type UndrainNodeParams struct {

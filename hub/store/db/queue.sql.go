@@ -380,7 +380,7 @@ WITH RECURSIVE shares AS (
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
@@ -400,27 +400,28 @@ type QueuedTasksParams struct {
 }
 
 type QueuedTasksRow struct {
-	ID             string
-	AgentID        string
-	AgentVersion   int32
-	JailID         string
-	WorkspaceScope string
-	Reason         string
-	Attempt        int32
-	NodeID         *string
-	Pool           string
-	CreatedBy      string
-	Share          string
-	Priority       int32
-	Place          time.Time
-	MovedAt        *time.Time
-	TriggerID      string
-	LineageID      string
-	Override       json.RawMessage
-	AgentName      string
-	AgentStatus    string
-	HomeNodeID     *string
-	ServedAt       time.Time
+	ID                string
+	AgentID           string
+	AgentVersion      int32
+	JailID            string
+	WorkspaceScope    string
+	Reason            string
+	Attempt           int32
+	NodeID            *string
+	Pool              string
+	CreatedBy         string
+	Share             string
+	Priority          int32
+	Place             time.Time
+	MovedAt           *time.Time
+	TriggerID         string
+	LineageID         string
+	Override          json.RawMessage
+	AgentName         string
+	AgentStatus       string
+	AgentStatusReason string
+	HomeNodeID        *string
+	ServedAt          time.Time
 }
 
 // The first of each share's tasks, found share by share in the index, so that
@@ -454,6 +455,7 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 			&i.Override,
 			&i.AgentName,
 			&i.AgentStatus,
+			&i.AgentStatusReason,
 			&i.HomeNodeID,
 			&i.ServedAt,
 		); err != nil {

@@ -25,6 +25,11 @@ WHERE org_id = @org_id AND id = @id AND state = 'queued';
 UPDATE tasks SET admitted_at = NULL, reason = @reason
 WHERE org_id = @org_id AND node_id = @node_id::text AND state = 'queued' AND admitted_at IS NOT NULL;
 
+-- name: TakeBackFromAgent :exec
+-- As TakeBackFromNode, of an agent that starts nothing.
+UPDATE tasks SET admitted_at = NULL, reason = @reason
+WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued' AND admitted_at IS NOT NULL;
+
 -- name: TakeBackFromPool :exec
 -- As TakeBackFromNode, where no worker of the pool takes anything.
 UPDATE tasks t SET admitted_at = NULL, reason = @reason
@@ -63,6 +68,13 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, un
 WHERE t.org_id = @org_id AND t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
   AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt;
+
+-- name: LiveLeases :many
+-- Of the leases, those that are live on the database's clock.
+SELECT t.id, t.attempt
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
+JOIN tasks t ON t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
+WHERE t.lease_expires_at > clock_timestamp();
 
 -- name: TaskStates :many
 SELECT id, state, attempt FROM tasks WHERE org_id = @org_id AND id = ANY (@ids::text[]);

@@ -17,6 +17,12 @@ UPDATE agents SET current_version = @version, updated_at = now() WHERE org_id = 
 -- name: SetAgentHome :exec
 UPDATE agents SET home_node_id = @node_id WHERE org_id = @org_id AND id = @id AND home_node_id IS NULL;
 
+-- name: LockAgent :one
+SELECT * FROM agents WHERE org_id = @org_id AND id = @id FOR UPDATE;
+
+-- name: SetAgentStatus :exec
+UPDATE agents SET status = @status, status_reason = @status_reason, updated_at = now() WHERE org_id = @org_id AND id = @id;
+
 -- name: FindAgents :many
 -- By name, id or id prefix; see store.One.
 SELECT id, (name = @ref OR id = @ref)::boolean AS exact FROM agents

@@ -37,7 +37,7 @@ WHERE n.org_id = @org_id
 ORDER BY n.name, n.id;
 
 -- name: RevokeNode :execrows
-UPDATE nodes SET revoked_at = coalesce(revoked_at, now()) WHERE org_id = @org_id AND id = @id;
+UPDATE nodes SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND revoked_at IS NULL;
 
 -- name: OpenNodeSession :one
 INSERT INTO node_sessions (node_id, org_id, epoch, replica, connected)

@@ -30,7 +30,8 @@ UPDATE nodes SET drained_at = coalesce(drained_at, now()), drained_by = @drained
 WHERE org_id = @org_id AND id = @id;
 
 -- name: UndrainNode :execrows
-UPDATE nodes SET drained_at = NULL, drained_by = '', drain_reason = '' WHERE org_id = @org_id AND id = @id;
+UPDATE nodes SET drained_at = NULL, drained_by = '', drain_reason = ''
+WHERE org_id = @org_id AND id = @id AND drained_at IS NOT NULL;
 
 -- name: CountActiveOnNode :one
 SELECT count(*) FROM tasks

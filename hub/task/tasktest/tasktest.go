@@ -73,9 +73,9 @@ func connect(t testing.TB, url string) *Fixture {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.SQL.Close(context.Background())) })
 	f.Recorder = event.NewRecorder(event.RecorderConfig{
-		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {},
+		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 	})
-	f.Agents = agent.NewService(s, persona.Known{})
+	f.Agents = agent.NewService(s, f.Recorder, persona.Known{})
 	admit := func(string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -760,6 +760,193 @@ func (x *TellAgentResponse) GetCreated() bool {
 	return false
 }
 
+type PauseAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// For the record, and for those whose tasks wait.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseAgentRequest) Reset() {
+	*x = PauseAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseAgentRequest) ProtoMessage() {}
+
+func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseAgentRequest.ProtoReflect.Descriptor instead.
+func (*PauseAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PauseAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *PauseAgentRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseAgentResponse) Reset() {
+	*x = PauseAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseAgentResponse) ProtoMessage() {}
+
+func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseAgentResponse.ProtoReflect.Descriptor instead.
+func (*PauseAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PauseAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+type ResumeAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeAgentRequest) Reset() {
+	*x = ResumeAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeAgentRequest) ProtoMessage() {}
+
+func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeAgentRequest.ProtoReflect.Descriptor instead.
+func (*ResumeAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ResumeAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+type ResumeAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeAgentResponse) Reset() {
+	*x = ResumeAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeAgentResponse) ProtoMessage() {}
+
+func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeAgentResponse.ProtoReflect.Descriptor instead.
+func (*ResumeAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ResumeAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
 var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
@@ -821,7 +1008,16 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"T\n" +
 	"\x11TellAgentResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated*\xcd\x01\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"[\n" +
+	"\x11PauseAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\">\n" +
+	"\x12PauseAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\":\n" +
+	"\x12ResumeAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"?\n" +
+	"\x13ResumeAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent*\xcd\x01\n" +
 	"\vAgentStatus\x12\x1c\n" +
 	"\x18AGENT_STATUS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11AGENT_STATUS_IDLE\x10\x01\x12\x1a\n" +
@@ -829,14 +1025,17 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xc1\x02\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xe2\x03\n" +
 	"\fAgentService\x12M\n" +
 	"\n" +
 	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\x12G\n" +
 	"\bGetAgent\x12\x1c.deckhand.v1.GetAgentRequest\x1a\x1d.deckhand.v1.GetAgentResponse\x12M\n" +
 	"\n" +
 	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponse\x12J\n" +
-	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponse\x12M\n" +
+	"\n" +
+	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\x12P\n" +
+	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_agent_proto_rawDescOnce sync.Once
@@ -851,7 +1050,7 @@ func file_deckhand_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_deckhand_v1_agent_proto_goTypes = []any{
 	(AgentStatus)(0),              // 0: deckhand.v1.AgentStatus
 	(*Agent)(nil),                 // 1: deckhand.v1.Agent
@@ -864,32 +1063,42 @@ var file_deckhand_v1_agent_proto_goTypes = []any{
 	(*ListAgentsResponse)(nil),    // 8: deckhand.v1.ListAgentsResponse
 	(*TellAgentRequest)(nil),      // 9: deckhand.v1.TellAgentRequest
 	(*TellAgentResponse)(nil),     // 10: deckhand.v1.TellAgentResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*Task)(nil),                  // 12: deckhand.v1.Task
+	(*PauseAgentRequest)(nil),     // 11: deckhand.v1.PauseAgentRequest
+	(*PauseAgentResponse)(nil),    // 12: deckhand.v1.PauseAgentResponse
+	(*ResumeAgentRequest)(nil),    // 13: deckhand.v1.ResumeAgentRequest
+	(*ResumeAgentResponse)(nil),   // 14: deckhand.v1.ResumeAgentResponse
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Task)(nil),                  // 16: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	11, // 1: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	11, // 2: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	11, // 3: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	15, // 1: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	15, // 2: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	15, // 3: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
 	1,  // 5: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
 	2,  // 6: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
 	1,  // 7: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	12, // 8: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	3,  // 9: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	5,  // 10: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	7,  // 11: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	9,  // 12: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	4,  // 13: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	6,  // 14: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	8,  // 15: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	10, // 16: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	16, // 8: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	1,  // 9: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	1,  // 10: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	3,  // 11: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	5,  // 12: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	7,  // 13: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	9,  // 14: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	11, // 15: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	13, // 16: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	4,  // 17: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	6,  // 18: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	8,  // 19: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	10, // 20: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	12, // 21: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	14, // 22: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -904,7 +1113,7 @@ func file_deckhand_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_agent_proto_rawDesc), len(file_deckhand_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

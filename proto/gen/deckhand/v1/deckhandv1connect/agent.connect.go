@@ -41,6 +41,11 @@ const (
 	AgentServiceListAgentsProcedure = "/deckhand.v1.AgentService/ListAgents"
 	// AgentServiceTellAgentProcedure is the fully-qualified name of the AgentService's TellAgent RPC.
 	AgentServiceTellAgentProcedure = "/deckhand.v1.AgentService/TellAgent"
+	// AgentServicePauseAgentProcedure is the fully-qualified name of the AgentService's PauseAgent RPC.
+	AgentServicePauseAgentProcedure = "/deckhand.v1.AgentService/PauseAgent"
+	// AgentServiceResumeAgentProcedure is the fully-qualified name of the AgentService's ResumeAgent
+	// RPC.
+	AgentServiceResumeAgentProcedure = "/deckhand.v1.AgentService/ResumeAgent"
 )
 
 // AgentServiceClient is a client for the deckhand.v1.AgentService service.
@@ -55,6 +60,11 @@ type AgentServiceClient interface {
 	// TellAgent gives an agent a message: the task that it is at gets it as by
 	// TellTask, and an idle agent a new task of which it is the goal.
 	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
+	// PauseAgent keeps new tasks of an agent from starting until it is resumed:
+	// they wait in the queue, and say why. What is under way goes on.
+	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
+	// ResumeAgent lets the tasks of a paused or suspended agent start again.
+	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the deckhand.v1.AgentService service. By default,
@@ -92,15 +102,29 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("TellAgent")),
 			connect.WithClientOptions(opts...),
 		),
+		pauseAgent: connect.NewClient[v1.PauseAgentRequest, v1.PauseAgentResponse](
+			httpClient,
+			baseURL+AgentServicePauseAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("PauseAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeAgent: connect.NewClient[v1.ResumeAgentRequest, v1.ResumeAgentResponse](
+			httpClient,
+			baseURL+AgentServiceResumeAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("ResumeAgent")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // agentServiceClient implements AgentServiceClient.
 type agentServiceClient struct {
-	applyAgent *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
-	getAgent   *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
-	listAgents *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
-	tellAgent  *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
+	applyAgent  *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
+	getAgent    *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
+	listAgents  *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
+	tellAgent   *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
+	pauseAgent  *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
+	resumeAgent *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
 }
 
 // ApplyAgent calls deckhand.v1.AgentService.ApplyAgent.
@@ -123,6 +147,16 @@ func (c *agentServiceClient) TellAgent(ctx context.Context, req *connect.Request
 	return c.tellAgent.CallUnary(ctx, req)
 }
 
+// PauseAgent calls deckhand.v1.AgentService.PauseAgent.
+func (c *agentServiceClient) PauseAgent(ctx context.Context, req *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error) {
+	return c.pauseAgent.CallUnary(ctx, req)
+}
+
+// ResumeAgent calls deckhand.v1.AgentService.ResumeAgent.
+func (c *agentServiceClient) ResumeAgent(ctx context.Context, req *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error) {
+	return c.resumeAgent.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the deckhand.v1.AgentService service.
 type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
@@ -135,6 +169,11 @@ type AgentServiceHandler interface {
 	// TellAgent gives an agent a message: the task that it is at gets it as by
 	// TellTask, and an idle agent a new task of which it is the goal.
 	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
+	// PauseAgent keeps new tasks of an agent from starting until it is resumed:
+	// they wait in the queue, and say why. What is under way goes on.
+	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
+	// ResumeAgent lets the tasks of a paused or suspended agent start again.
+	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -168,6 +207,18 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("TellAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServicePauseAgentHandler := connect.NewUnaryHandler(
+		AgentServicePauseAgentProcedure,
+		svc.PauseAgent,
+		connect.WithSchema(agentServiceMethods.ByName("PauseAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceResumeAgentHandler := connect.NewUnaryHandler(
+		AgentServiceResumeAgentProcedure,
+		svc.ResumeAgent,
+		connect.WithSchema(agentServiceMethods.ByName("ResumeAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceApplyAgentProcedure:
@@ -178,6 +229,10 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceListAgentsHandler.ServeHTTP(w, r)
 		case AgentServiceTellAgentProcedure:
 			agentServiceTellAgentHandler.ServeHTTP(w, r)
+		case AgentServicePauseAgentProcedure:
+			agentServicePauseAgentHandler.ServeHTTP(w, r)
+		case AgentServiceResumeAgentProcedure:
+			agentServiceResumeAgentHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -201,4 +256,12 @@ func (UnimplementedAgentServiceHandler) ListAgents(context.Context, *connect.Req
 
 func (UnimplementedAgentServiceHandler) TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.TellAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.PauseAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ResumeAgent is not implemented"))
 }

@@ -1,0 +1,118 @@
+package hub_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// A5, C1, O5: a paused agent starts nothing new, what waits says why, what is
+// under way goes on, and other agents' tasks do.
+func TestAPausedAgentStartsNothingNew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	r.apply("other", scripted("other"))
+	before := r.begin(r.submit("walker").GetId(), 1)
+	for range 2 { // twice is harmless
+		paused, err := r.user.Agents.PauseAgent(t.Context(), connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: "walker", Reason: "new disk"}))
+		require.NoError(t, err)
+		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_PAUSED, paused.Msg.GetAgent().GetStatus())
+		require.Equal(t, "paused by admin: new disk", paused.Msg.GetAgent().GetStatusReason())
+	}
+	task := r.submit("walker")
+	require.Eventually(t, func() bool {
+		return r.task(task.GetId()).GetReason() == "agent walker is paused by admin: new disk; go on with: deckhand agent resume walker"
+	}, patience, 10*time.Millisecond)
+	r.finish(before)
+	r.finish(r.begin(r.submit("other").GetId(), 1))
+	require.Equal(t, deckhandv1.TaskState_TASK_STATE_QUEUED, r.task(task.GetId()).GetState())
+
+	for range 2 {
+		resumed, err := r.user.Agents.ResumeAgent(t.Context(), connect.NewRequest(&deckhandv1.ResumeAgentRequest{AgentId: "walker"}))
+		require.NoError(t, err)
+		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, resumed.Msg.GetAgent().GetStatus())
+		require.Empty(t, resumed.Msg.GetAgent().GetStatusReason())
+	}
+	r.finish(r.begin(task.GetId(), 1))
+	require.Len(t, r.audited("agent.paused"), 2, "each gave a reason")
+	require.Len(t, r.audited("agent.resumed"), 1)
+}
+
+// A5: a task that was admitted, and that nobody has claimed, waits again when
+// its agent is paused.
+func TestAPauseOfAnAgentComesBeforeAClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	task := r.submit("walker")
+	require.Eventually(t, func() bool { return strings.HasPrefix(r.task(task.GetId()).GetReason(), "admitted") }, patience, 10*time.Millisecond)
+	_, err := r.user.Agents.PauseAgent(t.Context(), connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: "walker"}))
+	require.NoError(t, err)
+	require.Equal(t, "agent walker is paused by admin; go on with: deckhand agent resume walker", r.task(task.GetId()).GetReason())
+	claimed, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{
+		WorkerId: r.worker, TaskId: task.GetId(), Attempt: 1,
+	}))
+	require.NoError(t, err)
+	require.False(t, claimed.Msg.GetClaimed())
+}
+
+// O5: what operators do to nodes and workers is in the audit, once for each
+// change, with where they called from.
+func TestWhatOperatorsDoIsAudited(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	ctx := t.Context()
+	do := func(err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+	r.finish(r.begin(r.submit("walker").GetId(), 1)) // it has a workspace
+	for range 2 {
+		_, err := r.user.Nodes.LockNode(ctx, connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "new kernel"}))
+		do(err)
+	}
+	for range 2 {
+		_, err := r.user.Nodes.UnlockNode(ctx, connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim"}))
+		do(err)
+	}
+	_, err := r.user.Nodes.DrainNode(ctx, connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"}))
+	do(err)
+	for range 2 {
+		_, err = r.user.Nodes.UndrainNode(ctx, connect.NewRequest(&deckhandv1.UndrainNodeRequest{NodeId: "sim"}))
+		do(err)
+	}
+	for range 2 {
+		_, err = r.user.Queue.DrainWorker(ctx, connect.NewRequest(&deckhandv1.DrainWorkerRequest{WorkerId: r.worker, Reason: "old release"}))
+		do(err)
+	}
+	for range 2 {
+		_, err = r.user.Queue.UndrainWorker(ctx, connect.NewRequest(&deckhandv1.UndrainWorkerRequest{WorkerId: r.worker}))
+		do(err)
+	}
+	exec, err := startExec(t, r.user, onJail("walker", "true"))
+	do(err)
+	_, err = r.user.Nodes.CreateJoinToken(ctx, connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	do(err)
+	_, err = r.user.Nodes.RevokeNode(ctx, connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
+	do(err)
+	for action, reason := range map[string]string{
+		"node.locked": "new kernel", "node.unlocked": "", "node.drained": "new disk", "node.undrained": "",
+		"worker.drained": "old release", "worker.undrained": "", "exec.started": "", "node.revoked": "",
+	} {
+		entries := r.audited(action)
+		require.Len(t, entries, 1, action)
+		require.Equal(t, reason, entries[0].GetReason(), action)
+		require.Equal(t, "admin", entries[0].GetActorId(), action)
+		require.NotEmpty(t, entries[0].GetAddress(), action)
+	}
+	require.Equal(t, exec.GetId(), r.audited("exec.started")[0].GetObjectId())
+	made := r.audited("node.token_made")
+	require.Len(t, made, 2)
+	require.Equal(t, "admin", made[0].GetActorId())
+	require.Equal(t, "hub", made[1].GetActorId(), "for its own machine")
+}

@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/lease"
+)
+
+const (
+	// lookEvery is how long a call may go on after its lease has ended: a kill
+	// order is to leave nothing running within 2 s.
+	lookEvery = 500 * time.Millisecond
+	// lookTimeout bounds one look at the leases.
+	lookTimeout = 5 * time.Second
+)
+
+// calls are those under way. The zero value is ready.
+type calls struct {
+	mu   sync.Mutex
+	open map[*call]struct{}
+}
+
+// call is one model call under way.
+type call struct {
+	lease lease.Lease
+	cut   context.CancelCauseFunc
+}
+
+// begin notes a call. The context that it answers ends with done, and when the
+// call is cut off.
+func (c *calls) begin(ctx context.Context, le lease.Lease) (_ context.Context, done func()) {
+	ctx, cut := context.WithCancelCause(ctx)
+	one := &call{le, cut}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[*call]struct{}{}
+	}
+	c.open[one] = struct{}{}
+	return ctx, func() {
+		cut(nil)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.open, one)
+	}
+}
+
+// leases answers those of the calls under way, each once.
+func (c *calls) leases() []lease.Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := make(map[lease.Lease]bool, len(c.open))
+	out := make([]lease.Lease, 0, len(c.open))
+	for one := range c.open {
+		if !seen[one.lease] {
+			seen[one.lease] = true
+			out = append(out, one.lease)
+		}
+	}
+	return out
+}
+
+// end cuts off the calls of a lease, and answers how many there were.
+func (c *calls) end(le lease.Lease) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for one := range c.open {
+		if one.lease == le {
+			one.cut(lease.Stale(le))
+			n++
+		}
+	}
+	return n
+}
+
+// Start begins to look after the calls under way.
+func (a *Anthropic) Start(ctx context.Context) error {
+	return a.Run(ctx, func(ctx context.Context) error {
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+				a.look(ctx)
+			}
+		}
+	})
+}
+
+// look cuts off the calls whose lease has ended.
+func (a *Anthropic) look(ctx context.Context) {
+	held := a.calls.leases()
+	if len(held) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	ended, err := a.cfg.Ended(ctx, held)
+	if err != nil {
+		a.cfg.Log.Warn("cannot see whether the leases of model calls have ended; will look again", "calls", len(held), "error", err)
+		return
+	}
+	for _, le := range ended {
+		if n := a.calls.end(le); n > 0 {
+			a.cfg.Log.Info("cut off a model call: its lease has ended", "task_id", le.TaskID, "attempt", le.Attempt, "calls", n)
+		}
+	}
+}
