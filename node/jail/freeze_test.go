@@ -23,7 +23,7 @@ func contains(text, part string) bool { return strings.Contains(text, part) }
 // eventually waits for something that only the kernel knows.
 func eventually(t *testing.T, is func() bool, what string, args ...any) {
 	t.Helper()
-	require.Eventually(t, is, 20*time.Second, 5*time.Millisecond, "there never was "+fmt.Sprintf(what, args...))
+	require.Eventually(t, is, time.Minute, 5*time.Millisecond, "there never was "+fmt.Sprintf(what, args...))
 }
 
 // A tree that doubles itself as fast as it can is known whole while its jail is

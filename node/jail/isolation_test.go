@@ -376,7 +376,7 @@ while True:
 		require.NoError(t, exec.Command("true").Run())
 		status, _ := sh(t, m, calm, "exit 5")
 		require.EqualValues(t, 5, status.GetExitCode())
-		require.Less(t, time.Since(begun), 5*time.Second)
+		require.Less(t, time.Since(begun), 30*time.Second, "nobody is starved")
 	}
 	pids, err := m.Processes(t.Context(), stormy)
 	require.NoError(t, err)
