@@ -10,8 +10,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/admission"
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/credential"
 	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
@@ -21,7 +23,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/metrics"
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
-	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
@@ -34,12 +35,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/provider"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
-
-// Providers are the model families that personas may name.
-var providers = []string{"script", "anthropic"}
 
 // modes are the execution modes that personas may name.
 var modes = []string{string(persona.Autonomous), string(persona.Supervised)}
@@ -92,6 +91,10 @@ type Hub struct {
 	watcher    *event.Watcher
 	admission  *admission.Admission
 	workspaces *workspace.Workspaces
+
+	credentials *credential.Credentials
+	budgets     *budget.Ledger
+	relay       *relay.Relay
 }
 
 // assemble makes the hub's parts and puts those that run into order.
@@ -119,7 +122,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	})
 	h.recorder = recorder
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: providers, Modes: modes})
+	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: provider.Names(), Modes: modes})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
@@ -136,7 +139,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow,
 	})
 	h.reports = report.New(report.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Prices: price.Shipped(),
+		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,
 		Propose: h.steps.ProposeTurn, Stop: h.stopStep, Admit: admit,
 	})
 	h.inbox = inbox.New(inbox.Config{
@@ -166,16 +169,10 @@ func (h *Hub) assemble(context.Context) (err error) {
 	if h.leader, err = leader.New(leader.Config{DatabaseURL: c.DatabaseURL.Reveal(), Log: c.Log.Named("leader")}); err != nil {
 		return err
 	}
-	h.leader.Add("sweeper", &sweeper{leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
+	h.assembleModels()
+	h.leader.Add("sweeper", &sweeper{budgets: h.budgets, leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
-	models, err := relay.NewAnthropic(relay.Config{
-		BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey, Check: h.leases.Check, Ended: h.leases.Ended, Model: h.model,
-		Log: c.Log.Named("relay"),
-	})
-	if err != nil {
-		return err
-	}
-	server, err := h.server(models)
+	server, err := h.server()
 	if err != nil {
 		return err
 	}
@@ -192,7 +189,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)
 	h.Add("edge", h.edge)
-	h.Add("relay", models)
+	h.Add("relay", h.relay)
 	h.Add("api", server)
 	return nil
 }
@@ -218,6 +215,7 @@ func (h *Hub) Start(ctx context.Context) error {
 func (h *Hub) Stop() {
 	h.Group.Stop()
 	h.background.Wait()
+	h.budgets.Wait()
 	h.close()
 }
 

@@ -227,9 +227,9 @@ func TestTheRelayIsNotFooledByKeys(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		return res.StatusCode
 	}
-	require.Equal(t, http.StatusForbidden, ask(`{"model":"claude-opus-4-1","Model":"claude-sonnet-4-5"}`))
-	require.Equal(t, http.StatusForbidden, ask(`{"Model":"claude-sonnet-4-5"}`))
-	require.Equal(t, http.StatusForbidden, ask(`{"model":["claude-sonnet-4-5"]}`))
+	require.Equal(t, http.StatusBadRequest, ask(`{"model":"claude-opus-4-1","Model":"claude-sonnet-4-5","max_tokens":7}`))
+	require.Equal(t, http.StatusBadRequest, ask(`{"Model":"claude-sonnet-4-5","max_tokens":7}`))
+	require.Equal(t, http.StatusForbidden, ask(`{"model":["claude-sonnet-4-5"],"max_tokens":7}`))
 	require.Equal(t, http.StatusOK, ask(`{"model":"claude-opus-4-1","model":"claude-sonnet-4-5","max_tokens":7}`))
 	require.Equal(t, map[string]any{"model": "claude-sonnet-4-5", "max_tokens": 7.0}, got, "the provider reads one model")
 }

@@ -53,7 +53,7 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 	ask := func(lease *deckhandv1.Lease) *http.Response {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, second.URL()+"/relay/anthropic/v1/messages",
-			strings.NewReader(`{"model":"claude-sonnet-4-5","stream":true}`))
+			strings.NewReader(`{"model":"claude-sonnet-4-5","max_tokens":9,"stream":true}`))
 		require.NoError(t, err)
 		req.Header.Set("X-Api-Key", fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken()))
 		res, err := http.DefaultClient.Do(req)

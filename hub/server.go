@@ -16,8 +16,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/hub/relay"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -34,7 +32,7 @@ const (
 )
 
 // server puts all handlers onto the API's listener.
-func (h *Hub) server(models http.Handler) (lifecycle.Service, error) {
+func (h *Hub) server() (lifecycle.Service, error) {
 	enroller, err := enroll.New(enroll.Config{
 		CA: h.ca, Store: h.nodes, EdgeAddress: h.EdgeAddress(), Log: h.cfg.Log.Named("enroll"),
 	})
@@ -88,7 +86,7 @@ func (h *Hub) server(models http.Handler) (lifecycle.Service, error) {
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
 		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
-	mux.Handle(relay.Prefix+"/", models)
+	mux.Handle(relay.Prefix, h.relay)
 	ready := &readiness{hub: h, draining: s.leaving}
 	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -103,15 +101,6 @@ func (h *Hub) server(models http.Handler) (lifecycle.Service, error) {
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
 	return s, nil
-}
-
-// model answers the provider and model that a task may use.
-func (h *Hub) model(ctx context.Context, t db.Task) (provider, model string, err error) {
-	v, err := h.agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
-	if err != nil {
-		return "", "", err
-	}
-	return task.RunsWith(t, v)
 }
 
 // httpServer serves until it is stopped. Then it goes on for a while, not ready

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/kill"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -22,18 +23,19 @@ const (
 )
 
 // sweeper puts tasks whose lease has ended, or whose timer has run out, back
-// into the queue, gives kill orders again that are not confirmed, and deletes
-// expired checkpoints. The leader runs it; the rows' locks keep two of them apart
+// into the queue, gives kill orders again that are not confirmed, settles
+// model calls that were lost, and deletes expired checkpoints. The leader runs it; the rows' locks keep two of them apart
 // while one takes over, and the rest may be done twice.
 type sweeper struct {
 	lifecycle.Runner
 
-	leases *lease.Leases
-	tasks  *task.Service
-	kills  *kill.Switch
-	store  *store.Store
-	every  time.Duration
-	log    hclog.Logger
+	budgets *budget.Ledger
+	leases  *lease.Leases
+	tasks   *task.Service
+	kills   *kill.Switch
+	store   *store.Store
+	every   time.Duration
+	log     hclog.Logger
 }
 
 // Start begins sweeping.
@@ -60,6 +62,9 @@ func (s *sweeper) Start(ctx context.Context) error {
 			}
 			if err := s.kills.Sweep(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("cannot give kill orders again; will try again", "error", err)
+			}
+			if _, err := s.budgets.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot settle lost model calls; will try again", "error", err)
 			}
 			if time.Since(expired) < expiryInterval {
 				continue

@@ -501,7 +501,7 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	good := fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken())
 	ask := func(key, path, model string) (int, string) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.URL()+"/relay/anthropic"+path,
-			strings.NewReader(`{"model":"`+model+`"}`))
+			strings.NewReader(`{"model":"`+model+`","max_tokens":9}`))
 		require.NoError(t, err)
 		req.Header.Set("X-Api-Key", key)
 		res, err := http.DefaultClient.Do(req)

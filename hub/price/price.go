@@ -1,7 +1,11 @@
 // Package price says what model calls cost.
 package price
 
-import "math"
+import (
+	"math"
+
+	"github.com/deckhand-sh/deckhand/internal/provider"
+)
 
 // Model is a model's price in US dollars for a million tokens.
 type Model struct {
@@ -12,7 +16,8 @@ type Model struct {
 // lists.
 type Table map[string]Model
 
-// Shipped is the table that comes with this release.
+// Shipped is the table that comes with this release. Where a provider prices
+// long prompts higher, the higher price stands: a budget must hold for both.
 func Shipped() Table {
 	sonnet := Model{Input: 3, Output: 15, CacheRead: 0.30, CacheWrite: 3.75}
 	opus := Model{Input: 15, Output: 75, CacheRead: 1.50, CacheWrite: 18.75}
@@ -27,7 +32,38 @@ func Shipped() Table {
 		"anthropic/claude-sonnet-4-0": sonnet,
 		"anthropic/claude-haiku-4-5":  {Input: 1, Output: 5, CacheRead: 0.10, CacheWrite: 1.25},
 		"anthropic/claude-3-5-haiku":  {Input: 0.80, Output: 4, CacheRead: 0.08, CacheWrite: 1},
+
+		"openai/gpt-5":        {Input: 1.25, Output: 10, CacheRead: 0.125},
+		"openai/gpt-5-mini":   {Input: 0.25, Output: 2, CacheRead: 0.025},
+		"openai/gpt-5-nano":   {Input: 0.05, Output: 0.40, CacheRead: 0.005},
+		"openai/gpt-4.1":      {Input: 2, Output: 8, CacheRead: 0.50},
+		"openai/gpt-4.1-mini": {Input: 0.40, Output: 1.60, CacheRead: 0.10},
+		"openai/gpt-4.1-nano": {Input: 0.10, Output: 0.40, CacheRead: 0.025},
+		"openai/gpt-4o":       {Input: 2.50, Output: 10, CacheRead: 1.25},
+		"openai/gpt-4o-mini":  {Input: 0.15, Output: 0.60, CacheRead: 0.075},
+		"openai/o3":           {Input: 2, Output: 8, CacheRead: 0.50},
+		"openai/o4-mini":      {Input: 1.10, Output: 4.40, CacheRead: 0.275},
+
+		"gemini/gemini-2.5-pro":        {Input: 2.50, Output: 15, CacheRead: 0.625},
+		"gemini/gemini-2.5-flash":      {Input: 0.30, Output: 2.50, CacheRead: 0.075},
+		"gemini/gemini-2.5-flash-lite": {Input: 0.10, Output: 0.40, CacheRead: 0.025},
+		"gemini/gemini-2.0-flash":      {Input: 0.10, Output: 0.40, CacheRead: 0.025},
+
+		"mistral/mistral-large-latest":  {Input: 2, Output: 6, CacheRead: 2},
+		"mistral/mistral-medium-latest": {Input: 0.40, Output: 2, CacheRead: 0.40},
+		"mistral/mistral-small-latest":  {Input: 0.10, Output: 0.30, CacheRead: 0.10},
+		"mistral/codestral-latest":      {Input: 0.30, Output: 0.90, CacheRead: 0.30},
+
+		"qwen/qwen-max":   {Input: 1.60, Output: 6.40, CacheRead: 1.60},
+		"qwen/qwen-plus":  {Input: 1.20, Output: 12, CacheRead: 1.20},
+		"qwen/qwen-flash": {Input: 0.25, Output: 2, CacheRead: 0.25},
 	}
+}
+
+// FromMicros makes a price of micro-dollars for a million tokens.
+func FromMicros(input, output, cacheRead, cacheWrite int64) Model {
+	const dollar = 1e6
+	return Model{float64(input) / dollar, float64(output) / dollar, float64(cacheRead) / dollar, float64(cacheWrite) / dollar}
 }
 
 // Usage is what a call consumed, in tokens. Input excludes what was read from
@@ -38,24 +74,12 @@ type Usage struct {
 
 // Of answers a model's price. A dated name such as claude-sonnet-4-5-20250929
 // has the price of the name without its date.
-func (t Table) Of(provider, model string) (Model, bool) {
-	if m, ok := t[provider+"/"+model]; ok {
+func (t Table) Of(name, model string) (Model, bool) {
+	if m, ok := t[name+"/"+model]; ok {
 		return m, true
 	}
-	if i := len(model) - len("-20060102"); i > 0 && model[i] == '-' && digits(model[i+1:]) {
-		m, ok := t[provider+"/"+model[:i]]
-		return m, ok
-	}
-	return Model{}, false
-}
-
-func digits(s string) bool {
-	for _, c := range s {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	m, ok := t[name+"/"+provider.Undated(model)]
+	return m, ok
 }
 
 // Micros answers what a call costs in millionths of a US dollar, rounded up.
@@ -63,4 +87,13 @@ func digits(s string) bool {
 func (m Model) Micros(u Usage) int64 {
 	return int64(math.Ceil(float64(u.Input)*m.Input + float64(u.Output)*m.Output +
 		float64(u.CacheRead)*m.CacheRead + float64(u.CacheWrite)*m.CacheWrite))
+}
+
+// Worst turns a bound of what a call uses into the dearest way to use it: input
+// that is written to a cache may cost more than input that is only read.
+func (m Model) Worst(u Usage) Usage {
+	if m.CacheWrite > m.Input {
+		u.CacheWrite, u.Input = u.CacheWrite+u.Input, 0
+	}
+	return u
 }

@@ -22,17 +22,11 @@ type calls struct {
 	open map[*call]struct{}
 }
 
-// call is one model call under way.
-type call struct {
-	lease lease.Lease
-	cut   context.CancelCauseFunc
-}
-
 // begin notes a call. The context that it answers ends with done, and when the
 // call is cut off.
-func (c *calls) begin(ctx context.Context, le lease.Lease) (_ context.Context, done func()) {
+func (c *calls) begin(ctx context.Context, one *call) (_ context.Context, done func()) {
 	ctx, cut := context.WithCancelCause(ctx)
-	one := &call{le, cut}
+	one.cut = cut
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open == nil {
@@ -77,8 +71,8 @@ func (c *calls) end(le lease.Lease) int {
 }
 
 // Start begins to look after the calls under way.
-func (a *Anthropic) Start(ctx context.Context) error {
-	return a.Run(ctx, func(ctx context.Context) error {
+func (r *Relay) Start(ctx context.Context) error {
+	return r.Run(ctx, func(ctx context.Context) error {
 		ticker := time.NewTicker(lookEvery)
 		defer ticker.Stop()
 		for {
@@ -86,28 +80,28 @@ func (a *Anthropic) Start(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-ticker.C:
-				a.look(ctx)
+				r.look(ctx)
 			}
 		}
 	})
 }
 
 // look cuts off the calls whose lease has ended.
-func (a *Anthropic) look(ctx context.Context) {
-	held := a.calls.leases()
+func (r *Relay) look(ctx context.Context) {
+	held := r.calls.leases()
 	if len(held) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	ended, err := a.cfg.Ended(ctx, held)
+	ended, err := r.cfg.Ended(ctx, held)
 	if err != nil {
-		a.cfg.Log.Warn("cannot see whether the leases of model calls have ended; will look again", "calls", len(held), "error", err)
+		r.cfg.Log.Warn("cannot see whether the leases of model calls have ended; will look again", "calls", len(held), "error", err)
 		return
 	}
 	for _, le := range ended {
-		if n := a.calls.end(le); n > 0 {
-			a.cfg.Log.Info("cut off a model call: its lease has ended", "task_id", le.TaskID, "attempt", le.Attempt, "calls", n)
+		if n := r.calls.end(le); n > 0 {
+			r.cfg.Log.Info("cut off a model call: its lease has ended", "task_id", le.TaskID, "attempt", le.Attempt, "calls", n)
 		}
 	}
 }

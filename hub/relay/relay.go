@@ -1,7 +1,18 @@
 // Package relay is the hub's model relay: provider keys never leave the hub. A
-// worker's client has the relay as its base URL and its lease as its key; the
-// relay checks lease and model, puts the provider's key in place, and streams
-// both ways. A call whose lease ends while it is under way is cut off, whichever
+// worker's client has the relay as its base URL and its lease as its key. The
+// relay checks lease, model and price, sets the worst case aside in the
+// budgets, puts the provider's key in place, streams both ways without holding
+// anything back, reads the usage off the wire, and settles.
+//
+// A request is read and written anew before it is sent, so that the provider
+// reads what was checked; fields that nobody checks are refused, as they may
+// cost what nobody reckoned with or act where nobody decided.
+//
+// A call is settled before the end of its answer is passed on, so that the
+// worker's next report finds it. What a call costs that broke off, or whose
+// answer did not tell, is bounded: see meter.cost.
+//
+// A call whose lease ends while it is under way is cut off, whichever
 // hub ended it: the leases of all calls are looked at together, from the
 // database, since no other hint may be lost. While the database does not answer,
 // calls go on: the worker ends its own before the lease can have ended.
@@ -10,45 +21,68 @@ package relay
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/budget"
+	"github.com/deckhand-sh/deckhand/hub/credential"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// maxRequest bounds a model request; providers refuse larger ones.
-const maxRequest = 32 << 20
+const (
+	// maxRequest bounds a model request; providers refuse larger ones.
+	maxRequest = 32 << 20
+	// MaxCall is the longest that a call may take.
+	MaxCall = 30 * time.Minute
+	// Prefix is where the relay is mounted on the hub's API port; the
+	// provider's name follows, and then the path of its own API.
+	Prefix = "/relay/"
+)
+
+// Model is a model by its provider's name of it.
+type Model struct{ Provider, Name string }
 
 // Config says what the relay works with.
 type Config struct {
-	// BaseURL is the provider's address, for example https://api.anthropic.com.
-	BaseURL string
-	// Key is the provider's key; empty refuses every call with what to set.
-	Key config.Secret
 	// Check answers the task that a lease holds; a stale lease is refused.
 	Check func(ctx context.Context, le lease.Lease) (db.Task, error)
 	// Ended answers those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
-	// Model answers the provider and model that a task may use.
-	Model func(ctx context.Context, t db.Task) (provider, model string, err error)
-	Log   hclog.Logger
+	// Models answers the models that a task may use.
+	Models func(ctx context.Context, t db.Task) ([]Model, error)
+	// Access answers the way to a provider.
+	Access func(ctx context.Context, orgID, name string) (credential.Access, error)
+	// Refused is told that a provider refuses a key.
+	Refused func(ctx context.Context, orgID string, a credential.Access) error
+	// Price answers what a model costs; one without a price is refused.
+	Price func(ctx context.Context, orgID string, m Model) (price.Model, error)
+	// Reserve and Settle are the budgets'.
+	Reserve func(ctx context.Context, call budget.Call) (*budget.Reservation, error)
+	Settle  func(ctx context.Context, r *budget.Reservation, cost budget.Cost) error
+	// Transport reaches the providers; nil for one of the relay's own.
+	Transport http.RoundTripper
+	Redact    *redact.Redactor
+	Log       hclog.Logger
 }
 
-// Anthropic relays the Messages API. Mount it at Prefix. It is a
-// lifecycle.Service: while it runs, it looks after the calls under way.
-type Anthropic struct {
+// Relay serves model calls. Mount it at Prefix. It is a lifecycle.Service:
+// while it runs, it looks after the calls under way.
+type Relay struct {
 	lifecycle.Runner
 
 	cfg   Config
@@ -56,111 +90,157 @@ type Anthropic struct {
 	calls calls
 }
 
-// Prefix is where the relay is mounted on the hub's API port.
-const Prefix = "/relay/anthropic"
-
-// NewAnthropic makes the relay.
-func NewAnthropic(cfg Config) (*Anthropic, error) {
-	base, err := url.Parse(cfg.BaseURL)
-	if err != nil || base.Host == "" || (base.Scheme != "https" && base.Scheme != "http") {
-		return nil, fault.New(fault.Invalid, "anthropic-base-url %q is not a URL", cfg.BaseURL).WithFix("use https://api.anthropic.com")
+// New makes a Relay.
+func New(cfg Config) *Relay {
+	if cfg.Transport == nil {
+		cfg.Transport = &http.Transport{
+			Proxy:       http.ProxyFromEnvironment,
+			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			// Usage is read off the wire as it passes.
+			DisableCompression: true, ForceAttemptHTTP2: true,
+			MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+		}
 	}
-	a := &Anthropic{cfg: cfg}
-	a.proxy = &httputil.ReverseProxy{
+	r := &Relay{cfg: cfg}
+	r.proxy = &httputil.ReverseProxy{
 		FlushInterval: -1, // every piece of the stream at once
-		// Of streams that break off, which both sides see.
-		ErrorLog: cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(base)
-			r.Out.Host = base.Host
-			r.Out.URL.Path = strings.TrimSuffix(base.Path, "/") + strings.TrimPrefix(r.In.URL.Path, Prefix)
-			for _, h := range []string{"Authorization", "Cookie"} {
-				r.Out.Header.Del(h)
+		Transport:     cfg.Transport,
+		BufferPool:    newBuffers(),
+		ErrorLog:      cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			c := callOf(p.In.Context())
+			base := *c.base
+			p.Out.URL = base.JoinPath(c.rest)
+			p.Out.URL.RawQuery = c.query
+			p.Out.Host = base.Host
+			header := http.Header{"Content-Type": {"application/json"}, "Accept-Encoding": {"identity"}}
+			for _, name := range []string{"Accept", "Anthropic-Version", "User-Agent"} {
+				if v := p.In.Header.Get(name); v != "" {
+					header.Set(name, v)
+				}
 			}
-			r.Out.Header.Set("X-Api-Key", cfg.Key.Reveal())
+			c.access.Authorise(header)
+			p.Out.Header = header
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if e := fault.As(context.Cause(r.Context())); e != nil && e.Code == fault.LeaseEnded {
-				refuseFault(w, http.StatusUnauthorized, e)
+		ModifyResponse: func(res *http.Response) error {
+			return callOf(res.Request.Context()).answered(res)
+		},
+		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
+			c := callOf(req.Context())
+			var op *net.OpError
+			if errors.As(err, &op) && op.Op == "dial" {
+				c.settle(budget.Cost{Basis: budget.Unsent})
+			} else {
+				c.settle(c.meter.cost(c.price, c.worst))
+			}
+			if e := fault.As(context.Cause(req.Context())); e != nil && e.Code == fault.LeaseEnded {
+				c.format.refuse(w, *refuseFault(e))
 				return
 			}
-			cfg.Log.Warn("model provider did not answer", "error", err)
-			refuse(w, http.StatusBadGateway, "api_error", "the model provider did not answer")
+			cfg.Log.Warn("a model provider did not answer", "provider", c.access.Provider.Name, "error", cfg.Redact.String(err.Error()))
+			c.format.refuse(w, refusal{Status: http.StatusBadGateway, Message: "provider " + c.access.Provider.Name + " did not answer"})
 		},
 	}
-	return a, nil
+	return r
 }
 
 // ServeHTTP relays one call.
-func (a *Anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost || r.URL.Path != Prefix+"/v1/messages" {
-		refuse(w, http.StatusNotFound, "not_found_error", "the relay serves POST /v1/messages only")
+func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, Prefix), "/")
+	p, ok := provider.Of(name)
+	f := formats[p.Format]
+	if !ok || f == nil {
+		formats[provider.OpenAI].refuse(w, refusal{Status: http.StatusNotFound, Message: "the relay knows no such provider"})
 		return
 	}
-	le, err := parseKey(r.Header.Get("X-Api-Key"))
-	if err != nil {
-		refuse(w, http.StatusUnauthorized, "authentication_error", err.Error())
+	c, refused := r.admit(w, req, p, f, rest)
+	if refused != nil {
+		f.refuse(w, *refused)
 		return
 	}
-	t, err := a.cfg.Check(r.Context(), le)
-	if fault.Is(err, fault.Precondition) {
-		refuseFault(w, http.StatusUnauthorized, err)
-		return
-	}
-	if err != nil {
-		a.cfg.Log.Error("cannot check a lease", "task_id", le.TaskID, "error", err)
-		refuse(w, http.StatusServiceUnavailable, "api_error", "the hub cannot check the lease now")
-		return
-	}
-	if err := a.checkModel(w, r, t); err != nil {
-		refuseFault(w, http.StatusForbidden, err)
-		return
-	}
-	if a.cfg.Key == "" {
-		refuseFault(w, http.StatusForbidden, fault.New(fault.Precondition, "no Anthropic key is connected").
-			WithCode(fault.NoCredentials).WithFix("start the hub with ANTHROPIC_API_KEY in its environment"))
-		return
-	}
-	ctx, done := a.calls.begin(r.Context(), le)
+	ctx, done := r.calls.begin(context.WithValue(req.Context(), callKey{}, c), c)
 	defer done()
-	a.proxy.ServeHTTP(w, r.WithContext(ctx))
+	ctx, cancel := context.WithTimeout(ctx, MaxCall)
+	defer cancel()
+	// Whatever way the call ends, it is settled.
+	defer func() { c.settle(c.meter.cost(c.price, c.worst)) }()
+	r.proxy.ServeHTTP(w, req.WithContext(ctx))
 }
 
-// checkModel reads the request and refuses a model that is not the task's.
-func (a *Anthropic) checkModel(w http.ResponseWriter, r *http.Request, t db.Task) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+// admit checks a call and reserves its worst case.
+func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provider, f format, rest string) (*call, *refusal) {
+	ctx := req.Context()
+	le, err := parseKey(f.key(req.Header))
 	if err != nil {
-		return fmt.Errorf("read the request: %w", err)
+		return nil, refuseFault(err)
 	}
-	// A map, since keys of a struct match whatever their case.
-	var request map[string]json.RawMessage
-	if err := json.Unmarshal(body, &request); err != nil {
-		return fmt.Errorf("the request is not a JSON object: %w", err)
-	}
-	var asked string
-	if err := json.Unmarshal(request["model"], &asked); err != nil {
-		return fmt.Errorf("the request's model is not a string: %w", err)
-	}
-	provider, model, err := a.cfg.Model(r.Context(), t)
+	t, err := r.cfg.Check(ctx, le)
 	if err != nil {
-		return fmt.Errorf("find the model of task %s: %w", t.ID, err)
+		return nil, r.refuse(err, "check the lease")
 	}
-	if provider != "anthropic" || asked != model {
-		return fault.New(fault.Denied, "task %s may use model %s of %s, not %s of anthropic", t.ID, model, provider, asked).
-			WithCode(fault.PermissionDenied)
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequest))
+	if err != nil {
+		return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
 	}
-	// Written anew, so that the provider reads what was checked.
-	if body, err = json.Marshal(request); err != nil {
-		return fmt.Errorf("write the request: %w", err)
+	asked, err := f.read(req.Method, rest, p, body)
+	if err != nil {
+		return nil, refuseFault(err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	r.ContentLength = int64(len(body))
-	return nil
+	m := Model{p.Name, asked.model}
+	allowed, err := r.cfg.Models(ctx, t)
+	if err != nil {
+		return nil, r.refuse(err, "find the task's models")
+	}
+	if !contains(allowed, m) {
+		return nil, refuseFault(fault.New(fault.Denied, "task %s may not use model %.100s of %s", t.ID, m.Name, m.Provider).
+			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it"))
+	}
+	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query}
+	if c.price, err = r.cfg.Price(ctx, t.OrgID, m); err != nil {
+		return nil, r.refuse(err, "find the price")
+	}
+	if c.access, err = r.cfg.Access(ctx, t.OrgID, p.Name); err != nil {
+		return nil, r.refuse(err, "find the credential")
+	}
+	if c.base, err = url.Parse(c.access.BaseURL); err != nil {
+		return nil, r.refuse(err, "read the provider's address")
+	}
+	if c.base.Path == "" {
+		c.base.Path = "/" // or what is joined to it would begin without one
+	}
+	c.worst = worst(asked, provider.Knows(p.Name, m.Name), len(body))
+	c.meter = newMeter(f.usage(asked.endpoint), asked)
+	if c.reservation, err = r.cfg.Reserve(ctx, budget.Call{Task: t, Provider: p.Name, Model: m.Name, Worst: c.price.Micros(c.price.Worst(c.worst))}); err != nil {
+		return nil, r.refuse(err, "reserve the cost")
+	}
+	req.Body = io.NopCloser(bytes.NewReader(asked.body))
+	req.ContentLength = int64(len(asked.body))
+	return c, nil
+}
+
+// worst bounds what a call can use: a token is a byte or more of the request,
+// and there are no more of them than the model can read. An image counts as
+// the bytes of its text, which is more than any provider counts.
+func worst(asked *request, m provider.Model, size int) price.Usage {
+	u := price.Usage{Input: int64(size), Output: asked.maxTokens}
+	if m.ContextTokens > 0 {
+		u.Input = min(u.Input, m.ContextTokens)
+	}
+	return u
+}
+
+func contains(models []Model, m Model) bool {
+	for _, have := range models {
+		if have == m {
+			return true
+		}
+	}
+	return false
 }
 
 // parseKey reads the key a worker sends: task, attempt and lease token.
 func parseKey(key string) (lease.Lease, error) {
-	bad := fault.New(fault.Unauthenticated, "the key is not a lease").WithFix("send task:attempt:token as x-api-key")
+	bad := fault.New(fault.Unauthenticated, "the key is not a lease").WithFix("send task:attempt:token as the key")
 	parts := strings.Split(key, ":")
 	if len(parts) != 3 || parts[0] == "" || parts[2] == "" {
 		return lease.Lease{}, bad
@@ -170,29 +250,4 @@ func parseKey(key string) (lease.Lease, error) {
 		return lease.Lease{}, bad
 	}
 	return lease.Lease{TaskID: parts[0], Attempt: int32(attempt), Token: parts[2]}, nil
-}
-
-// refuseFault answers an error of the hub's own.
-func refuseFault(w http.ResponseWriter, status int, err error) {
-	message := err.Error()
-	if e := fault.As(err); e != nil {
-		message = e.Message
-		w.Header().Set(fault.CodeHeader, string(e.Code))
-		w.Header().Set(fault.FixHeader, e.Fix)
-	}
-	kind := "permission_error"
-	if status == http.StatusUnauthorized {
-		kind = "authentication_error"
-	}
-	refuse(w, status, kind, message)
-}
-
-// refuse answers in the shape of the provider's errors, so that every client
-// of it understands.
-func refuse(w http.ResponseWriter, status int, kind, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"type": "error", "error": map[string]any{"type": kind, "message": message},
-	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -34,7 +35,8 @@ type Config struct {
 	Agents   *agent.Service
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
-	Prices   price.Table
+	// Price answers what a model costs.
+	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
 	// Propose decides calls of a turn in the transaction that stores it.
 	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32, stored bool) ([]db.Step, error)
 	// Stop ends the running command of a step, best effort.
@@ -72,8 +74,7 @@ func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batc
 	return seq, err
 }
 
-// Turn stores a finished turn with its cost, at the price of the task's own
-// model, and answers it. A turn that was stored before is answered as it was
+// Turn stores a finished turn with its use and cost, and answers it. A turn that was stored before is answered as it was
 // stored, and nothing is counted twice. Those of its calls that indices name are
 // decided in the same transaction, and their steps answered.
 func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *deckhandv1.Turn, drafts []event.Draft, indices []int32) (*deckhandv1.Turn, []db.Step, error) {
@@ -81,7 +82,6 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		turn.Usage = &deckhandv1.Usage{}
 	}
 	turn.Attempt = le.Attempt
-	usage := turn.GetUsage()
 	stored := turn
 	var steps []db.Step
 	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
@@ -99,11 +99,11 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		if turn.GetTurn() != t.TurnCount+1 {
 			return fault.New(fault.Invalid, "turn.turn is %d, and the task's next turn is %d", turn.GetTurn(), t.TurnCount+1).WithObject(t.ID)
 		}
-		cost, err := r.cost(ctx, tx, t, usage)
+		usage, err := r.count(ctx, tx, t, turn)
 		if err != nil {
 			return err
 		}
-		usage.CostMicros = cost
+		turn.Usage = usage
 		params := db.CreateTurnParams{TaskID: t.ID, Turn: turn.GetTurn(), OrgID: orgID, Attempt: t.Attempt}
 		if params.Content, params.Sealed, err = r.encode(t.ID, turn); err != nil {
 			return fmt.Errorf("encode turn %d of %s: %w", turn.GetTurn(), t.ID, err)
@@ -126,26 +126,41 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 	return stored, steps, err
 }
 
-// cost is what a turn costs at the price of the model that the task may use,
-// whatever the worker calls it.
-func (r *Reports) cost(ctx context.Context, tx *event.Tx, t db.Task, usage *deckhandv1.Usage) (int64, error) {
+// count answers what a turn used and cost: what the relay read off the wire of
+// the calls since the turn before. Where none came through it, as with a
+// script, the worker's own figures count, at the price of the model that the
+// task may use, whatever the worker calls it.
+func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn) (*deckhandv1.Usage, error) {
+	usage := turn.GetUsage()
 	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	provider, model, err := task.RunsWith(t, v)
+	name, model, err := task.RunsWith(t, v)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	p, ok := r.cfg.Prices.Of(provider, model)
-	if !ok {
-		return 0, fault.New(fault.Precondition, "model %s of %s has no price", model, provider).
-			WithCode(fault.UnpricedModel).WithFix("use a model of the price table").WithObject(t.ID)
+	if name != persona.ProviderScript {
+		calls, err := tx.BindModelCalls(ctx, db.BindModelCallsParams{OrgID: t.OrgID, TaskID: t.ID, Turn: turn.GetTurn()})
+		if err != nil {
+			return nil, fmt.Errorf("find the model calls of turn %d of %s: %w", turn.GetTurn(), t.ID, err)
+		}
+		if calls.Calls > 0 {
+			return &deckhandv1.Usage{
+				InputTokens: calls.InputTokens, OutputTokens: calls.OutputTokens, CacheReadTokens: calls.CacheReadTokens,
+				CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros,
+			}, nil
+		}
 	}
-	return p.Micros(price.Usage{
+	p, err := r.cfg.Price(ctx, tx.Queries, t.OrgID, name, model)
+	if err != nil {
+		return nil, err
+	}
+	usage.CostMicros = p.Micros(price.Usage{
 		Input: usage.GetInputTokens(), Output: usage.GetOutputTokens(),
 		CacheRead: usage.GetCacheReadTokens(), CacheWrite: usage.GetCacheWriteTokens(),
-	}), nil
+	})
+	return usage, nil
 }
 
 // encode answers a turn as masked JSON, for readers, and sealed as it is, for

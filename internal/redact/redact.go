@@ -45,10 +45,14 @@ type Redactor struct {
 func (r *Redactor) Add(values ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	known := len(r.values)
 	for _, v := range values {
 		if len(v) >= minLength && !slices.Contains(r.values, v) {
 			r.values = append(r.values, v)
 		}
+	}
+	if len(r.values) == known {
+		return
 	}
 	// Longest first, so that a value that contains another is masked whole.
 	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })

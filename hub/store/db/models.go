@@ -74,6 +74,27 @@ type AuditEntry struct {
 	UserAgent  string
 }
 
+type Budget struct {
+	OrgID       string
+	Scope       string
+	ObjectID    string
+	Every       string
+	LimitMicros *int64
+	SetBy       string
+	SetAt       time.Time
+}
+
+type BudgetAccount struct {
+	OrgID          string
+	Scope          string
+	ObjectID       string
+	Period         string
+	SpentMicros    int64
+	ReservedMicros int64
+	LimitMicros    *int64
+	WarnedAtLimit  *int64
+}
+
 type Checkpoint struct {
 	TaskID    string
 	Iteration int32
@@ -89,6 +110,18 @@ type ClusterSecret struct {
 	Name      string
 	Sealed    []byte
 	CreatedAt time.Time
+}
+
+type Credential struct {
+	OrgID       string
+	Provider    string
+	BaseUrl     string
+	Sealed      []byte
+	Hint        string
+	ConnectedBy string
+	ConnectedAt time.Time
+	ExpiresAt   *time.Time
+	RefusedAt   *time.Time
 }
 
 type Event struct {
@@ -178,6 +211,30 @@ type KillOrder struct {
 	Problem     string
 }
 
+type ModelCall struct {
+	ID               string
+	OrgID            string
+	TaskID           string
+	Attempt          int32
+	Turn             *int32
+	UserName         string
+	Provider         string
+	Model            string
+	Basis            string
+	ReservedMicros   int64
+	CostMicros       int64
+	InputTokens      int64
+	OutputTokens     int64
+	CacheReadTokens  int64
+	CacheWriteTokens int64
+	Scopes           []string
+	Objects          []string
+	Periods          []string
+	StartedAt        time.Time
+	LostAt           time.Time
+	SettledAt        *time.Time
+}
+
 type Node struct {
 	ID             string
 	OrgID          string
@@ -249,6 +306,18 @@ type Organisation struct {
 	ID        string
 	Name      string
 	CreatedAt time.Time
+}
+
+type Price struct {
+	OrgID      string
+	Provider   string
+	Model      string
+	Input      int64
+	Output     int64
+	CacheRead  int64
+	CacheWrite int64
+	SetBy      string
+	SetAt      time.Time
 }
 
 type PrunedEvent struct {

@@ -1,0 +1,286 @@
+// Package credential is how an organisation reaches its model providers: a base
+// URL and a key that is sealed at rest, tested with the provider before it is
+// stored, and gone when it is disconnected. A key leaves this package towards
+// the relay only. Losing the keyset file loses the keys: connect them again.
+package credential
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Config says what Credentials works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Vault    *vault.Vault
+	Redact   *redact.Redactor
+	// Preset are those that the hub was started with. They serve organisations
+	// that have connected none of their own, and are not stored.
+	Preset map[string]Access
+	// Client tests keys; nil for one with a time-out of 15 s.
+	Client *http.Client
+}
+
+// Access is the way to a provider.
+type Access struct {
+	Provider provider.Provider
+	BaseURL  string
+	// Key is empty for a server that wants none.
+	Key config.Secret
+	// ConnectedAt names the key that Refuse is about; zero for a preset.
+	ConnectedAt time.Time
+}
+
+// Credentials keeps them.
+type Credentials struct{ cfg Config }
+
+// New makes Credentials.
+func New(cfg Config) *Credentials {
+	if cfg.Client == nil {
+		cfg.Client = &http.Client{Timeout: 15 * time.Second}
+	}
+	return &Credentials{cfg}
+}
+
+// Connection is what one connects with.
+type Connection struct {
+	OrgID, Provider string
+	// BaseURL is empty for the provider's own.
+	BaseURL string
+	Key     config.Secret
+	// ExpiresAt is when the key ends, where that is known.
+	ExpiresAt *time.Time
+	By        event.Actor
+}
+
+// Connect tests a key with its provider and stores it in the place of the one
+// before.
+func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential, error) {
+	access, err := complete(in)
+	if err != nil {
+		return db.Credential{}, err
+	}
+	c.cfg.Redact.Add(in.Key.Reveal())
+	if err := c.test(ctx, access); err != nil {
+		return db.Credential{}, err
+	}
+	params := db.PutCredentialParams{
+		OrgID: in.OrgID, Provider: in.Provider, BaseUrl: access.BaseURL, Hint: hint(access.Key), ConnectedBy: in.By.ID, ExpiresAt: in.ExpiresAt,
+	}
+	if in.Key != "" {
+		if params.Sealed, err = c.cfg.Vault.Seal([]byte(in.Key.Reveal()), object(in.OrgID, in.Provider, access.BaseURL)); err != nil {
+			return db.Credential{}, err
+		}
+	}
+	var row db.Credential
+	err = c.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		if row, err = tx.PutCredential(ctx, params); err != nil {
+			return fmt.Errorf("store the credential of %s: %w", in.Provider, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: in.OrgID, By: in.By, Action: "provider.connected", ObjectKind: "provider", ObjectID: in.Provider,
+			After: map[string]any{"base_url": access.BaseURL, "key_ends_in": row.Hint},
+		})
+	})
+	return row, err
+}
+
+// object is what a sealed key is bound to: a key that was meant for one address
+// is not sent to another because a row was changed.
+func object(orgID, name, baseURL string) string {
+	return "credential " + name + " of " + orgID + " at " + baseURL
+}
+
+// hint is enough of a key to know it by.
+func hint(key config.Secret) string {
+	const least, shown = 16, 4
+	if text := key.Reveal(); len(text) >= least {
+		return text[len(text)-shown:]
+	}
+	return ""
+}
+
+const maxKey = 4096
+
+// complete checks the form of what one connects with.
+func complete(in Connection) (Access, error) {
+	p, ok := provider.Of(in.Provider)
+	if !ok || p.Format == provider.Script {
+		return Access{}, fault.New(fault.Invalid, "provider %.60q is not one to connect to", in.Provider).
+			WithFix("use one of %s", strings.Join(provider.Connectable(), ", "))
+	}
+	a := Access{Provider: p, BaseURL: strings.TrimRight(in.BaseURL, "/"), Key: in.Key}
+	if a.BaseURL == "" {
+		a.BaseURL = p.BaseURL
+	}
+	base, err := url.Parse(a.BaseURL)
+	switch key := in.Key.Reveal(); {
+	case a.BaseURL == "":
+		return a, fault.New(fault.Invalid, "base_url is empty, and %s has no address of its own", p.Name).WithFix("say where the server is, for example http://10.0.0.7:8000/v1")
+	case err != nil || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Scheme != "https" && base.Scheme != "http":
+		return a, fault.New(fault.Invalid, "base_url is not a plain URL").WithFix("use https://host/path, without user, query and fragment")
+	case key == "" && !p.KeyOptional:
+		return a, fault.New(fault.Invalid, "key is empty").WithFix("give the key that %s has issued to you", p.Name)
+	case len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return a, fault.New(fault.Invalid, "key is not a key: it holds spaces, line ends or characters that none has").WithFix("copy it again, whole and alone")
+	case a.BaseURL == p.BaseURL && !strings.HasPrefix(key, p.KeyPrefix):
+		return a, fault.New(fault.Invalid, "key is not one of %s: those begin with %s", p.Name, p.KeyPrefix).WithFix("copy the right one")
+	}
+	return a, nil
+}
+
+// test asks the provider for its models, which costs nothing.
+func (c *Credentials) test(ctx context.Context, a Access) error {
+	path := "/models"
+	switch a.Provider.Format {
+	case provider.Messages:
+		path = "/v1/models"
+	case provider.Gemini:
+		path = "/v1beta/models?pageSize=1"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.BaseURL+path, nil)
+	if err != nil {
+		return fmt.Errorf("make the test of the key: %w", err)
+	}
+	a.Authorise(req.Header)
+	if a.Provider.Format == provider.Messages {
+		req.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+	res, err := c.cfg.Client.Do(req)
+	if err != nil {
+		return fault.New(fault.Unavailable, "%s cannot be reached at %s", a.Provider.Name, a.BaseURL).
+			WithFix("check base_url, and that the hub's machine may reach it").WithCause(err)
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden,
+		a.Provider.Format == provider.Gemini && res.StatusCode == http.StatusBadRequest: // so it answers a wrong key
+		return fault.New(fault.Precondition, "%s refuses the key (HTTP %d)", a.Provider.Name, res.StatusCode).
+			WithCode(fault.CredentialInvalid).WithFix("give a key that is valid")
+	case res.StatusCode == http.StatusNotFound:
+		return fault.New(fault.Precondition, "there is no model API at %s (HTTP 404)", a.BaseURL).WithFix("check base_url: for OpenAI's format it ends in /v1 mostly")
+	case res.StatusCode == http.StatusTooManyRequests:
+		return nil // it knows the key
+	case res.StatusCode >= http.StatusMultipleChoices:
+		return fault.New(fault.Unavailable, "%s did not test the key (HTTP %d)", a.Provider.Name, res.StatusCode).WithFix("try again later, or check base_url")
+	}
+	return nil
+}
+
+// Authorise puts the key where the provider reads it.
+func (a Access) Authorise(h http.Header) {
+	key := a.Key.Reveal()
+	if key == "" {
+		return
+	}
+	switch a.Provider.Format {
+	case provider.Messages:
+		h.Set("X-Api-Key", key)
+	case provider.Gemini:
+		h.Set("X-Goog-Api-Key", key)
+	default:
+		h.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// NotConnected is the refusal of a provider that nobody has connected.
+func NotConnected(name string) *fault.Error {
+	return fault.New(fault.Precondition, "provider %s is not connected", name).
+		WithCode(fault.NoCredentials).WithFix("deckhand provider connect %s", name)
+}
+
+// Access answers the way to a provider.
+func (c *Credentials) Access(ctx context.Context, orgID, name string) (Access, error) {
+	row, err := c.cfg.Store.GetCredential(ctx, db.GetCredentialParams{OrgID: orgID, Provider: name})
+	if store.IsNotFound(err) {
+		if preset, ok := c.cfg.Preset[name]; ok {
+			return preset, nil
+		}
+		return Access{}, NotConnected(name)
+	}
+	if err != nil {
+		return Access{}, fmt.Errorf("load the credential of %s: %w", name, err)
+	}
+	p, ok := provider.Of(name)
+	if !ok {
+		return Access{}, NotConnected(name)
+	}
+	a := Access{Provider: p, BaseURL: row.BaseUrl, ConnectedAt: row.ConnectedAt}
+	if row.ExpiresAt != nil && !row.ExpiresAt.After(time.Now()) {
+		return a, fault.New(fault.Precondition, "the key of %s has expired", name).
+			WithCode(fault.CredentialInvalid).WithFix("deckhand provider connect %s", name)
+	}
+	if row.Sealed != nil {
+		key, err := c.cfg.Vault.Open(row.Sealed, object(orgID, name, row.BaseUrl))
+		if err != nil {
+			return a, err
+		}
+		a.Key = config.Secret(key)
+		c.cfg.Redact.Add(a.Key.Reveal())
+	}
+	return a, nil
+}
+
+// Refuse notes that the provider refuses a key.
+func (c *Credentials) Refuse(ctx context.Context, orgID string, a Access) error {
+	if a.ConnectedAt.IsZero() {
+		return nil
+	}
+	return c.cfg.Store.RefuseCredential(ctx, db.RefuseCredentialParams{OrgID: orgID, Provider: a.Provider.Name, ConnectedAt: a.ConnectedAt})
+}
+
+// List answers what is connected, by name. Of a preset only the name, the
+// address and the hint are set.
+func (c *Credentials) List(ctx context.Context, orgID string) ([]db.ListCredentialsRow, error) {
+	rows, err := c.cfg.Store.ListCredentials(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("list credentials: %w", err)
+	}
+	has := map[string]bool{}
+	for _, row := range rows {
+		has[row.Credential.Provider] = true
+	}
+	for _, name := range provider.Connectable() {
+		if preset, ok := c.cfg.Preset[name]; ok && !has[name] {
+			rows = append(rows, db.ListCredentialsRow{Credential: db.Credential{
+				OrgID: orgID, Provider: name, BaseUrl: preset.BaseURL, Hint: hint(preset.Key), ConnectedBy: "the hub's environment",
+			}})
+		}
+	}
+	return rows, nil
+}
+
+// Disconnect deletes a key.
+func (c *Credentials) Disconnect(ctx context.Context, orgID, name string, by event.Actor) error {
+	return c.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		row, err := tx.DeleteCredential(ctx, db.DeleteCredentialParams{OrgID: orgID, Provider: name})
+		if store.IsNotFound(err) {
+			if _, ok := c.cfg.Preset[name]; ok {
+				return fault.New(fault.Precondition, "provider %s comes from the hub's environment", name).WithFix("start the hub without its key")
+			}
+			return fault.New(fault.NotFound, "provider %.60q is not connected", name).WithFix("deckhand provider list")
+		}
+		if err != nil {
+			return fmt.Errorf("delete the credential of %s: %w", name, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "provider.disconnected", ObjectKind: "provider", ObjectID: name,
+			Before: map[string]any{"base_url": row.BaseUrl, "key_ends_in": row.Hint},
+		})
+	})
+}

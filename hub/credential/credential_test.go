@@ -1,0 +1,167 @@
+package credential_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+const (
+	org   = "org_1"
+	valid = "sk-ant-canary-0123456789-abcd"
+)
+
+type rig struct {
+	*credential.Credentials
+
+	conn   *pgx.Conn
+	redact *redact.Redactor
+	url    string
+	status int // what the provider answers to a valid key
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{redact: &redact.Redactor{}, status: http.StatusOK}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		for _, got := range []string{req.Header.Get("X-Api-Key"), req.Header.Get("X-Goog-Api-Key"), req.Header.Get("Authorization")} {
+			if got == valid || got == "Bearer "+valid {
+				w.WriteHeader(r.status)
+				return
+			}
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(srv.Close)
+	r.url = srv.URL
+	database := postgrestest.Database(t)
+	s, err := store.Open(t.Context(), database)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	r.conn, err = pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.conn.Close(context.Background()) })
+	_, err = r.conn.Exec(t.Context(), `INSERT INTO organisations (id, name) VALUES ($1, $1), ('org_2', 'org_2')`, org)
+	require.NoError(t, err)
+	v, err := vault.Open(filepath.Join(t.TempDir(), "keyset.json"))
+	require.NoError(t, err)
+	r.Credentials = credential.New(credential.Config{Store: s, Vault: v, Redact: r.redact, Recorder: event.NewRecorder(event.RecorderConfig{
+		Store: s, Redact: r.redact, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+	})})
+	return r
+}
+
+func (r *rig) connect(t *testing.T, name, key string) error {
+	t.Helper()
+	_, err := r.Connect(t.Context(), credential.Connection{
+		OrgID: org, Provider: name, BaseURL: r.url, Key: config.Secret(key), By: event.Actor{Kind: event.User, ID: "ann"},
+	})
+	return err
+}
+
+// I1, O4: a key is tested when it is connected, is sealed, serves its own
+// organisation only, and is gone when it is disconnected.
+func TestAKeyFromConnectToDisconnect(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	_, err := r.Access(t.Context(), org, "anthropic")
+	require.Equal(t, fault.NoCredentials, fault.As(err).Code)
+	require.ErrorContains(t, err, "deckhand provider connect anthropic")
+	require.NoError(t, r.connect(t, "anthropic", valid))
+	a, err := r.Access(t.Context(), org, "anthropic")
+	require.NoError(t, err)
+	require.Equal(t, valid, a.Key.Reveal())
+	require.NotContains(t, r.redact.String("it is "+valid), "canary")
+	_, err = r.Access(t.Context(), "org_2", "anthropic")
+	require.Equal(t, fault.NoCredentials, fault.As(err).Code)
+
+	var row []byte
+	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT (SELECT json_agg(c)::text FROM credentials c)::bytea || (SELECT json_agg(a)::text FROM audit_entries a)::bytea").Scan(&row))
+	require.False(t, bytes.Contains(row, []byte("canary")), "no table holds it")
+	require.True(t, bytes.Contains(row, []byte("provider.connected")))
+
+	// A row that was changed to another address does not send the key there.
+	_, err = r.conn.Exec(t.Context(), "UPDATE credentials SET base_url = 'http://elsewhere.example'")
+	require.NoError(t, err)
+	_, err = r.Access(t.Context(), org, "anthropic")
+	require.ErrorContains(t, err, "cannot be opened")
+
+	require.NoError(t, r.connect(t, "anthropic", valid))
+	a, err = r.Access(t.Context(), org, "anthropic")
+	require.NoError(t, err)
+	require.NoError(t, r.Refuse(t.Context(), org, a))
+	rows, err := r.List(t.Context(), org)
+	require.NoError(t, err)
+	require.Equal(t, "abcd", rows[0].Credential.Hint)
+	require.NotNil(t, rows[0].Credential.RefusedAt)
+	require.NoError(t, r.Disconnect(t.Context(), org, "anthropic", event.Actor{Kind: event.User, ID: "ann"}))
+	var n int
+	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT count(*) FROM credentials").Scan(&n))
+	require.Zero(t, n)
+	require.True(t, fault.Is(r.Disconnect(t.Context(), org, "anthropic", event.Actor{}), fault.NotFound))
+}
+
+// I1: a key of the wrong form never leaves; one that the provider refuses is
+// not stored.
+func TestKeysThatAreNotTaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for name, c := range map[string]struct {
+		in   credential.Connection
+		code fault.Code
+		says string
+	}{
+		"an unknown provider":    {credential.Connection{Provider: "nobody", Key: valid}, "", "not one to connect to"},
+		"the script":             {credential.Connection{Provider: "script", Key: valid}, "", "not one to connect to"},
+		"no key":                 {credential.Connection{Provider: "anthropic", BaseURL: r.url}, "", "key is empty"},
+		"a key of somebody else": {credential.Connection{Provider: "anthropic", Key: "sk-0123456789"}, "", "begin with sk-ant-"},
+		"a key with a line end":  {credential.Connection{Provider: "anthropic", BaseURL: r.url, Key: valid + "\nX: y"}, "", "not a key"},
+		"an address with a user": {credential.Connection{Provider: "vllm", BaseURL: "http://u:p@host/v1"}, "", "not a plain URL"},
+		"no address":             {credential.Connection{Provider: "vllm"}, "", "base_url is empty"},
+		"a file":                 {credential.Connection{Provider: "vllm", BaseURL: "file:///etc/passwd"}, "", "not a plain URL"},
+		"a wrong key":            {credential.Connection{Provider: "openai", BaseURL: r.url, Key: "sk-wrong-0123456789"}, fault.CredentialInvalid, "refuses the key"},
+		"nobody there":           {credential.Connection{Provider: "ollama", BaseURL: "http://127.0.0.1:1/v1"}, "", "cannot be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.in.OrgID = org
+			_, err := r.Connect(t.Context(), c.in)
+			require.ErrorContains(t, err, c.says)
+			require.Equal(t, c.code, fault.As(err).Code)
+			require.NotContains(t, err.Error(), "0123456789")
+		})
+	}
+	r.status = http.StatusNotFound
+	require.ErrorContains(t, r.connect(t, "gemini", valid), "404")
+	r.status = http.StatusInternalServerError
+	require.ErrorContains(t, r.connect(t, "gemini", valid), "did not test the key")
+	rows, err := r.List(t.Context(), org)
+	require.NoError(t, err)
+	require.Empty(t, rows)
+}
+
+func TestAnExpiredKeyIsNotUsed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	past := time.Now().Add(-time.Second)
+	_, err := r.Connect(t.Context(), credential.Connection{OrgID: org, Provider: "openai", BaseURL: r.url, Key: valid, ExpiresAt: &past})
+	require.NoError(t, err)
+	_, err = r.Access(t.Context(), org, "openai")
+	require.Equal(t, fault.CredentialInvalid, fault.As(err).Code)
+}

@@ -1,0 +1,80 @@
+package hub_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// askModel makes a call of claude-sonnet-4-5 through the relay, as a worker
+// with that lease would.
+func (r *rig) askModel(lease *deckhandv1.Lease, maxTokens int) (*http.Response, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.URL()+"/relay/anthropic/v1/messages",
+		strings.NewReader(fmt.Sprintf(`{"model":"claude-sonnet-4-5","max_tokens":%d}`, maxTokens)))
+	require.NoError(r.t, err)
+	req.Header.Set("X-Api-Key", fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken()))
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(r.t, err)
+	return res, string(body)
+}
+
+// I3, I4: a turn costs what the relay read off the wire, whatever the worker
+// says; the task's own limit holds for its calls; and after its end it makes none.
+func TestTheHubCountsForItself(t *testing.T) {
+	t.Parallel()
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"message","usage":{"input_tokens":1000,"output_tokens":200}}`)
+	}))
+	t.Cleanup(provider.Close)
+	cfg := hubtest.Config(t)
+	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
+	r := newRig(t, cfg, nil)
+	r.apply("claude", strings.Replace(anthropicPersona("claude"), "iterations: 20", "iterations: 20, cost_usd: 0.02", 1))
+	task := r.submit("claude")
+	lease := r.begin(task.GetId(), 1)
+	for range 2 { // the first answer was no use to the worker
+		res, body := r.askModel(lease, 400)
+		require.Equal(t, http.StatusOK, res.StatusCode, body)
+	}
+	stored, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+		Lease: lease, Turn: &deckhandv1.Turn{
+			Turn: 1, Provider: "anthropic", Model: "claude-haiku-4-5", StopReason: "end_turn", Usage: &deckhandv1.Usage{InputTokens: 1, OutputTokens: 1},
+			Blocks: []*deckhandv1.Block{{Kind: &deckhandv1.Block_Text_{Text: &deckhandv1.Block_Text{Text: "x"}}}},
+		},
+	}))
+	require.NoError(t, err)
+	usage := stored.Msg.GetTurn().GetUsage()
+	require.EqualValues(t, 2*(1000*3+200*15), usage.GetCostMicros())
+	require.EqualValues(t, 2000, usage.GetInputTokens())
+	require.EqualValues(t, usage.GetCostMicros(), r.task(task.GetId()).GetUsage().GetCostMicros())
+
+	res, body := r.askModel(lease, 1000) // 12 000 are spent, and this may cost over 15 000
+	require.Equal(t, http.StatusTooManyRequests, res.StatusCode, body)
+	require.Equal(t, string(fault.BudgetLimit), res.Header.Get(fault.CodeHeader))
+	require.Contains(t, body, "0.01 USD of 0.02 USD")
+	require.Contains(t, res.Header.Get(fault.FixHeader), "deckhand budget set task "+task.GetId())
+	res, body = r.askModel(lease, 400)
+	require.Equal(t, http.StatusOK, res.StatusCode, body)
+
+	r.kill(deckhandv1.KillScope_KILL_SCOPE_TASK, task.GetId())
+	res, body = r.askModel(lease, 1)
+	require.Equal(t, http.StatusUnauthorized, res.StatusCode, body)
+	require.Equal(t, "1", r.sql("SELECT count(*)::text FROM model_calls WHERE turn IS NULL"))
+	require.Equal(t, "0", r.sql("SELECT sum(reserved_micros)::text FROM budget_accounts"))
+}

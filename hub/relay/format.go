@@ -1,0 +1,182 @@
+package relay
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+)
+
+// format is one wire format of model calls.
+type format interface {
+	// key answers what a client sends as its key.
+	key(h http.Header) string
+	// read checks a request to the path behind the provider's name.
+	read(method, rest string, p provider.Provider, body []byte) (*request, error)
+	// usage answers the reader of an endpoint's answers.
+	usage(endpoint string) func(data []byte, stream bool) reading
+	// body is an error as the provider would write it, so that every client of
+	// it understands.
+	body(r refusal) []byte
+	refuse(w http.ResponseWriter, r refusal)
+}
+
+var formats = map[provider.Format]format{
+	provider.Messages: anthropic{}, provider.OpenAI: openai{}, provider.Gemini: gemini{},
+}
+
+// request is what the relay knows of a call.
+type request struct {
+	// endpoint tells the format's answers apart.
+	endpoint string
+	model    string
+	// query is what is sent with the path.
+	query string
+	// maxTokens caps the output.
+	maxTokens int64
+	// thinks says that the model may think out of sight.
+	thinks bool
+	// body is the request written anew.
+	body []byte
+}
+
+// refusal is an answer of the relay's own.
+type refusal struct {
+	Status  int
+	Message string
+	Code    fault.Code
+	Fix     string
+}
+
+// statuses of refusals, by their kind. Only some clients tell more of them
+// apart; the code in the header says it exactly.
+var statuses = map[fault.Kind]int{
+	fault.Invalid: http.StatusBadRequest, fault.Unauthenticated: http.StatusUnauthorized, fault.Denied: http.StatusForbidden,
+	fault.NotFound: http.StatusNotFound, fault.Precondition: http.StatusForbidden, fault.Exhausted: http.StatusTooManyRequests,
+	fault.Unavailable: http.StatusServiceUnavailable,
+}
+
+// refuseFault answers an error of the hub's own.
+func refuseFault(err error) *refusal {
+	e := fault.As(err)
+	r := &refusal{Status: statuses[e.Kind], Message: e.Message, Code: e.Code, Fix: e.Fix}
+	if e.Code == fault.LeaseEnded {
+		r.Status = http.StatusUnauthorized
+	}
+	if r.Status == 0 {
+		r.Status = http.StatusInternalServerError
+	}
+	return r
+}
+
+// refuse answers an error that may be nobody's fault but the hub's.
+func (r *Relay) refuse(err error, doing string) *refusal {
+	if e := fault.As(err); e != nil && e.Kind != fault.Internal {
+		return refuseFault(err)
+	}
+	r.cfg.Log.Error("cannot relay a model call", "doing", doing, "error", err)
+	return &refusal{Status: http.StatusServiceUnavailable, Message: "the hub cannot " + doing + " now"}
+}
+
+// write sends a refusal with a body.
+func write(w http.ResponseWriter, r refusal, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.Code != "" {
+		w.Header().Set(fault.CodeHeader, string(r.Code))
+	}
+	if r.Fix != "" {
+		w.Header().Set(fault.FixHeader, r.Fix)
+	}
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(body) // the client is gone otherwise
+}
+
+func invalid(format string, args ...any) *fault.Error {
+	return fault.New(fault.Invalid, format, args...).WithCode(fault.InvalidParameters).WithFix("change the worker's request")
+}
+
+// noEndpoint refuses a path that is not relayed.
+func noEndpoint(serves string) *fault.Error {
+	return fault.New(fault.NotFound, "the relay serves %s only", serves).WithFix("use that")
+}
+
+// fields reads an object and refuses fields that are not known. It is a map,
+// since keys of a struct match whatever their case.
+func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(data, &m) != nil || m == nil {
+		return nil, invalid("the request is not a JSON object")
+	}
+	for name := range m {
+		if !slices.Contains(known, name) {
+			return nil, invalid("the request has a field %.60q, which the relay does not pass on", name)
+		}
+	}
+	return m, nil
+}
+
+// text reads a string.
+func text(raw json.RawMessage) string {
+	var s string
+	_ = json.Unmarshal(raw, &s) // what is no string is empty
+	return s
+}
+
+// integer reads the first number that is there.
+func integer(raws ...json.RawMessage) int64 {
+	for _, raw := range raws {
+		var n int64
+		if raw != nil && json.Unmarshal(raw, &n) == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+const mostTokens = 1 << 24
+
+// capped refuses a call whose output has no cap: nobody could say what it costs.
+func capped(n int64, field string) error {
+	if n < 1 || n > mostTokens {
+		return invalid("%s is missing or not positive: the most that the call can cost is not known", field)
+	}
+	return nil
+}
+
+// onlyTools refuses tools that run at the provider, where nobody decides on
+// their calls. kinds are the types that are ours.
+func onlyTools(raw json.RawMessage, kinds ...string) error {
+	if raw == nil {
+		return nil
+	}
+	var tools []struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &tools); err != nil {
+		return invalid("tools is not a list of objects")
+	}
+	for _, t := range tools {
+		if !slices.Contains(kinds, t.Type) {
+			return invalid("a tool of type %.60q would run at the provider", t.Type)
+		}
+	}
+	return nil
+}
+
+// pick answers a figure, or -1 where it is not there.
+func pick(n *int64) int64 {
+	if n == nil || *n < 0 {
+		return -1
+	}
+	return *n
+}
+
+// less answers a figure without a part of it.
+func less(whole, part *int64) int64 {
+	if pick(whole) < 0 {
+		return -1
+	}
+	return max(0, *whole-max(0, pick(part)))
+}

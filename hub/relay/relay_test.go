@@ -1,0 +1,334 @@
+package relay_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/budget"
+	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/price"
+	"github.com/deckhand-sh/deckhand/hub/relay"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+const key = "the-key-of-the-provider"
+
+// rig is a relay before a provider of the test's own, with a ledger in memory.
+type rig struct {
+	*httptest.Server
+
+	t        *testing.T
+	mu       sync.Mutex
+	settled  chan budget.Cost
+	reserved []budget.Call
+	refused  int
+	full     bool
+	headers  http.Header
+	path     string
+	body     string
+}
+
+func newRig(t *testing.T, answer http.HandlerFunc) *rig {
+	t.Helper()
+	r := &rig{t: t, settled: make(chan budget.Cost, 100)}
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		r.mu.Lock()
+		r.headers, r.path, r.body = req.Header.Clone(), req.URL.String(), string(body)
+		r.mu.Unlock()
+		answer(w, req)
+	}))
+	t.Cleanup(upstream.Close)
+	r.Server = httptest.NewServer(relay.New(relay.Config{
+		Check: func(_ context.Context, le lease.Lease) (db.Task, error) {
+			if le.Token != "token" {
+				return db.Task{}, lease.Stale(le)
+			}
+			return db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt}, nil
+		},
+		Models: func(context.Context, db.Task) ([]relay.Model, error) {
+			return []relay.Model{
+				{Provider: "anthropic", Name: "claude-sonnet-4-5"}, {Provider: "openai", Name: "gpt-4o"}, {Provider: "openai", Name: "gpt-5"},
+				{Provider: "gemini", Name: "gemini-2.0-flash"}, {Provider: "mistral", Name: "mistral-small-latest"}, {Provider: "vllm", Name: "free"},
+			}, nil
+		},
+		Access: func(_ context.Context, _, name string) (credential.Access, error) {
+			if name == "mistral" {
+				return credential.Access{}, credential.NotConnected(name)
+			}
+			p, _ := provider.Of(name)
+			return credential.Access{Provider: p, BaseURL: upstream.URL + "/base", Key: config.Secret(key)}, nil
+		},
+		Refused: func(context.Context, string, credential.Access) error { r.refused++; return nil },
+		Price: func(_ context.Context, _ string, m relay.Model) (price.Model, error) {
+			p, ok := price.Shipped().Of(m.Provider, m.Name)
+			if !ok {
+				return p, fault.New(fault.Precondition, "no price").WithCode(fault.UnpricedModel)
+			}
+			return p, nil
+		},
+		Reserve: func(_ context.Context, call budget.Call) (*budget.Reservation, error) {
+			if r.full {
+				return nil, fault.New(fault.Exhausted, "the budget is reached").WithCode(fault.BudgetLimit).WithFix("raise it")
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.reserved = append(r.reserved, call)
+			return &budget.Reservation{ID: "call_1", OrgID: "org_1", TaskID: call.Task.ID, Worst: call.Worst}, nil
+		},
+		Settle: func(_ context.Context, _ *budget.Reservation, cost budget.Cost) error { r.settled <- cost; return nil },
+		Redact: &redact.Redactor{}, Log: hclog.NewNullLogger(),
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *rig) post(ctx context.Context, path, body, lease string) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+path, strings.NewReader(body))
+	require.NoError(r.t, err)
+	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
+		req.Header.Set(name, lease)
+	}
+	req.Header.Set("Authorization", "Bearer "+lease)
+	req.Header.Set("Cookie", "a=b")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = res.Body.Close() })
+	return res
+}
+
+const held = "task_1:1:token"
+
+func stream(events ...string) string { return strings.Join(events, "\n\n") + "\n\n" }
+
+func data(events ...string) string {
+	for i := range events {
+		events[i] = "data: " + events[i]
+	}
+	return stream(events...)
+}
+
+const (
+	messages    = "/relay/anthropic/v1/messages"
+	askMessages = `{"model":"claude-sonnet-4-5","max_tokens":1000,"stream":true,"messages":[]}`
+	askChat     = `{"model":"gpt-4o","max_completion_tokens":1000,"stream":true,"messages":[]}`
+	askReply    = `{"model":"gpt-5","max_output_tokens":1000,"stream":true,"input":[]}`
+	askGemini   = `{"contents":[],"generationConfig":{"maxOutputTokens":1000}}`
+	geminiPath  = "/relay/gemini/v1beta/models/gemini-2.0-flash:streamGenerateContent?alt=sse"
+)
+
+var anthropicStream = []string{
+	"event: message_start\ndata: " + `{"type":"message_start","message":{"usage":{"input_tokens":100,"output_tokens":1,"cache_creation_input_tokens":20,"cache_read_input_tokens":300}}}`,
+	"event: ping\ndata: " + `{"type":"ping"}`,
+	"event: content_block_delta\ndata: " + `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"twelve bytes"}}`,
+	"event: message_delta\ndata: " + `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":50}}`,
+	"event: message_stop\ndata: " + `{"type":"message_stop"}`,
+}
+
+// I3, I4: usage to the token, whatever the format, streamed or whole; and what
+// broke off or says nothing is bounded by a rule that can be told.
+func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
+	t.Parallel()
+	chatEnd := `{"choices":[],"usage":{"prompt_tokens":400,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":300}}}`
+	replied := `{"type":"response.completed","response":{"usage":{"input_tokens":400,"input_tokens_details":{"cached_tokens":300},"output_tokens":50,"output_tokens_details":{"reasoning_tokens":9}}}}`
+	geminiEnd := `{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":400,"cachedContentTokenCount":300,"candidatesTokenCount":41,"thoughtsTokenCount":9}}`
+	reported := price.Usage{Input: 100, Output: 50, CacheRead: 300}
+	size := int64(len(askMessages))
+	for name, c := range map[string]struct {
+		path, ask, kind, answer string
+		cut                     bool
+		basis                   budget.Basis
+		usage                   price.Usage
+	}{
+		"messages":              {path: messages, ask: askMessages, answer: stream(anthropicStream...), basis: budget.Reported, usage: price.Usage{Input: 100, Output: 50, CacheRead: 300, CacheWrite: 20}},
+		"messages, with CRLF":   {path: messages, ask: askMessages, answer: strings.ReplaceAll(stream(anthropicStream...), "\n", "\r\n"), basis: budget.Reported, usage: price.Usage{Input: 100, Output: 50, CacheRead: 300, CacheWrite: 20}},
+		"messages, whole":       {path: messages, ask: askMessages, kind: "application/json", answer: `{"type":"message","usage":{"input_tokens":100,"output_tokens":50,"cache_read_input_tokens":300}}`, basis: budget.Reported, usage: reported},
+		"messages, cut":         {path: messages, ask: askMessages, answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Bounded, usage: price.Usage{Input: 100, Output: 12, CacheRead: 300, CacheWrite: 20}},
+		"messages, cut, hidden": {path: messages, ask: strings.Replace(askMessages, `"stream"`, `"thinking":{"type":"adaptive"},"stream"`, 1), answer: stream(anthropicStream[:3]...), cut: true, basis: budget.Bounded, usage: price.Usage{Input: 100, Output: 1000, CacheRead: 300, CacheWrite: 20}},
+		"messages, no usage":    {path: messages, ask: askMessages, answer: data(`{"type":"message_start","message":{}}`, `{"type":"content_block_delta","delta":{"text":"abc"}}`, `{"type":"message_delta"}`, `{"type":"message_stop"}`), basis: budget.Bounded, usage: price.Usage{CacheWrite: size, Output: 3}},
+		"messages, cut at once": {path: messages, ask: askMessages, cut: true, basis: budget.Bounded, usage: price.Usage{CacheWrite: size}},
+		"chat":                  {path: "/relay/openai/chat/completions", ask: askChat, answer: data(`{"choices":[{"delta":{"content":"hi"}}]}`, chatEnd, "[DONE]"), basis: budget.Reported, usage: reported},
+		"chat, whole":           {path: "/relay/openai/chat/completions", ask: askChat, kind: "application/json", answer: chatEnd, basis: budget.Reported, usage: reported},
+		"chat, no usage":        {path: "/relay/openai/chat/completions", ask: askChat, answer: data(`{"choices":[{"delta":{"content":"hi","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}`, "[DONE]"), basis: budget.Bounded, usage: price.Usage{Input: int64(len(askChat)), Output: 5}},
+		"responses":             {path: "/relay/openai/responses", ask: askReply, answer: data(`{"type":"response.output_text.delta","delta":"hi"}`, replied), basis: budget.Reported, usage: reported},
+		"responses, cut":        {path: "/relay/openai/responses", ask: askReply, answer: data(`{"type":"response.output_text.delta","delta":"hi"}`), cut: true, basis: budget.Bounded, usage: price.Usage{Input: int64(len(askReply)), Output: 1000}},
+		"gemini":                {path: geminiPath, ask: askGemini, answer: data(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":400}}`, geminiEnd), basis: budget.Reported, usage: reported},
+		"gemini, whole":         {path: strings.Replace(geminiPath, "streamGenerateContent", "generateContent", 1), ask: askGemini, kind: "application/json", answer: geminiEnd, basis: budget.Reported, usage: reported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := c.kind
+			if kind == "" {
+				kind = "text/event-stream; charset=utf-8"
+			}
+			r := newRig(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				_, _ = io.WriteString(w, c.answer)
+				if c.cut {
+					if c.answer != "" {
+						_ = http.NewResponseController(w).Flush()
+					}
+					panic(http.ErrAbortHandler)
+				}
+			})
+			res := r.post(t.Context(), c.path, c.ask, held)
+			got, err := io.ReadAll(res.Body)
+			if !c.cut {
+				require.NoError(t, err)
+				require.Len(t, r.settled, 1, "it is settled before its end is passed on")
+			}
+			if c.answer != "" {
+				require.Equal(t, c.answer, string(got), "every byte is passed on as it came")
+			}
+			cost := <-r.settled
+			require.Equal(t, c.basis, cost.Basis)
+			require.Equal(t, c.usage, cost.Usage)
+			require.LessOrEqual(t, cost.Micros, r.reserved[0].Worst+2000, "what was reserved is enough")
+			require.NotContains(t, fmt.Sprint(r.headers), "token]", "the lease does not leave the hub")
+			require.Contains(t, fmt.Sprint(r.headers), key)
+			require.Empty(t, r.headers.Get("Cookie"))
+			require.True(t, strings.HasPrefix(r.path, "/base/"), r.path)
+		})
+	}
+}
+
+// Nothing is held back: the provider sends its second piece only when the
+// client has the first.
+func TestPiecesArePassedOnAsTheyCome(t *testing.T) {
+	t.Parallel()
+	seen := make(chan struct{})
+	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, event := range anthropicStream {
+			_, _ = io.WriteString(w, event+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-seen:
+			case <-req.Context().Done():
+				return
+			}
+		}
+	})
+	res := r.post(t.Context(), messages, askMessages, held)
+	lines := bufio.NewScanner(res.Body)
+	events := 0
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data:") {
+			events++
+			seen <- struct{}{}
+		}
+	}
+	require.Equal(t, len(anthropicStream), events)
+	require.Equal(t, budget.Reported, (<-r.settled).Basis)
+}
+
+func TestACallerWhoLeavesIsSettled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, stream(anthropicStream[:3]...))
+		_ = http.NewResponseController(w).Flush()
+		<-req.Context().Done() // the provider is told, too
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	res := r.post(ctx, messages, askMessages, held)
+	_, err := bufio.NewReader(res.Body).ReadString('\n')
+	require.NoError(t, err)
+	leave()
+	require.Equal(t, budget.Bounded, (<-r.settled).Basis)
+}
+
+// I1, I4, G1: what is not the task's to call is refused, in the provider's own
+// words, and costs nothing.
+func TestCallsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		path, ask, lease string
+		full             bool
+		status           int
+		code             fault.Code
+		says             string
+	}{
+		"no lease":               {messages, askMessages, "", false, 401, "", "not a lease"},
+		"a lease that has ended": {messages, askMessages, "task_1:1:old", false, 401, fault.LeaseEnded, "has ended"},
+		"another model":          {messages, `{"model":"claude-opus-4-1","max_tokens":5}`, held, false, 403, fault.PermissionDenied, "may not use"},
+		"a model of another":     {"/relay/openai/chat/completions", `{"model":"claude-sonnet-4-5","max_tokens":5}`, held, false, 403, fault.PermissionDenied, "may not use"},
+		"past the budget":        {messages, askMessages, held, true, 429, fault.BudgetLimit, "budget"},
+		"no price":               {"/relay/vllm/chat/completions", `{"model":"free","max_tokens":5}`, held, false, 403, fault.UnpricedModel, "price"},
+		"not connected":          {"/relay/mistral/chat/completions", `{"model":"mistral-small-latest","max_tokens":5}`, held, false, 403, fault.NoCredentials, "not connected"},
+		"no cap of output":       {messages, `{"model":"claude-sonnet-4-5"}`, held, false, 400, fault.InvalidParameters, "max_tokens"},
+		"a negative cap":         {messages, `{"model":"claude-sonnet-4-5","max_tokens":-1}`, held, false, 400, fault.InvalidParameters, "max_tokens"},
+		"a field that costs":     {messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"service_tier":"priority"}`, held, false, 400, fault.InvalidParameters, "service_tier"},
+		"two answers":            {"/relay/openai/chat/completions", `{"model":"gpt-4o","max_tokens":5,"n":20}`, held, false, 400, fault.InvalidParameters, `"n"`},
+		"a tool that runs there": {messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"tools":[{"type":"web_search_20250305"}]}`, held, false, 400, fault.InvalidParameters, "web_search"},
+		"and with Google":        {geminiPath, `{"contents":[],"tools":[{"googleSearch":{}}],"generationConfig":{"maxOutputTokens":5}}`, held, false, 400, fault.InvalidParameters, "googleSearch"},
+		"not an object":          {messages, `[1]`, held, false, 400, fault.InvalidParameters, "JSON object"},
+		"another endpoint":       {"/relay/anthropic/v1/files", askMessages, held, false, 404, "", "only"},
+		"another provider":       {"/relay/nobody/v1/messages", askMessages, held, false, 404, "", "no such provider"},
+		"a path in a model":      {"/relay/gemini/v1beta/models/..%2f..%2ffiles:generateContent", askGemini, held, false, 404, "", "only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(http.ResponseWriter, *http.Request) { t.Error("the provider was asked") })
+			r.full = c.full
+			res := r.post(t.Context(), c.path, c.ask, c.lease)
+			body, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.Equal(t, c.status, res.StatusCode, string(body))
+			require.Equal(t, string(c.code), res.Header.Get(fault.CodeHeader))
+			require.Contains(t, strings.ReplaceAll(string(body), `\"`, `"`), c.says)
+			require.Empty(t, r.reserved)
+		})
+	}
+}
+
+// I2: errors reach the worker as they are, cost nothing, and tell no key.
+func TestErrorsOfAProviderArePassedOn(t *testing.T) {
+	t.Parallel()
+	status := 429
+	r := newRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.Header().Set("Location", "http://elsewhere")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, `{"type":"error","error":{"type":"x","message":"about sk-ant-0123456789abcdefghij"}}`)
+	})
+	for _, status = range []int{429, 500, 529, 400} {
+		res := r.post(t.Context(), messages, askMessages, held)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.Equal(t, status, res.StatusCode)
+		require.Equal(t, "7", res.Header.Get("Retry-After"))
+		require.NotContains(t, string(body), "0123456789")
+		require.Equal(t, budget.Cost{Basis: budget.Unsent}, <-r.settled)
+	}
+	status = 401
+	res := r.post(t.Context(), messages, askMessages, held)
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, 401, res.StatusCode)
+	require.Equal(t, string(fault.CredentialInvalid), res.Header.Get(fault.CodeHeader))
+	require.Contains(t, res.Header.Get(fault.FixHeader), "deckhand provider connect anthropic")
+	require.NotContains(t, string(body), "sk-")
+	require.Equal(t, 1, r.refused)
+	<-r.settled
+	status = 302
+	res = r.post(t.Context(), messages, askMessages, held)
+	require.Equal(t, 502, res.StatusCode, "nothing is followed elsewhere")
+	<-r.settled
+}

@@ -1,0 +1,41 @@
+-- name: PutCredential :one
+INSERT INTO credentials (org_id, provider, base_url, sealed, hint, connected_by, expires_at)
+VALUES (@org_id, @provider, @base_url, @sealed, @hint, @connected_by, sqlc.narg(expires_at))
+ON CONFLICT (org_id, provider) DO UPDATE SET base_url = excluded.base_url, sealed = excluded.sealed, hint = excluded.hint,
+    connected_by = excluded.connected_by, connected_at = excluded.connected_at, expires_at = excluded.expires_at, refused_at = NULL
+RETURNING *;
+
+-- name: GetCredential :one
+SELECT * FROM credentials WHERE org_id = @org_id AND provider = @provider;
+
+-- name: ListCredentials :many
+-- With the last call that each was used for; the epoch for none.
+SELECT sqlc.embed(c), coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider
+                                ORDER BY m.started_at DESC LIMIT 1), 'epoch')::timestamptz AS last_used_at
+FROM credentials c WHERE c.org_id = @org_id ORDER BY c.provider;
+
+-- name: DeleteCredential :one
+DELETE FROM credentials WHERE org_id = @org_id AND provider = @provider RETURNING *;
+
+-- name: RefuseCredential :exec
+-- The provider refuses the key that was connected then.
+UPDATE credentials SET refused_at = coalesce(refused_at, clock_timestamp())
+WHERE org_id = @org_id AND provider = @provider AND connected_at = @connected_at;
+
+-- name: ProviderUsage :many
+-- What models cost since a time, by model.
+SELECT provider, model, count(*)::bigint AS calls, sum(input_tokens)::bigint AS input_tokens, sum(output_tokens)::bigint AS output_tokens,
+       sum(cache_read_tokens)::bigint AS cache_read_tokens, sum(cache_write_tokens)::bigint AS cache_write_tokens,
+       sum(cost_micros)::bigint AS cost_micros, count(*) FILTER (WHERE basis IN ('bounded', 'lost'))::bigint AS estimated
+FROM model_calls
+WHERE org_id = @org_id AND started_at >= @since::timestamptz AND (sqlc.narg(provider)::text IS NULL OR provider = sqlc.narg(provider))
+GROUP BY provider, model ORDER BY provider, model;
+
+-- name: PutPrice :exec
+INSERT INTO prices (org_id, provider, model, input, output, cache_read, cache_write, set_by)
+VALUES (@org_id, @provider, @model, @input, @output, @cache_read, @cache_write, @set_by)
+ON CONFLICT (org_id, provider, model) DO UPDATE SET input = excluded.input, output = excluded.output,
+    cache_read = excluded.cache_read, cache_write = excluded.cache_write, set_by = excluded.set_by, set_at = excluded.set_at;
+
+-- name: GetPrice :one
+SELECT * FROM prices WHERE org_id = @org_id AND provider = @provider AND model = @model;

@@ -1,0 +1,112 @@
+// Package provider knows the families of models that Deckhand can use: which
+// wire format each speaks, where it is, how its key looks, and what its models
+// can do. Hub, worker and command line agree on it.
+package provider
+
+import "strings"
+
+// Format is a wire format of model calls.
+type Format string
+
+// The formats.
+const (
+	// Messages is Anthropic's Messages API.
+	Messages Format = "anthropic"
+	// OpenAI is OpenAI's API, which many others speak.
+	OpenAI Format = "openai"
+	// Gemini is Google's Generative Language API.
+	Gemini Format = "gemini"
+	// Script calls nobody: a scripted replay.
+	Script Format = "script"
+)
+
+// Provider is one family of models.
+type Provider struct {
+	// Name is what personas and credentials call it.
+	Name   string
+	Format Format
+	// BaseURL is where it is, unless a credential says otherwise; empty where
+	// there is no place that suits everybody.
+	BaseURL string
+	// KeyPrefix begins every key of the provider's own; empty for any.
+	KeyPrefix string
+	// KeyOptional says that a server may want no key: one of your own.
+	KeyOptional bool
+	// Responses says that models are asked by OpenAI's responses in place of its
+	// chat completions, which keep no reasoning between turns.
+	Responses bool
+	// SilentUsage says that a stream of chat completions reports its usage
+	// without being asked, and that asking is an error.
+	SilentUsage bool
+}
+
+var all = []Provider{
+	{Name: "anthropic", Format: Messages, BaseURL: "https://api.anthropic.com", KeyPrefix: "sk-ant-"},
+	{Name: "openai", Format: OpenAI, BaseURL: "https://api.openai.com/v1", KeyPrefix: "sk-", Responses: true},
+	{Name: "gemini", Format: Gemini, BaseURL: "https://generativelanguage.googleapis.com"},
+	{Name: "qwen", Format: OpenAI, BaseURL: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", KeyPrefix: "sk-"},
+	{Name: "mistral", Format: OpenAI, BaseURL: "https://api.mistral.ai/v1", SilentUsage: true},
+	{Name: "ollama", Format: OpenAI, BaseURL: "http://127.0.0.1:11434/v1", KeyOptional: true},
+	{Name: "vllm", Format: OpenAI, KeyOptional: true},
+	{Name: "compatible", Format: OpenAI, KeyOptional: true},
+	{Name: "script", Format: Script, KeyOptional: true},
+}
+
+// Of answers a provider by its name.
+func Of(name string) (Provider, bool) {
+	for _, p := range all {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Provider{}, false
+}
+
+// Names answers all names, those of models before the script.
+func Names() []string {
+	out := make([]string, len(all))
+	for i, p := range all {
+		out[i] = p.Name
+	}
+	return out
+}
+
+// Connectable answers the names of those that one connects to.
+func Connectable() []string {
+	var out []string
+	for _, p := range all {
+		if p.Format != Script {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// undated answers a model's name without the date of its release, such as
+// -20250929 or -2025-08-07, and whether it had one.
+func undated(model string) (string, bool) {
+	digits := 0
+	i := len(model)
+	for ; i > 0 && (model[i-1] == '-' || '0' <= model[i-1] && model[i-1] <= '9') && digits < 8; i-- {
+		if model[i-1] != '-' {
+			digits++
+		}
+	}
+	if digits != 8 || i < 2 || model[i-1] != '-' {
+		return model, false
+	}
+	switch date := model[i:]; {
+	case !strings.Contains(date, "-"):
+	case len(date) == len("2006-01-02") && date[4] == '-' && date[7] == '-':
+	default:
+		return model, false
+	}
+	return model[:i-1], true
+}
+
+// Undated answers a model's name without the date of its release: what is
+// known of a model holds for all of its dates.
+func Undated(model string) string {
+	name, _ := undated(model)
+	return name
+}
