@@ -131,12 +131,13 @@ func (h *Hub) assemble(context.Context) (err error) {
 	})
 	admit := h.admission.Kick
 	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Admit: admit, Jailed: h.jailed, Became: h.metrics.Leases})
-	h.steps = step.New(step.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
-		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
-	})
 	h.workspaces = workspace.New(workspace.Config{
-		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow,
+		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
+	})
+	h.steps = step.New(step.Config{
+		Restore: h.workspaces.Restore,
+		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
+		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
 	})
 	h.reports = report.New(report.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,

@@ -189,6 +189,7 @@ func TestAnApprovedCallRuns(t *testing.T) {
 	require.Equal(t, "in /workspace/data:\nrm -r old", item.GetPreview())
 	require.Equal(t, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, item.GetCategory())
 	require.Contains(t, item.GetWhy(), "approvals.tools")
+	require.Contains(t, item.GetWhy(), "it cannot be undone: what the command does outside of /workspace", "H7")
 	require.Equal(t, "reject", item.GetOnExpiry())
 	require.InDelta(t, 5*time.Minute, item.GetExpiresAt().AsTime().Sub(item.GetAskedAt().AsTime()), float64(time.Second))
 	require.Empty(t, node.all())

@@ -76,6 +76,8 @@ turns:
 	require.Contains(t, preview.out, "+ d/keep")
 	require.Contains(t, preview.err, "nothing was done yet")
 	require.Contains(t, preview.err, "can be undone for another")
+	require.Contains(t, preview.err, "not undone: what the command does outside of /workspace", "H7: what cannot be undone is said before")
+	require.Contains(t, preview.err, "(shell_exec, step 3)")
 	f.cli(3, "task", "files", "cat", id, "d/keep")
 	done := f.cli(0, "task", "undo", id, "--last", "1", "--yes")
 	require.Contains(t, done.err, "undone as undo_")
@@ -193,4 +195,78 @@ turns:
 	f.cli(3, "agent", "files", "cat", "keeper", "in/d/run")
 	f.cli(0, "task", "undo", second, "--yes")
 	require.Equal(t, "#!/bin/sh\n", f.cli(0, "agent", "files", "cat", "keeper", "in/d/run").out)
+}
+
+// H7, K6: a task that goes on from a checkpoint gets the workspace of that
+// checkpoint, and never another one unasked.
+func TestATaskThatGoesOnGetsTheCheckpointsWorkspace(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	node := f.startNode()
+	f.startWorker()
+	f.persona("back", `
+turns:
+  - text: I begin.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo 1 > a"}
+  - text: I go on.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "cat a >> out; echo 2 > a; mkdir -p d; echo x > d/x"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "changed"}
+`, "workspace: {scope: agent}")
+	ended := func(id string) string {
+		t.Helper()
+		eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+		return id
+	}
+	resume := func(args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(f.cli(0, append([]string{"task", "resume-from", "-o", "name", "--iteration", "1"}, args...)...).out)
+	}
+	cat := func(path string) string { return f.cli(0, "agent", "files", "cat", "back", path).out }
+	first := ended(f.submit("back"))
+	require.Equal(t, "1\n", cat("out"))
+
+	preview := f.cli(0, "task", "resume-from", first, "--iteration", "1", "--preview")
+	require.Equal(t, "~ a\n- d\n- d/x\n- out\n", preview.out)
+	require.Contains(t, preview.err, "4 files would be given back")
+	require.Equal(t, "2\n", cat("a"), "a preview does nothing")
+
+	second := ended(resume(first))
+	require.Equal(t, "1\n", cat("out"), "it began with a as it was at the checkpoint, and without out")
+	watched := f.cli(0, "task", "watch", second, "-o", "jsonl").out
+	require.Contains(t, watched, `"workspace_restored"`)
+	require.Contains(t, f.cli(0, "audit", "list", "-o", "json").out, "workspace.restored")
+
+	// The files as they are.
+	ended(resume(second, "--workspace", "keep"))
+	require.Equal(t, "1\n2\n", cat("out"))
+
+	// A person's file would be lost.
+	file := filepath.Join(t.TempDir(), "notes")
+	require.NoError(t, os.WriteFile(file, []byte("mine\n"), 0o600))
+	f.cli(0, "agent", "files", "put", "back", file)
+	require.Contains(t, f.cli(0, "task", "resume-from", first, "--iteration", "1", "--preview").err, "others changed some of this")
+	require.Contains(t, f.cli(1, "task", "resume-from", first, "--iteration", "1").err, "their work would be lost")
+	require.Equal(t, "mine\n", cat("notes"))
+	ended(resume(first, "--workspace", "overwrite"))
+	f.cli(3, "agent", "files", "cat", "back", "notes")
+	require.Equal(t, "1\n", cat("out"))
+
+	// The node's record is lost: the checkpoint's state is gone, and its number
+	// is another one's.
+	node.stop(t)
+	records, err := filepath.Glob(filepath.Join(f.nodeDir, "jails", "*", "snapshots", "record.db"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.NoError(t, os.Remove(records[0]))
+	f.startNode()
+	eventually(t, 60*time.Second, "the node to be back", func() bool {
+		return strings.Contains(run(t, []string{"DECKHAND_DATA_DIR=" + f.dir}, "task", "resume-from", first, "--iteration", "1").err, "is not kept any more")
+	})
 }

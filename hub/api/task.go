@@ -19,7 +19,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -33,6 +35,9 @@ type Tasks struct {
 	Nodes  *node.Nodes
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
+	// Workspaces knows the workspaces of checkpoints.
+	Workspaces *workspace.Workspaces
+	Redact     *redact.Redactor
 }
 
 func actor(id auth.Identity) event.Actor {

@@ -7,8 +7,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -128,19 +130,65 @@ func (h *Tasks) RetryTask(ctx context.Context, req *connect.Request[deckhandv1.R
 
 // ResumeTaskFrom makes a task that goes on from a checkpoint of another.
 func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskFromRequest]) (*connect.Response[deckhandv1.ResumeTaskFromResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	m := req.Msg
+	id, taskID, err := h.mine(ctx, m.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	again, err := h.again(ctx, id, req.Msg.GetOverride(), req.Msg.GetIdempotencyKey())
+	res := &deckhandv1.ResumeTaskFromResponse{}
+	keep := m.GetWorkspace() == deckhandv1.ResumeWorkspace_RESUME_WORKSPACE_KEEP
+	at := func(ctx context.Context, origin db.Task, iteration int32) (*workspace.Restore, error) {
+		if keep {
+			return nil, nil
+		}
+		r, err := h.Workspaces.At(ctx, origin, iteration, m.GetWorkspace() == deckhandv1.ResumeWorkspace_RESUME_WORKSPACE_OVERWRITE)
+		if r != nil && err == nil {
+			res.Workspace = h.restoreMessage(r)
+		}
+		return r, err
+	}
+	if m.GetPreview() {
+		row, checkpoint, err := h.Tasks.CheckpointOf(ctx, id.OrgID, taskID, m.GetIteration())
+		if err == nil {
+			_, err = at(ctx, row.Task, checkpoint.Iteration)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return connect.NewResponse(res), nil
+	}
+	again, err := h.again(ctx, id, m.GetOverride(), m.GetIdempotencyKey())
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.Tasks.ResumeFrom(ctx, id.OrgID, taskID, req.Msg.GetIteration(), req.Msg.GetMessage(), again)
+	again.Workspace = func(ctx context.Context, origin db.Task, iteration int32) (task.WithTask, error) {
+		r, err := at(ctx, origin, iteration)
+		if r == nil || err != nil {
+			return nil, err
+		}
+		if err := r.Refused(again.Override.NodeID); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, tx *event.Tx, t db.Task) error { return r.Store(ctx, tx, t, again.By) }, nil
+	}
+	row, err := h.Tasks.ResumeFrom(ctx, id.OrgID, taskID, m.GetIteration(), m.GetMessage(), again)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ResumeTaskFromResponse{Task: taskRow(row)}), nil
+	res.Task = taskRow(row)
+	return connect.NewResponse(res), nil
+}
+
+// restoreMessage says what giving a workspace back changes.
+func (h *Tasks) restoreMessage(r *workspace.Restore) *deckhandv1.WorkspaceRestore {
+	out := &deckhandv1.WorkspaceRestore{
+		State: r.State, Files: r.Seen.GetFiles(), Others: r.Others, OriginalDigest: r.Seen.GetOriginalDigest(), RestoredDigest: r.Seen.GetRestoredDigest(),
+		Conflicts: conflictMessages(r.Seen.GetConflicts(), h.Redact),
+	}
+	for _, c := range r.Seen.GetChanges()[:min(len(r.Seen.GetChanges()), maxUndone)] {
+		out.Changes = append(out.Changes, recordedChange(workspace.Describe(c, h.Redact)))
+	}
+	return out
 }
 
 // ListCheckpoints answers a task's checkpoints.

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -29,6 +30,7 @@ type Workspaces struct {
 	// Files finds workspaces.
 	Files    *Files
 	Steps    *step.Steps
+	Tools    *tool.Registry
 	Changes  *workspace.Workspaces
 	Recorder *event.Recorder
 }
@@ -203,17 +205,28 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 		Applied: res.GetApplied(), UndoId: done.ID, StepIds: done.StepIDs, Files: res.GetFiles(), State: res.GetSnapshot(),
 		OriginalDigest: res.GetOriginalDigest(), RestoredDigest: res.GetRestoredDigest(), SharedWith: res.GetSharedWith(), Running: res.GetRunning(),
 	}
+	for _, s := range done.Irreversible {
+		out.Irreversible = append(out.Irreversible, &deckhandv1.IrreversibleStep{
+			StepId: s.ID, Number: s.Number, Tool: s.Tool, Why: h.Tools.Get(s.Tool).Irreversible,
+		})
+	}
 	out.UndoUntil, out.UndoLeft = left(done.Span)
 	for _, c := range res.GetChanges()[:min(len(res.GetChanges()), maxUndone)] {
 		out.Changes = append(out.Changes, h.change(c))
 	}
-	for _, c := range res.GetConflicts()[:min(len(res.GetConflicts()), maxUndone)] {
-		shown := workspace.Describe(&nodev1.FileChange{Path: c.GetPath()}, h.Files.Redact)
-		out.Conflicts = append(out.Conflicts, &deckhandv1.UndoConflict{
-			Path: shown.Path, Reason: c.GetReason(), Message: h.Files.Redact.String(c.GetMessage()), Later: c.GetLater(),
+	out.Conflicts = conflictMessages(res.GetConflicts(), h.Files.Redact)
+	return connect.NewResponse(out), nil
+}
+
+// conflictMessages answers the first of some conflicts.
+func conflictMessages(conflicts []*nodev1.UndoConflict, mask *redact.Redactor) (out []*deckhandv1.UndoConflict) {
+	for _, c := range conflicts[:min(len(conflicts), maxUndone)] {
+		shown := workspace.Describe(&nodev1.FileChange{Path: c.GetPath()}, mask)
+		out = append(out, &deckhandv1.UndoConflict{
+			Path: shown.Path, Reason: c.GetReason(), Message: mask.String(c.GetMessage()), Later: c.GetLater(),
 		})
 	}
-	return connect.NewResponse(out), nil
+	return out
 }
 
 // ExportWorkspace streams a workspace, or a task's changes.

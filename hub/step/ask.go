@@ -65,6 +65,9 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 		}
 		ask.Kind, ask.OnExpiry = inbox.Question, inbox.OnExpiryDefault
 		ask.More = map[string]any{"question": q.Text, "answer_kind": q.Kind, "choices": q.Choices, "default": q.Default}
+	} else if record.Irreversible != "" {
+		ask.Why += "; it cannot be undone: " + record.Irreversible
+		ask.More["irreversible"] = record.Irreversible
 	}
 	return inbox.Add(ctx, tx, t, step, ask)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -45,6 +46,11 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	}
 	if _, err := call.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: call.Jail}); err != nil {
 		return Prepared{}, fmt.Errorf("make jail %s on node %s: %w", t.JailID, *t.NodeID, fault.FromGRPC(err))
+	}
+	if t.StartedAt == nil && t.ResumedAt > 0 {
+		if err := s.cfg.Restore(ctx, t, call.Node); err != nil {
+			return Prepared{}, err
+		}
 	}
 	// A task that ran before has its inputs, and may have worked on them.
 	if t.StartedAt == nil && t.InputCount > 0 {
@@ -87,7 +93,7 @@ func (s *Steps) putInputs(ctx context.Context, t db.Task, node tool.Node) error 
 	}
 	for _, in := range inputs {
 		if _, err := node.Files().WriteFile(ctx, &nodev1.WriteFileRequest{
-			JailId: t.JailID, Path: in.Path, Content: in.Content,
+			JailId: t.JailID, Path: in.Path, Content: in.Content, OperationId: workspace.InputsOf(t.ID),
 		}); err != nil {
 			return fmt.Errorf("put input %s into the workspace: %w", in.Path, fault.FromGRPC(err))
 		}

@@ -85,6 +85,9 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Node answers the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
+	// Restore gives back the workspace that a task which goes on from a checkpoint
+	// begins with.
+	Restore func(ctx context.Context, t db.Task, node tool.Node) error
 	// Recorded is called after a commit that put the end of a step on a node on
 	// record.
 	Recorded func(nodeID, execID string)
@@ -461,10 +464,12 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err != nil {
 		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
 	}
-	ended, err := tx.EndStep(ctx, db.EndStepParams{
+	params := db.EndStepParams{
 		OrgID: t.OrgID, ID: step.ID, Run: step.Run, State: string(to), Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
 		Outcome: outcome, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
-	})
+	}
+	params.WorkspaceRecord, params.WorkspaceState = workspace.StateAfter(r.Workspace)
+	ended, err := tx.EndStep(ctx, params)
 	if store.IsNotFound(err) {
 		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: step.ID})
 	}

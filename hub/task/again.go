@@ -18,7 +18,14 @@ type Again struct {
 	IdempotencyKey string
 	By             event.Actor
 	Role           string
+	// Workspace, when it is set, is called for a task that goes on from an
+	// iteration of origin, and answers what is stored with it for its workspace.
+	Workspace func(ctx context.Context, origin db.Task, iteration int32) (WithTask, error)
 }
+
+// WithTask stores something with a task, in the transaction that makes it; nil
+// stores nothing.
+type WithTask func(ctx context.Context, tx *event.Tx, t db.Task) error
 
 func (a Again) check() error {
 	if (a.Override.Provider == "") != (a.Override.Model == "") && a.Override.Provider != "script" {
@@ -116,25 +123,35 @@ func (s *Service) requeueEscalated(ctx context.Context, orgID, id string, again 
 	})
 }
 
+// CheckpointOf answers a task with its checkpoint of an iteration: 0 is the
+// newest.
+func (s *Service) CheckpointOf(ctx context.Context, orgID, id string, iteration int32) (db.GetTaskRow, db.Checkpoint, error) {
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return row, db.Checkpoint{}, err
+	}
+	checkpoint, err := s.cfg.Store.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: iteration})
+	if store.IsNotFound(err) {
+		return row, checkpoint, fault.New(fault.NotFound, "task %s has no checkpoint %d", id, iteration).WithCode(fault.CheckpointNotFound).
+			WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
+	}
+	if err != nil {
+		return row, checkpoint, fmt.Errorf("load checkpoint %d of %s: %w", iteration, id, err)
+	}
+	return row, checkpoint, nil
+}
+
 // ResumeFrom submits a new task that goes on from a checkpoint of another: 0 is
 // the newest. The turns and steps up to there are read from the origin, where
-// they happened; only the checkpoint is copied. The workspace is the one there
-// is: files are not put back.
+// they happened; only the checkpoint is copied. What becomes of the workspace is
+// again's to say.
 func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration int32, text string, again Again) (db.GetTaskRow, error) {
 	if err := again.check(); err != nil {
 		return db.GetTaskRow{}, err
 	}
-	row, err := s.Get(ctx, orgID, id)
+	row, checkpoint, err := s.CheckpointOf(ctx, orgID, id, iteration)
 	if err != nil {
 		return row, err
-	}
-	checkpoint, err := s.cfg.Store.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: iteration})
-	if store.IsNotFound(err) {
-		return row, fault.New(fault.NotFound, "task %s has no checkpoint %d", id, iteration).WithCode(fault.CheckpointNotFound).
-			WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
-	}
-	if err != nil {
-		return row, fmt.Errorf("load checkpoint %d of %s: %w", iteration, id, err)
 	}
 	if State(row.Task.State) == Succeeded && checkpoint.Iteration >= row.Task.Iteration && text == "" {
 		return row, fault.New(fault.Invalid, "iteration %d is where the agent of task %s ended its run", checkpoint.Iteration, id).
@@ -145,6 +162,12 @@ func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration in
 		return row, err
 	}
 	sub.resumedAt = checkpoint.Iteration
+	var workspace WithTask
+	if again.Workspace != nil {
+		if workspace, err = again.Workspace(ctx, row.Task, checkpoint.Iteration); err != nil {
+			return row, err
+		}
+	}
 	sub.also = func(tx *event.Tx, t db.Task) error {
 		n, err := tx.CopyCheckpoint(ctx, db.CopyCheckpointParams{
 			TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
@@ -154,6 +177,11 @@ func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration in
 		}
 		if n == 0 {
 			return fault.New(fault.Aborted, "checkpoint %d of task %s has just expired", checkpoint.Iteration, id).WithCode(fault.CheckpointNotFound)
+		}
+		if workspace != nil {
+			if err := workspace(ctx, tx, t); err != nil {
+				return err
+			}
 		}
 		if text != "" {
 			if _, _, err := message.Say(ctx, tx, t, text, "", again.By); err != nil {

@@ -101,7 +101,7 @@ func askTools() []*Tool {
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE,
 		Place:    deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 		// It is asked once: its step is.
-		Idempotent: true, Asks: true, Timeout: 7 * 24 * time.Hour,
+		Idempotent: true, Asks: true, Irreversible: "a person has seen the question", Timeout: 7 * 24 * time.Hour,
 		schema: `{"type":"object","additionalProperties":false,"required":["question"],"properties":{
 			"question":{"type":"string","minLength":1,"maxLength":4000,"description":"What you need to know, with all that the person needs to answer"},
 			"kind":{"enum":["text","choice","confirmation"],"description":"text by default; a confirmation is answered with yes or no"},

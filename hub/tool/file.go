@@ -41,7 +41,7 @@ func fileTools() []*Tool {
 			Name: "file_write",
 			Description: "Write a whole file of the workspace, making its folders. With expect_digest the write happens only if the file " +
 				"still has that SHA-256, so that nobody else's change is lost.",
-			Category: moderate, Place: node, Idempotent: true, Timeout: fileTimeout,
+			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
 				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path below /workspace"},
 				"content":{"type":"string","maxLength":4000000,"description":"The whole new content"},
@@ -61,7 +61,7 @@ func fileTools() []*Tool {
 			Name: "manage_scratchpad",
 			Description: "Your notes to yourself, kept in the workspace between wake-ups. Append a note, read them all, or both " +
 				"(the note is appended first).",
-			Category: safe, Place: node, Idempotent: true, Timeout: fileTimeout,
+			Category: safe, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"minProperties":1,"properties":{
 				"append":{"type":"string","minLength":1,"maxLength":65536,"description":"A note to add at the end"},
 				"read":{"type":"boolean","description":"Answer all notes"}}}`,

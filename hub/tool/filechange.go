@@ -27,7 +27,7 @@ func fileChangeTools() []*Tool {
 		{
 			Name:        "file_append",
 			Description: "Add to the end of a file of the workspace, making it and its folders when they are not there.",
-			Category:    moderate, Place: node, Idempotent: true, Timeout: fileTimeout,
+			Category:    moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
 				"path":` + pathSchema + `,
 				"content":{"type":"string","minLength":1,"maxLength":4000000},
@@ -38,7 +38,7 @@ func fileChangeTools() []*Tool {
 			Name: "file_edit",
 			Description: "Replace texts in a file of the workspace, all of them or none. Each old text must be in the file exactly once, " +
 				"with all its spaces and line ends, or give all.",
-			Category: moderate, Place: node, Idempotent: true, Timeout: fileTimeout,
+			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","edits"],"properties":{
 				"path":` + pathSchema + `,
 				"edits":{"type":"array","minItems":1,"maxItems":100,"items":{
@@ -52,7 +52,7 @@ func fileChangeTools() []*Tool {
 		{
 			Name:        "file_move",
 			Description: "Give a file or folder of the workspace another path, making the folders above it.",
-			Category:    moderate, Place: node, Idempotent: true, Timeout: fileTimeout,
+			Category:    moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["from","to"],"properties":{
 				"from":` + pathSchema + `,
 				"to":` + pathSchema + `,
@@ -63,7 +63,7 @@ func fileChangeTools() []*Tool {
 		{
 			Name:        "file_delete",
 			Description: "Delete a file, a link or a folder of the workspace.",
-			Category:    dangerous, Place: node, Idempotent: true, Timeout: fileTimeout,
+			Category:    dangerous, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
 				"path":` + pathSchema + `,
 				"recursive":{"type":"boolean","description":"A folder with all that is in it"},

@@ -35,9 +35,10 @@ func shellTools() []*Tool {
 		Description: "Run a command with bash in the workspace's jail and wait for it to end. " +
 			"The working folder is /workspace; there is no network. Standard output and error come back together; " +
 			"of long output you see the head and the tail.",
-		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
-		Place:    deckhandv1.ToolPlace_TOOL_PLACE_NODE,
-		Timeout:  shellMaxTimeout,
+		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
+		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+		Irreversible: "what the command does outside of /workspace: what it sends elsewhere, what it ends, what it leaves in /tmp",
+		Timeout:      shellMaxTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
 			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"What bash -c runs"},
 			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"Time before the whole command is killed; 120 by default"},

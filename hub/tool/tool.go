@@ -78,6 +78,11 @@ type Tool struct {
 	Idempotent bool
 	// ReadOnly: it changes nothing.
 	ReadOnly bool
+	// Reversible: all that it changes can be given back.
+	Reversible bool
+	// Irreversible says what cannot, of a tool that is neither reversible nor
+	// read-only.
+	Irreversible string
 	// Asks: it asks a person, and runs when the answer is there.
 	Asks    bool
 	Timeout time.Duration
@@ -105,7 +110,8 @@ func (t *Tool) Proto() (*deckhandv1.Tool, error) {
 	}
 	return &deckhandv1.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: schema, Category: t.Category, Place: t.Place,
-		Idempotent: t.Idempotent, ReadOnly: t.ReadOnly, Timeout: durationpb.New(t.Timeout),
+		Idempotent: t.Idempotent, ReadOnly: t.ReadOnly, Reversible: t.Reversible, Irreversible: t.Irreversible,
+		Timeout: durationpb.New(t.Timeout),
 	}, nil
 }
 
@@ -138,6 +144,17 @@ func (r *Registry) Names() []string {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	return names
+}
+
+// Irreversible answers the names of the tools of which something cannot be
+// undone.
+func (r *Registry) Irreversible() (names []string) {
+	for _, name := range r.Names() {
+		if r.tools[name].Irreversible != "" {
+			names = append(names, name)
+		}
+	}
 	return names
 }
 

@@ -40,6 +40,8 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
+	// Irreversible are the names of the tools of which something cannot be undone.
+	Irreversible []string
 	// Window is how long after the end of a task its changes can be taken back;
 	// 0 for 5 minutes, negative for ever.
 	Window time.Duration
@@ -207,6 +209,9 @@ type Undone struct {
 	StepIDs []string
 	Node    *nodev1.UndoChangesResponse
 	Span    Span
+	// Irreversible are those of the steps, and of the task's steps after the
+	// first of them, of which something is not taken back.
+	Irreversible []db.StepsThatUsedRow
 }
 
 var conflictWords = map[nodev1.OnConflict]string{
@@ -237,6 +242,9 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (Undone, error) {
 	for _, s := range steps {
 		out.StepIDs, changes = append(out.StepIDs, s.StepID), append(changes, s.ChangeID)
 	}
+	if out.Irreversible, err = w.irreversible(ctx, t, out.StepIDs, len(req.StepIDs) > 0); err != nil {
+		return out, err
+	}
 	node, err := w.cfg.Node(steps[0].NodeID)
 	if err != nil {
 		return out, err
@@ -261,6 +269,24 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (Undone, error) {
 		out.ID = row.ID
 	}
 	return out, err
+}
+
+// irreversible answers the steps of which an undo does not take back
+// everything: of those that are named, or of all from the first on.
+func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []string, named bool) (out []db.StepsThatUsedRow, err error) {
+	used, err := w.cfg.Store.StepsThatUsed(ctx, db.StepsThatUsedParams{OrgID: t.OrgID, TaskID: t.ID, Tools: w.cfg.Irreversible})
+	if err != nil {
+		return nil, fmt.Errorf("find what of %s cannot be undone: %w", t.ID, err)
+	}
+	begun := false
+	for _, s := range used {
+		chosen := slices.Contains(stepIDs, s.ID)
+		begun = begun || chosen
+		if chosen || begun && !named {
+			out = append(out, s)
+		}
+	}
+	return out, nil
 }
 
 // choose answers the changes that are to be taken back.
@@ -364,6 +390,9 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 		}
 		if state != "done" {
 			return nil
+		}
+		if row.ToState != nil {
+			return w.restored(ctx, tx, row, res)
 		}
 		if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, StepIds: row.StepIds}); err != nil {
 			return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)

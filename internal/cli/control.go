@@ -233,41 +233,6 @@ deckhand task retry task_3q9 --provider anthropic --model claude-sonnet-4-5`,
 	return cmd
 }
 
-func (a *app) taskResumeFromCommand() *cobra.Command {
-	var o override
-	request := &deckhandv1.ResumeTaskFromRequest{}
-	cmd := &cobra.Command{
-		Use: "resume-from TASK", Short: "Start a new task that goes on from an older point of another",
-		Long: `Makes a new task that has the other's turns and tool calls up to a checkpoint as
-its own past. The workspace stays as it is now.`,
-		Example: `deckhand task checkpoints task_3q9
-deckhand task resume-from task_3q9 --iteration 4 --message "try it without sudo"`,
-		Args: takes("TASK"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if request.GetIteration() < 0 {
-				return usage(cmd, "--iteration is %d, give the iteration of a checkpoint", request.GetIteration())
-			}
-			var err error
-			if request.Override, err = o.message(cmd); err != nil {
-				return err
-			}
-			return a.steer(cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				request.TaskId = id
-				res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(request))
-				if err != nil {
-					return nil, err
-				}
-				return res.Msg.GetTask(), nil
-			})
-		},
-	}
-	cmd.Flags().Int32Var(&request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
-	cmd.Flags().Lookup("iteration").DefValue = ""
-	cmd.Flags().StringVar(&request.Message, "message", "", "what the agent is told first")
-	o.register(cmd)
-	return cmd
-}
-
 func (a *app) taskCheckpointsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "checkpoints TASK", Short: "List the points that a task can be resumed from", Example: "deckhand task checkpoints task_3q9",

@@ -223,14 +223,12 @@ func (a *app) undo(ctx context.Context, req *deckhandv1.UndoChangesRequest, yes 
 }
 
 func (a *app) showUndo(u *deckhandv1.UndoChangesResponse) {
-	for _, c := range u.GetChanges() {
-		fmt.Fprintf(a.out, "%s %s\n", sign(c.GetKind()), termsafe.Line(c.GetPath()))
-	}
-	if more := int(u.GetFiles()) - len(u.GetChanges()); more > 0 {
-		fmt.Fprintf(a.out, "and %d more\n", more)
-	}
+	a.showChanges(u.GetChanges(), u.GetFiles())
 	for _, c := range u.GetConflicts() {
 		a.notef("conflict: %s", termsafe.Line(c.GetMessage()))
+	}
+	for _, why := range irreversible(u.GetIrreversible()) {
+		a.notef("not undone: %s", why)
 	}
 	if len(u.GetSharedWith()) > 0 {
 		a.notef("some of this was changed while others ran too, and may be theirs: %s", strings.Join(u.GetSharedWith(), ", "))
@@ -241,6 +239,23 @@ func (a *app) showUndo(u *deckhandv1.UndoChangesResponse) {
 	if u.GetUndoUntil() != nil {
 		a.notef("%s", undoTime(u.GetUndoLeft().AsDuration()))
 	}
+}
+
+// irreversible says what is not taken back, once for each tool.
+func irreversible(steps []*deckhandv1.IrreversibleStep) (lines []string) {
+	var tools []string
+	of := map[string][]string{}
+	why := map[string]string{}
+	for _, s := range steps {
+		if of[s.GetTool()] == nil {
+			tools = append(tools, s.GetTool())
+		}
+		of[s.GetTool()], why[s.GetTool()] = append(of[s.GetTool()], fmt.Sprint(s.GetNumber())), s.GetWhy()
+	}
+	for _, tool := range tools {
+		lines = append(lines, fmt.Sprintf("%s (%s, step %s)", why[tool], tool, strings.Join(of[tool], ", ")))
+	}
+	return lines
 }
 
 // export writes a workspace, or changes, as they come.

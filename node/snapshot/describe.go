@@ -19,7 +19,7 @@ const (
 
 // changeOf answers what an id changed, by all that is recorded of it.
 func (sp *space) changeOf(id string) (*nodev1.WorkspaceChange, error) {
-	out := &nodev1.WorkspaceChange{Id: id, Before: sp.state.seq, After: sp.state.seq, Unkept: int32(len(sp.state.unkept))}
+	out := &nodev1.WorkspaceChange{Id: id, Record: sp.state.name, Before: sp.state.seq, After: sp.state.seq, Unkept: int32(len(sp.state.unkept))}
 	for path := range sp.state.unkept {
 		if len(out.UnkeptPaths) < shownUnkept {
 			out.UnkeptPaths = append(out.UnkeptPaths, []byte(path))

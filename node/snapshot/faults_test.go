@@ -305,7 +305,7 @@ func TestAJailThatIsRemoved(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	s := m.service(t, m.config())
-	m.step(t, s, "step_0", "echo old > a")
+	old := m.step(t, s, "step_0", "echo old > a")
 	require.NoError(t, s.Begin(t.Context(), jailID, "step_1", true))
 	require.NoError(t, os.RemoveAll(filepath.Join(m.top, "jails", jailID)))
 	m.removed = true
@@ -314,6 +314,16 @@ func TestAJailThatIsRemoved(t *testing.T) {
 	m.shell(t, "rm a; echo new > b")
 	got := m.step(t, s, "step_2", "echo x > c")
 	require.EqualValues(t, 1, got.GetBefore())
+	require.NotEqual(t, old.GetRecord(), got.GetRecord())
+	_, err := s.UndoChanges(t.Context(), &nodev1.UndoChangesRequest{
+		JailId: jailID, Range: &nodev1.ChangeRange{From: old.GetBefore()}, ExpectRecord: old.GetRecord(),
+	})
+	require.True(t, fault.Is(fault.FromGRPC(err), fault.NotFound), "%v", err)
+	back, err := s.UndoChanges(t.Context(), &nodev1.UndoChangesRequest{
+		JailId: jailID, Range: &nodev1.ChangeRange{From: got.GetBefore()}, ExpectRecord: got.GetRecord(), Preview: true,
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"step_2"}, back.GetBy())
 	require.NoError(t, s.Begin(context.Background(), "host", "step_3", true), "the machine itself has no workspace")
 	require.Nil(t, s.End(context.Background(), "host", "step_3", true))
 }

@@ -24,6 +24,7 @@ import (
 // state is what is known of a workspace.
 type state struct {
 	file  os.FileInfo // of the record
+	name  string      // of the record
 	tree  *tree.Tree
 	seq   int64 // of the newest state, which tree is
 	bytes int64 // that contents take
@@ -47,6 +48,9 @@ func (sp *space) load() (err error) {
 	st := &sp.state
 	if st.file, err = os.Stat(sp.history.Path()); err != nil {
 		return fmt.Errorf("open the record of a workspace: %w", err)
+	}
+	if st.name, err = sp.history.Name(); err != nil {
+		return err
 	}
 	if st.tree, st.seq, st.bytes, err = sp.history.Load(); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (s *Service) TakeSnapshot(ctx context.Context, req *nodev1.TakeSnapshotRequ
 		if err := sp.ready(ctx); err != nil {
 			return err
 		}
-		out.Snapshot, out.Entries = sp.state.seq, int32(sp.state.tree.Len())
+		out.Snapshot, out.Entries, out.Record = sp.state.seq, int32(sp.state.tree.Len()), sp.state.name
 		return nil
 	})
 	if err != nil {

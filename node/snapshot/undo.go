@@ -87,6 +87,9 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 			return done, err
 		}
 	}
+	if want := req.GetExpectRecord(); want != "" && want != sp.state.name {
+		return nil, fault.New(fault.NotFound, "the workspace of %s was made anew: the states it had before are gone", sp.jailID).WithObject(sp.jailID)
+	}
 	if !sp.state.clean {
 		if _, err := sp.look(ctx, false); err != nil {
 			return nil, err
@@ -103,7 +106,7 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 	overwrite := req.GetOnConflict() == nodev1.OnConflict_ON_CONFLICT_OVERWRITE
 	plan := tree.Undo(sp.state.tree, chosen.deltas, chosen.wanted, overwrite)
 	out := describePlan(plan)
-	out.Snapshot, out.Running = sp.state.seq, int32(len(sp.state.live))
+	out.Snapshot, out.Running, out.By = sp.state.seq, int32(len(sp.state.live)), undone(chosen)
 	out.SharedWith = slices.DeleteFunc(plan.Shared, func(id string) bool { return slices.Contains(chosen.ids, id) })
 	refuse := len(plan.Conflicts) > 0 && !overwrite && req.GetOnConflict() != nodev1.OnConflict_ON_CONFLICT_SKIP
 	if req.GetPreview() || refuse {
@@ -114,6 +117,9 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 		return out, nil
 	}
 	d := tree.Delta{Seq: sp.state.seq + 1, Undoes: undone(chosen), Time: sp.s.cfg.Now().UnixNano(), Changes: plan.Changes}
+	if len(d.Undoes) == 0 {
+		d.Undoes = []string{nobody} // an undo all the same
+	}
 	if req.GetOperationId() != "" {
 		d.By = []string{req.GetOperationId()}
 	}
@@ -123,6 +129,9 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 	out.Snapshot = sp.state.seq
 	return out, nil
 }
+
+// nobody made changes that were found when nothing was known to run.
+const nobody = "nobody"
 
 // undone answers whose changes are taken back.
 func undone(s selection) []string {
@@ -151,7 +160,7 @@ func (sp *space) doneBefore(id string) (*nodev1.UndoChangesResponse, error) {
 		return nil, fault.New(fault.Exists, "operation %s is in the record with another request", id).WithFix("use a new id for a new request").WithObject(id)
 	}
 	out := describePlan(tree.Plan{Changes: deltas[0].Changes})
-	out.Applied, out.Snapshot = true, seqs[0]
+	out.Applied, out.Snapshot, out.By = true, seqs[0], deltas[0].Undoes
 	return out, nil
 }
 

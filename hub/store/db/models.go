@@ -367,6 +367,8 @@ type Step struct {
 	ChangedArguments []byte
 	ChangedSealed    []byte
 	ChangedBy        string
+	WorkspaceState   *int64
+	WorkspaceRecord  string
 }
 
 type StepChange struct {
@@ -510,6 +512,8 @@ type Undo struct {
 	UserAgent      string
 	CreatedAt      time.Time
 	FinishedAt     *time.Time
+	ToState        *int64
+	ToRecord       string
 }
 
 type User struct {

@@ -14,7 +14,7 @@ import (
 const cancelSteps = `-- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type CancelStepsParams struct {
@@ -64,6 +64,8 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 			&i.ChangedArguments,
 			&i.ChangedSealed,
 			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
 		); err != nil {
 			return nil, err
 		}
@@ -82,7 +84,7 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
         $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21)
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type CreateStepParams struct {
@@ -166,26 +168,31 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
 
 const endStep = `-- name: EndStep :one
 UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
-    log_bytes = $5, finished_at = clock_timestamp()
-WHERE org_id = $6 AND id = $7 AND state = 'started' AND run = $8
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+    log_bytes = $5, workspace_state = $6, workspace_record = $7,
+    finished_at = clock_timestamp()
+WHERE org_id = $8 AND id = $9 AND state = 'started' AND run = $10
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type EndStepParams struct {
-	State       string
-	Observation string
-	Outcome     json.RawMessage
-	ErrorCode   string
-	LogBytes    int64
-	OrgID       string
-	ID          string
-	Run         int32
+	State           string
+	Observation     string
+	Outcome         json.RawMessage
+	ErrorCode       string
+	LogBytes        int64
+	WorkspaceState  *int64
+	WorkspaceRecord string
+	OrgID           string
+	ID              string
+	Run             int32
 }
 
 // Records an outcome once: a step that has ended already, or runs again under
@@ -197,6 +204,8 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		arg.Outcome,
 		arg.ErrorCode,
 		arg.LogBytes,
+		arg.WorkspaceState,
+		arg.WorkspaceRecord,
 		arg.OrgID,
 		arg.ID,
 		arg.Run,
@@ -234,6 +243,8 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
@@ -275,7 +286,7 @@ func (q *Queries) FindSteps(ctx context.Context, arg FindStepsParams) ([]FindSte
 }
 
 const getStep = `-- name: GetStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND id = $2
 `
 
 type GetStepParams struct {
@@ -318,12 +329,14 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
 
 const listSteps = `-- name: ListSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
 `
 
 type ListStepsParams struct {
@@ -372,6 +385,8 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.ChangedArguments,
 			&i.ChangedSealed,
 			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
 		); err != nil {
 			return nil, err
 		}
@@ -384,7 +399,7 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 }
 
 const nextOpenStep = `-- name: NextOpenStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND task_id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND task_id = $2
   AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY number LIMIT 1
 `
@@ -430,6 +445,8 @@ func (q *Queries) NextOpenStep(ctx context.Context, arg NextOpenStepParams) (Ste
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
@@ -443,7 +460,7 @@ UPDATE steps SET state = $1, decision_reason = $2, observation = $3, error_code 
     started_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
 WHERE org_id = $10 AND id = $11 AND state = $12
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type ResolveStepParams struct {
@@ -511,13 +528,15 @@ func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step,
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
 
 const restartStep = `-- name: RestartStep :one
 UPDATE steps SET run = run + 1 WHERE org_id = $1 AND id = $2 AND state = 'started' AND run = $3
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type RestartStepParams struct {
@@ -562,6 +581,8 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
@@ -592,7 +613,7 @@ func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepL
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND state = 'granted'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type StartStepParams struct {
@@ -636,6 +657,8 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }
@@ -670,7 +693,7 @@ func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]s
 }
 
 const stepByCall = `-- name: StepByCall :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
 `
 
 type StepByCallParams struct {
@@ -720,6 +743,8 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.ChangedArguments,
 		&i.ChangedSealed,
 		&i.ChangedBy,
+		&i.WorkspaceState,
+		&i.WorkspaceRecord,
 	)
 	return i, err
 }

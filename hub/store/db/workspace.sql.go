@@ -11,10 +11,85 @@ import (
 	"time"
 )
 
+const changesOfLineage = `-- name: ChangesOfLineage :many
+SELECT s.exec_id::text AS id FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND s.exec_id = ANY ($3::text[])
+UNION SELECT s.id FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND s.id = ANY ($3::text[])
+UNION SELECT u.id FROM undos u JOIN tasks t ON t.id = u.task_id
+WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND u.id = ANY ($3::text[])
+UNION SELECT 'input_' || t.id FROM tasks t
+WHERE t.org_id = $1 AND (t.id = $2 OR t.lineage_id = $2 AND t.lineage_id <> t.id) AND 'input_' || t.id = ANY ($3::text[])
+`
+
+type ChangesOfLineageParams struct {
+	OrgID     string
+	LineageID string
+	Ids       []string
+}
+
+// Those of some ids of changes that are of a lineage's tasks: of its steps, its
+// undos, and what was put into a workspace for a task.
+func (q *Queries) ChangesOfLineage(ctx context.Context, arg ChangesOfLineageParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, changesOfLineage, arg.OrgID, arg.LineageID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const createRestore = `-- name: CreateRestore :exec
+INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, to_state, to_record, asked_by, address, user_agent)
+VALUES ($1, $2, $3, $4, $5, '{}', '{}', $6, $7, $8, $9, $10, $11)
+`
+
+type CreateRestoreParams struct {
+	ID         string
+	OrgID      string
+	TaskID     string
+	NodeID     string
+	JailID     string
+	OnConflict string
+	ToState    *int64
+	ToRecord   string
+	AskedBy    string
+	Address    string
+	UserAgent  string
+}
+
+func (q *Queries) CreateRestore(ctx context.Context, arg CreateRestoreParams) error {
+	_, err := q.db.Exec(ctx, createRestore,
+		arg.ID,
+		arg.OrgID,
+		arg.TaskID,
+		arg.NodeID,
+		arg.JailID,
+		arg.OnConflict,
+		arg.ToState,
+		arg.ToRecord,
+		arg.AskedBy,
+		arg.Address,
+		arg.UserAgent,
+	)
+	return err
+}
+
 const createUndo = `-- name: CreateUndo :one
 INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record
 `
 
 type CreateUndoParams struct {
@@ -67,6 +142,8 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 		&i.UserAgent,
 		&i.CreatedAt,
 		&i.FinishedAt,
+		&i.ToState,
+		&i.ToRecord,
 	)
 	return i, err
 }
@@ -74,7 +151,7 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 const finishUndo = `-- name: FinishUndo :one
 UPDATE undos SET state = $1, files = $2, original_digest = $3, restored_digest = $4, finished_at = now()
 WHERE org_id = $5 AND id = $6 AND state = 'pending'
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record
 `
 
 type FinishUndoParams struct {
@@ -115,6 +192,8 @@ func (q *Queries) FinishUndo(ctx context.Context, arg FinishUndoParams) (Undo, e
 		&i.UserAgent,
 		&i.CreatedAt,
 		&i.FinishedAt,
+		&i.ToState,
+		&i.ToRecord,
 	)
 	return i, err
 }
@@ -176,6 +255,31 @@ func (q *Queries) ListStepChanges(ctx context.Context, arg ListStepChangesParams
 	return items, nil
 }
 
+const markRestored = `-- name: MarkRestored :exec
+UPDATE step_changes SET undone_at = now(), undo_id = $1
+WHERE org_id = $2 AND node_id = $3 AND jail_id = $4 AND change_id = ANY ($5::text[]) AND undone_at IS NULL
+`
+
+type MarkRestoredParams struct {
+	UndoID    *string
+	OrgID     string
+	NodeID    string
+	JailID    string
+	ChangeIds []string
+}
+
+// What a restore took back, whose it was.
+func (q *Queries) MarkRestored(ctx context.Context, arg MarkRestoredParams) error {
+	_, err := q.db.Exec(ctx, markRestored,
+		arg.UndoID,
+		arg.OrgID,
+		arg.NodeID,
+		arg.JailID,
+		arg.ChangeIds,
+	)
+	return err
+}
+
 const markUndone = `-- name: MarkUndone :exec
 UPDATE step_changes SET undone_at = now(), undo_id = $1
 WHERE org_id = $2 AND step_id = ANY($3::text[])
@@ -192,8 +296,45 @@ func (q *Queries) MarkUndone(ctx context.Context, arg MarkUndoneParams) error {
 	return err
 }
 
+const pendingRestore = `-- name: PendingRestore :one
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NOT NULL
+`
+
+type PendingRestoreParams struct {
+	OrgID  string
+	TaskID string
+}
+
+func (q *Queries) PendingRestore(ctx context.Context, arg PendingRestoreParams) (Undo, error) {
+	row := q.db.QueryRow(ctx, pendingRestore, arg.OrgID, arg.TaskID)
+	var i Undo
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.TaskID,
+		&i.NodeID,
+		&i.JailID,
+		&i.StepIds,
+		&i.ChangeIds,
+		&i.OnConflict,
+		&i.ExpectState,
+		&i.State,
+		&i.Files,
+		&i.OriginalDigest,
+		&i.RestoredDigest,
+		&i.AskedBy,
+		&i.Address,
+		&i.UserAgent,
+		&i.CreatedAt,
+		&i.FinishedAt,
+		&i.ToState,
+		&i.ToRecord,
+	)
+	return i, err
+}
+
 const pendingUndos = `-- name: PendingUndos :many
-SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' ORDER BY created_at, id
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NULL ORDER BY created_at, id
 `
 
 type PendingUndosParams struct {
@@ -201,6 +342,7 @@ type PendingUndosParams struct {
 	TaskID string
 }
 
+// Those that wait for their task to begin are not among them.
 func (q *Queries) PendingUndos(ctx context.Context, arg PendingUndosParams) ([]Undo, error) {
 	rows, err := q.db.Query(ctx, pendingUndos, arg.OrgID, arg.TaskID)
 	if err != nil {
@@ -229,6 +371,8 @@ func (q *Queries) PendingUndos(ctx context.Context, arg PendingUndosParams) ([]U
 			&i.UserAgent,
 			&i.CreatedAt,
 			&i.FinishedAt,
+			&i.ToState,
+			&i.ToRecord,
 		); err != nil {
 			return nil, err
 		}
@@ -277,4 +421,109 @@ func (q *Queries) RecordStepChanges(ctx context.Context, arg RecordStepChangesPa
 		arg.Unkept,
 	)
 	return err
+}
+
+const stepsThatUsed = `-- name: StepsThatUsed :many
+SELECT id, number, tool FROM steps
+WHERE org_id = $1 AND task_id = $2 AND started_at IS NOT NULL AND tool = ANY ($3::text[])
+ORDER BY number LIMIT 1000
+`
+
+type StepsThatUsedParams struct {
+	OrgID  string
+	TaskID string
+	Tools  []string
+}
+
+type StepsThatUsedRow struct {
+	ID     string
+	Number int32
+	Tool   string
+}
+
+// A task's steps that ran one of some tools.
+func (q *Queries) StepsThatUsed(ctx context.Context, arg StepsThatUsedParams) ([]StepsThatUsedRow, error) {
+	rows, err := q.db.Query(ctx, stepsThatUsed, arg.OrgID, arg.TaskID, arg.Tools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []StepsThatUsedRow{}
+	for rows.Next() {
+		var i StepsThatUsedRow
+		if err := rows.Scan(&i.ID, &i.Number, &i.Tool); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const workspaceAt = `-- name: WorkspaceAt :one
+SELECT node_id::text AS node_id, jail_id, workspace_record AS record, workspace_state::bigint AS state FROM steps
+WHERE org_id = $1 AND task_id = $2 AND turn <= $3 AND workspace_state IS NOT NULL AND node_id IS NOT NULL
+ORDER BY number DESC LIMIT 1
+`
+
+type WorkspaceAtParams struct {
+	OrgID  string
+	TaskID string
+	Turn   int32
+}
+
+type WorkspaceAtRow struct {
+	NodeID string
+	JailID string
+	Record string
+	State  int64
+}
+
+// The workspace as the last of a task's steps up to a turn left it.
+func (q *Queries) WorkspaceAt(ctx context.Context, arg WorkspaceAtParams) (WorkspaceAtRow, error) {
+	row := q.db.QueryRow(ctx, workspaceAt, arg.OrgID, arg.TaskID, arg.Turn)
+	var i WorkspaceAtRow
+	err := row.Scan(
+		&i.NodeID,
+		&i.JailID,
+		&i.Record,
+		&i.State,
+	)
+	return i, err
+}
+
+const workspaceBefore = `-- name: WorkspaceBefore :one
+SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
+FROM steps s JOIN step_changes c ON c.step_id = s.id
+WHERE s.org_id = $1 AND s.task_id = $2 AND s.turn > $3 AND s.workspace_state IS NOT NULL
+ORDER BY s.number LIMIT 1
+`
+
+type WorkspaceBeforeParams struct {
+	OrgID  string
+	TaskID string
+	Turn   int32
+}
+
+type WorkspaceBeforeRow struct {
+	NodeID string
+	JailID string
+	Record string
+	State  int64
+}
+
+// The workspace as the first of a task's steps after a turn that changed
+// something found it.
+func (q *Queries) WorkspaceBefore(ctx context.Context, arg WorkspaceBeforeParams) (WorkspaceBeforeRow, error) {
+	row := q.db.QueryRow(ctx, workspaceBefore, arg.OrgID, arg.TaskID, arg.Turn)
+	var i WorkspaceBeforeRow
+	err := row.Scan(
+		&i.NodeID,
+		&i.JailID,
+		&i.Record,
+		&i.State,
+	)
+	return i, err
 }

@@ -29,7 +29,8 @@ RETURNING *;
 -- Records an outcome once: a step that has ended already, or runs again under
 -- another name, answers no row.
 UPDATE steps SET state = @state, observation = @observation, outcome = @outcome, error_code = @error_code,
-    log_bytes = @log_bytes, finished_at = clock_timestamp()
+    log_bytes = @log_bytes, workspace_state = sqlc.narg(workspace_state), workspace_record = @workspace_record,
+    finished_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state = 'started' AND run = @run
 RETURNING *;
 

@@ -15,7 +15,52 @@ VALUES (@id, @org_id, @task_id, @node_id, @jail_id, @step_ids, @change_ids, @on_
 RETURNING *;
 
 -- name: PendingUndos :many
-SELECT * FROM undos WHERE org_id = @org_id AND task_id = @task_id AND state = 'pending' ORDER BY created_at, id;
+-- Those that wait for their task to begin are not among them.
+SELECT * FROM undos WHERE org_id = @org_id AND task_id = @task_id AND state = 'pending' AND to_state IS NULL ORDER BY created_at, id;
+
+-- name: CreateRestore :exec
+INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, to_state, to_record, asked_by, address, user_agent)
+VALUES (@id, @org_id, @task_id, @node_id, @jail_id, '{}', '{}', @on_conflict, @to_state, @to_record, @asked_by, @address, @user_agent);
+
+-- name: PendingRestore :one
+SELECT * FROM undos WHERE org_id = @org_id AND task_id = @task_id AND state = 'pending' AND to_state IS NOT NULL;
+
+-- name: WorkspaceAt :one
+-- The workspace as the last of a task's steps up to a turn left it.
+SELECT node_id::text AS node_id, jail_id, workspace_record AS record, workspace_state::bigint AS state FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND turn <= @turn AND workspace_state IS NOT NULL AND node_id IS NOT NULL
+ORDER BY number DESC LIMIT 1;
+
+-- name: WorkspaceBefore :one
+-- The workspace as the first of a task's steps after a turn that changed
+-- something found it.
+SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
+FROM steps s JOIN step_changes c ON c.step_id = s.id
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.turn > @turn AND s.workspace_state IS NOT NULL
+ORDER BY s.number LIMIT 1;
+
+-- name: ChangesOfLineage :many
+-- Those of some ids of changes that are of a lineage's tasks: of its steps, its
+-- undos, and what was put into a workspace for a task.
+SELECT s.exec_id::text AS id FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND s.exec_id = ANY (@ids::text[])
+UNION SELECT s.id FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND s.id = ANY (@ids::text[])
+UNION SELECT u.id FROM undos u JOIN tasks t ON t.id = u.task_id
+WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND u.id = ANY (@ids::text[])
+UNION SELECT 'input_' || t.id FROM tasks t
+WHERE t.org_id = @org_id AND (t.id = @lineage_id OR t.lineage_id = @lineage_id AND t.lineage_id <> t.id) AND 'input_' || t.id = ANY (@ids::text[]);
+
+-- name: StepsThatUsed :many
+-- A task's steps that ran one of some tools.
+SELECT id, number, tool FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND started_at IS NOT NULL AND tool = ANY (@tools::text[])
+ORDER BY number LIMIT 1000;
+
+-- name: MarkRestored :exec
+-- What a restore took back, whose it was.
+UPDATE step_changes SET undone_at = now(), undo_id = @undo_id
+WHERE org_id = @org_id AND node_id = @node_id AND jail_id = @jail_id AND change_id = ANY (@change_ids::text[]) AND undone_at IS NULL;
 
 -- name: FinishUndo :one
 UPDATE undos SET state = @state, files = @files, original_digest = @original_digest, restored_digest = @restored_digest, finished_at = now()

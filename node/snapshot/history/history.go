@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/snapshot/tree"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -35,6 +36,9 @@ var (
 	// bucketBy finds the deltas of an id: the id, a NUL, and the delta's number.
 	bucketBy  = []byte("by")
 	keyFormat = []byte("format")
+	// keyRecord names the record: another one has other states under the same
+	// numbers.
+	keyRecord = []byte("record")
 	keySeq    = []byte("seq")
 	keyBytes  = []byte("bytes")
 	keyIntent = []byte("intent")
@@ -76,6 +80,11 @@ func Open(path string) (h *History, err error) {
 		} else if len(have) != 8 || binary.BigEndian.Uint64(have) != format {
 			return fmt.Errorf("its format is %x, this build reads %d", have, format)
 		}
+		if meta.Get(keyRecord) == nil {
+			if err := meta.Put(keyRecord, []byte(ident.New("record"))); err != nil {
+				return err
+			}
+		}
 		for _, name := range [][]byte{bucketEntries, bucketDeltas, bucketBy} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
@@ -99,6 +108,15 @@ func (h *History) Close() error { return h.db.Close() }
 
 // Path answers where the record is.
 func (h *History) Path() string { return h.db.Path() }
+
+// Name answers the record's name, which no other one has.
+func (h *History) Name() (name string, err error) {
+	err = h.view(func(tx *bbolt.Tx) error {
+		name = string(tx.Bucket(bucketMeta).Get(keyRecord))
+		return nil
+	})
+	return name, err
+}
 
 func number(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 

@@ -217,8 +217,12 @@ type Tool struct {
 	// Running it again has the same effect as running it once.
 	Idempotent bool `protobuf:"varint,6,opt,name=idempotent,proto3" json:"idempotent,omitempty"`
 	// It changes nothing.
-	ReadOnly      bool                 `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Timeout       *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	ReadOnly bool                 `protobuf:"varint,7,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Timeout  *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// All that it changes can be given back.
+	Reversible bool `protobuf:"varint,9,opt,name=reversible,proto3" json:"reversible,omitempty"`
+	// What cannot, in words; empty for one that is reversible or changes nothing.
+	Irreversible  string `protobuf:"bytes,10,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -307,6 +311,20 @@ func (x *Tool) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *Tool) GetReversible() bool {
+	if x != nil {
+		return x.Reversible
+	}
+	return false
+}
+
+func (x *Tool) GetIrreversible() string {
+	if x != nil {
+		return x.Irreversible
+	}
+	return ""
 }
 
 // Step is one tool call.
@@ -555,7 +573,7 @@ var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x02\n" +
+	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x03\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
@@ -566,7 +584,12 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"idempotent\x18\x06 \x01(\bR\n" +
 	"idempotent\x12\x1b\n" +
 	"\tread_only\x18\a \x01(\bR\breadOnly\x123\n" +
-	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\x81\a\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x1e\n" +
+	"\n" +
+	"reversible\x18\t \x01(\bR\n" +
+	"reversible\x12\"\n" +
+	"\firreversible\x18\n" +
+	" \x01(\tR\firreversible\"\x81\a\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +

@@ -111,6 +111,67 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{0}
 }
 
+// ResumeWorkspace is what becomes of the workspace when a task goes on from a
+// checkpoint.
+type ResumeWorkspace int32
+
+const (
+	// As restore.
+	ResumeWorkspace_RESUME_WORKSPACE_UNSPECIFIED ResumeWorkspace = 0
+	// It is made as it was at the checkpoint before the new task begins. Where
+	// that would lose what other tasks or people have changed since, where a file
+	// cannot be given back, and where that state is not kept any more, it is
+	// refused.
+	ResumeWorkspace_RESUME_WORKSPACE_RESTORE ResumeWorkspace = 1
+	// The same, and what others have changed since is lost.
+	ResumeWorkspace_RESUME_WORKSPACE_OVERWRITE ResumeWorkspace = 2
+	// It stays as it is.
+	ResumeWorkspace_RESUME_WORKSPACE_KEEP ResumeWorkspace = 3
+)
+
+// Enum value maps for ResumeWorkspace.
+var (
+	ResumeWorkspace_name = map[int32]string{
+		0: "RESUME_WORKSPACE_UNSPECIFIED",
+		1: "RESUME_WORKSPACE_RESTORE",
+		2: "RESUME_WORKSPACE_OVERWRITE",
+		3: "RESUME_WORKSPACE_KEEP",
+	}
+	ResumeWorkspace_value = map[string]int32{
+		"RESUME_WORKSPACE_UNSPECIFIED": 0,
+		"RESUME_WORKSPACE_RESTORE":     1,
+		"RESUME_WORKSPACE_OVERWRITE":   2,
+		"RESUME_WORKSPACE_KEEP":        3,
+	}
+)
+
+func (x ResumeWorkspace) Enum() *ResumeWorkspace {
+	p := new(ResumeWorkspace)
+	*p = x
+	return p
+}
+
+func (x ResumeWorkspace) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ResumeWorkspace) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_task_proto_enumTypes[1].Descriptor()
+}
+
+func (ResumeWorkspace) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_task_proto_enumTypes[1]
+}
+
+func (x ResumeWorkspace) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ResumeWorkspace.Descriptor instead.
+func (ResumeWorkspace) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{1}
+}
+
 // Usage is what model calls consumed.
 type Usage struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1902,8 +1963,12 @@ type ResumeTaskFromRequest struct {
 	Message        string        `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Override       *TaskOverride `protobuf:"bytes,4,opt,name=override,proto3" json:"override,omitempty"`
 	IdempotencyKey string        `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Which files it begins with.
+	Workspace ResumeWorkspace `protobuf:"varint,6,opt,name=workspace,proto3,enum=deckhand.v1.ResumeWorkspace" json:"workspace,omitempty"`
+	// Say what would be given back in the workspace, and do nothing.
+	Preview       bool `protobuf:"varint,7,opt,name=preview,proto3" json:"preview,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeTaskFromRequest) Reset() {
@@ -1971,16 +2036,132 @@ func (x *ResumeTaskFromRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *ResumeTaskFromRequest) GetWorkspace() ResumeWorkspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return ResumeWorkspace_RESUME_WORKSPACE_UNSPECIFIED
+}
+
+func (x *ResumeTaskFromRequest) GetPreview() bool {
+	if x != nil {
+		return x.Preview
+	}
+	return false
+}
+
+// WorkspaceRestore is what giving back the workspace of a checkpoint changes.
+type WorkspaceRestore struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state of the workspace at the checkpoint.
+	State int64 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	// What changes, at most 1 000 paths of files.
+	Changes []*FileChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	Files   int32         `protobuf:"varint,3,opt,name=files,proto3" json:"files,omitempty"`
+	// What cannot be given back.
+	Conflicts []*UndoConflict `protobuf:"bytes,4,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
+	// Whose changes are lost that are not the task's own: steps of other tasks,
+	// and operations of people.
+	Others []string `protobuf:"bytes,5,rep,name=others,proto3" json:"others,omitempty"`
+	// SHA-256 over the paths concerned, as they are and as they would be.
+	OriginalDigest string `protobuf:"bytes,6,opt,name=original_digest,json=originalDigest,proto3" json:"original_digest,omitempty"`
+	RestoredDigest string `protobuf:"bytes,7,opt,name=restored_digest,json=restoredDigest,proto3" json:"restored_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *WorkspaceRestore) Reset() {
+	*x = WorkspaceRestore{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceRestore) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceRestore) ProtoMessage() {}
+
+func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
+func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *WorkspaceRestore) GetState() int64 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *WorkspaceRestore) GetChanges() []*FileChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *WorkspaceRestore) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *WorkspaceRestore) GetConflicts() []*UndoConflict {
+	if x != nil {
+		return x.Conflicts
+	}
+	return nil
+}
+
+func (x *WorkspaceRestore) GetOthers() []string {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *WorkspaceRestore) GetOriginalDigest() string {
+	if x != nil {
+		return x.OriginalDigest
+	}
+	return ""
+}
+
+func (x *WorkspaceRestore) GetRestoredDigest() string {
+	if x != nil {
+		return x.RestoredDigest
+	}
+	return ""
+}
+
 type ResumeTaskFromResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new task; unset for a preview.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// What it does to the workspace; unset when it stays as it is.
+	Workspace     *WorkspaceRestore `protobuf:"bytes,2,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2173,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,12 +2186,19 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
 	if x != nil {
 		return x.Task
+	}
+	return nil
+}
+
+func (x *ResumeTaskFromResponse) GetWorkspace() *WorkspaceRestore {
+	if x != nil {
+		return x.Workspace
 	}
 	return nil
 }
@@ -2024,7 +2212,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2224,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2237,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -2068,7 +2256,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2268,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2281,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -2116,7 +2304,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2316,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2329,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -2174,7 +2362,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2374,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2387,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -2218,7 +2406,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2418,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2431,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -2262,7 +2450,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2462,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2475,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -2311,7 +2499,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2511,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2524,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -2374,7 +2562,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2574,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2587,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -2434,7 +2622,7 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -2597,16 +2785,27 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\boverride\x18\x02 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\":\n" +
 	"\x11RetryTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xf1\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xd1\x02\n" +
 	"\x15ResumeTaskFromRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
 	"\titeration\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\titeration\x12\"\n" +
 	"\amessage\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\amessage\x125\n" +
 	"\boverride\x18\x04 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"?\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\x12D\n" +
+	"\tworkspace\x18\x06 \x01(\x0e2\x1c.deckhand.v1.ResumeWorkspaceB\b\xbaH\x05\x82\x01\x02\x10\x01R\tworkspace\x12\x18\n" +
+	"\apreview\x18\a \x01(\bR\apreview\"\x94\x02\n" +
+	"\x10WorkspaceRestore\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\x03R\x05state\x121\n" +
+	"\achanges\x18\x02 \x03(\v2\x17.deckhand.v1.FileChangeR\achanges\x12\x14\n" +
+	"\x05files\x18\x03 \x01(\x05R\x05files\x127\n" +
+	"\tconflicts\x18\x04 \x03(\v2\x19.deckhand.v1.UndoConflictR\tconflicts\x12\x16\n" +
+	"\x06others\x18\x05 \x03(\tR\x06others\x12'\n" +
+	"\x0foriginal_digest\x18\x06 \x01(\tR\x0eoriginalDigest\x12'\n" +
+	"\x0frestored_digest\x18\a \x01(\tR\x0erestoredDigest\"|\n" +
 	"\x16ResumeTaskFromResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"=\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12;\n" +
+	"\tworkspace\x18\x02 \x01(\v2\x1d.deckhand.v1.WorkspaceRestoreR\tworkspace\"=\n" +
 	"\x16ListCheckpointsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"X\n" +
@@ -2652,7 +2851,12 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x14TASK_STATE_SUCCEEDED\x10\v\x12\x15\n" +
 	"\x11TASK_STATE_FAILED\x10\f\x12\x18\n" +
 	"\x14TASK_STATE_TIMED_OUT\x10\r\x12\x18\n" +
-	"\x14TASK_STATE_CANCELLED\x10\x0e2\x95\b\n" +
+	"\x14TASK_STATE_CANCELLED\x10\x0e*\x8c\x01\n" +
+	"\x0fResumeWorkspace\x12 \n" +
+	"\x1cRESUME_WORKSPACE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18RESUME_WORKSPACE_RESTORE\x10\x01\x12\x1e\n" +
+	"\x1aRESUME_WORKSPACE_OVERWRITE\x10\x02\x12\x19\n" +
+	"\x15RESUME_WORKSPACE_KEEP\x10\x032\x95\b\n" +
 	"\vTaskService\x12M\n" +
 	"\n" +
 	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\x12D\n" +
@@ -2683,114 +2887,122 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_task_proto_rawDescData
 }
 
-var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
-	(*Usage)(nil),                   // 1: deckhand.v1.Usage
-	(*Task)(nil),                    // 2: deckhand.v1.Task
-	(*TaskOverride)(nil),            // 3: deckhand.v1.TaskOverride
-	(*TaskMessage)(nil),             // 4: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 5: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 6: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 7: deckhand.v1.Standing
-	(*InputFile)(nil),               // 8: deckhand.v1.InputFile
-	(*SubmitTaskRequest)(nil),       // 9: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 10: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 11: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 12: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 13: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 14: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 15: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 16: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 17: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 18: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 19: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 20: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 21: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 22: deckhand.v1.TellTaskResponse
-	(*RetryTaskRequest)(nil),        // 23: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 24: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 25: deckhand.v1.ResumeTaskFromRequest
-	(*ResumeTaskFromResponse)(nil),  // 26: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 27: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 28: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 29: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 30: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 31: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 32: deckhand.v1.ListStepsResponse
-	(*ReadLogRequest)(nil),          // 33: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 34: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 36: google.protobuf.Duration
-	(*Step)(nil),                    // 37: deckhand.v1.Step
+	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
+	(*Usage)(nil),                   // 2: deckhand.v1.Usage
+	(*Task)(nil),                    // 3: deckhand.v1.Task
+	(*TaskOverride)(nil),            // 4: deckhand.v1.TaskOverride
+	(*TaskMessage)(nil),             // 5: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 6: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 7: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 8: deckhand.v1.Standing
+	(*InputFile)(nil),               // 9: deckhand.v1.InputFile
+	(*SubmitTaskRequest)(nil),       // 10: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 11: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 12: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 13: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 14: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 15: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 16: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 17: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 18: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 19: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 20: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 21: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 22: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 23: deckhand.v1.TellTaskResponse
+	(*RetryTaskRequest)(nil),        // 24: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 25: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 26: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 27: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 28: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 29: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 30: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 31: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 32: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 33: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 34: deckhand.v1.ListStepsResponse
+	(*ReadLogRequest)(nil),          // 35: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 36: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
+	(*FileChange)(nil),              // 39: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 40: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 41: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
-	1,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	35, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	35, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	35, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	3,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	35, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	6,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	7,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	35, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	35, // 10: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	35, // 11: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	35, // 12: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	36, // 13: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	8,  // 14: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	6,  // 15: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	2,  // 16: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	2,  // 17: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	2,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
+	37, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	37, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	37, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	4,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	37, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	7,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	8,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	37, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	37, // 10: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	37, // 11: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	37, // 12: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 13: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	9,  // 14: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	7,  // 15: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	3,  // 16: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 17: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
 	0,  // 18: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	2,  // 19: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	2,  // 20: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	2,  // 21: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	2,  // 22: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	2,  // 23: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 24: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	3,  // 25: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	2,  // 26: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 27: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	2,  // 28: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	5,  // 29: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	36, // 30: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	5,  // 31: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	37, // 32: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	35, // 33: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	9,  // 34: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	11, // 35: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	13, // 36: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	15, // 37: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	17, // 38: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	19, // 39: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	21, // 40: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	23, // 41: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	25, // 42: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	27, // 43: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	29, // 44: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	31, // 45: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	33, // 46: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	10, // 47: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	12, // 48: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	14, // 49: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	16, // 50: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	18, // 51: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	20, // 52: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	22, // 53: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	24, // 54: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	26, // 55: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	28, // 56: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	30, // 57: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	32, // 58: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	34, // 59: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	47, // [47:60] is the sub-list for method output_type
-	34, // [34:47] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	3,  // 19: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	3,  // 20: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 21: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 22: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 23: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	5,  // 24: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	4,  // 25: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 26: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 27: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 28: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	39, // 29: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	40, // 30: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	3,  // 31: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	27, // 32: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	6,  // 33: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	38, // 34: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	6,  // 35: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	41, // 36: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	37, // 37: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	10, // 38: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	12, // 39: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	14, // 40: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	16, // 41: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	18, // 42: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	20, // 43: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	22, // 44: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	24, // 45: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	26, // 46: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	29, // 47: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	31, // 48: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	33, // 49: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	35, // 50: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	11, // 51: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	13, // 52: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	15, // 53: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	17, // 54: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	19, // 55: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	21, // 56: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	23, // 57: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	25, // 58: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	28, // 59: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	30, // 60: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	32, // 61: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	34, // 62: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	36, // 63: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	51, // [51:64] is the sub-list for method output_type
+	38, // [38:51] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -2799,13 +3011,14 @@ func file_deckhand_v1_task_proto_init() {
 		return
 	}
 	file_deckhand_v1_step_proto_init()
+	file_deckhand_v1_workspace_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   34,
+			NumEnums:      2,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -840,8 +840,11 @@ type UndoChangesResponse struct {
 	// The state of the workspace that this is about.
 	State int64 `protobuf:"varint,11,opt,name=state,proto3" json:"state,omitempty"`
 	// Until when it can be undone; unset while the task has not ended.
-	UndoUntil     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
-	UndoLeft      *durationpb.Duration   `protobuf:"bytes,13,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
+	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
+	UndoLeft  *durationpb.Duration   `protobuf:"bytes,13,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
+	// Steps of the task whose effects are not only on files: what an undo does
+	// not take back.
+	Irreversible  []*IrreversibleStep `protobuf:"bytes,14,rep,name=irreversible,proto3" json:"irreversible,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,6 +970,84 @@ func (x *UndoChangesResponse) GetUndoLeft() *durationpb.Duration {
 	return nil
 }
 
+func (x *UndoChangesResponse) GetIrreversible() []*IrreversibleStep {
+	if x != nil {
+		return x.Irreversible
+	}
+	return nil
+}
+
+// IrreversibleStep is a step that had, or may have had, effects which an undo
+// does not take back.
+type IrreversibleStep struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	StepId string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Number int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Tool   string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// What of it cannot be undone, in words.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IrreversibleStep) Reset() {
+	*x = IrreversibleStep{}
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IrreversibleStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IrreversibleStep) ProtoMessage() {}
+
+func (x *IrreversibleStep) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IrreversibleStep.ProtoReflect.Descriptor instead.
+func (*IrreversibleStep) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *IrreversibleStep) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *IrreversibleStep) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *IrreversibleStep) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *IrreversibleStep) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // UndoConflict is a path that is not simply given back.
 type UndoConflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -983,7 +1064,7 @@ type UndoConflict struct {
 
 func (x *UndoConflict) Reset() {
 	*x = UndoConflict{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1076,7 @@ func (x *UndoConflict) String() string {
 func (*UndoConflict) ProtoMessage() {}
 
 func (x *UndoConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1089,7 @@ func (x *UndoConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoConflict.ProtoReflect.Descriptor instead.
 func (*UndoConflict) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UndoConflict) GetPath() string {
@@ -1060,7 +1141,7 @@ type ExportWorkspaceRequest struct {
 
 func (x *ExportWorkspaceRequest) Reset() {
 	*x = ExportWorkspaceRequest{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1153,7 @@ func (x *ExportWorkspaceRequest) String() string {
 func (*ExportWorkspaceRequest) ProtoMessage() {}
 
 func (x *ExportWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1166,7 @@ func (x *ExportWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*ExportWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExportWorkspaceRequest) GetWorkspace() isExportWorkspaceRequest_Workspace {
@@ -1159,7 +1240,7 @@ type ExportWorkspaceResponse struct {
 
 func (x *ExportWorkspaceResponse) Reset() {
 	*x = ExportWorkspaceResponse{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1252,7 @@ func (x *ExportWorkspaceResponse) String() string {
 func (*ExportWorkspaceResponse) ProtoMessage() {}
 
 func (x *ExportWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1265,7 @@ func (x *ExportWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*ExportWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExportWorkspaceResponse) GetData() []byte {
@@ -1256,7 +1337,7 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\von_conflict\x18\x04 \x01(\x0e2\x17.deckhand.v1.OnConflictB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"onConflict\x12\x18\n" +
 	"\apreview\x18\x05 \x01(\bR\apreview\x12*\n" +
-	"\fexpect_state\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vexpectState\"\xfb\x03\n" +
+	"\fexpect_state\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vexpectState\"\xbe\x04\n" +
 	"\x13UndoChangesResponse\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\bR\aapplied\x12\x17\n" +
 	"\aundo_id\x18\x02 \x01(\tR\x06undoId\x12\x19\n" +
@@ -1273,7 +1354,13 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\x05state\x18\v \x01(\x03R\x05state\x129\n" +
 	"\n" +
 	"undo_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x126\n" +
-	"\tundo_left\x18\r \x01(\v2\x19.google.protobuf.DurationR\bundoLeft\"j\n" +
+	"\tundo_left\x18\r \x01(\v2\x19.google.protobuf.DurationR\bundoLeft\x12A\n" +
+	"\firreversible\x18\x0e \x03(\v2\x1d.deckhand.v1.IrreversibleStepR\firreversible\"i\n" +
+	"\x10IrreversibleStep\x12\x17\n" +
+	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"j\n" +
 	"\fUndoConflict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -1327,7 +1414,7 @@ func file_deckhand_v1_workspace_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_workspace_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_deckhand_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_deckhand_v1_workspace_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: deckhand.v1.ChangeKind
 	(OnConflict)(0),                 // 1: deckhand.v1.OnConflict
@@ -1341,42 +1428,44 @@ var file_deckhand_v1_workspace_proto_goTypes = []any{
 	(*DiffChangesResponse)(nil),     // 9: deckhand.v1.DiffChangesResponse
 	(*UndoChangesRequest)(nil),      // 10: deckhand.v1.UndoChangesRequest
 	(*UndoChangesResponse)(nil),     // 11: deckhand.v1.UndoChangesResponse
-	(*UndoConflict)(nil),            // 12: deckhand.v1.UndoConflict
-	(*ExportWorkspaceRequest)(nil),  // 13: deckhand.v1.ExportWorkspaceRequest
-	(*ExportWorkspaceResponse)(nil), // 14: deckhand.v1.ExportWorkspaceResponse
-	(*timestamppb.Timestamp)(nil),   // 15: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 16: google.protobuf.Duration
+	(*IrreversibleStep)(nil),        // 12: deckhand.v1.IrreversibleStep
+	(*UndoConflict)(nil),            // 13: deckhand.v1.UndoConflict
+	(*ExportWorkspaceRequest)(nil),  // 14: deckhand.v1.ExportWorkspaceRequest
+	(*ExportWorkspaceResponse)(nil), // 15: deckhand.v1.ExportWorkspaceResponse
+	(*timestamppb.Timestamp)(nil),   // 16: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
 }
 var file_deckhand_v1_workspace_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.FileChange.kind:type_name -> deckhand.v1.ChangeKind
 	3,  // 1: deckhand.v1.FileChange.before:type_name -> deckhand.v1.FileState
 	3,  // 2: deckhand.v1.FileChange.after:type_name -> deckhand.v1.FileState
 	4,  // 3: deckhand.v1.StepChanges.changes:type_name -> deckhand.v1.FileChange
-	15, // 4: deckhand.v1.StepChanges.undone_at:type_name -> google.protobuf.Timestamp
-	15, // 5: deckhand.v1.StepChanges.finished_at:type_name -> google.protobuf.Timestamp
+	16, // 4: deckhand.v1.StepChanges.undone_at:type_name -> google.protobuf.Timestamp
+	16, // 5: deckhand.v1.StepChanges.finished_at:type_name -> google.protobuf.Timestamp
 	5,  // 6: deckhand.v1.ListChangesResponse.steps:type_name -> deckhand.v1.StepChanges
-	15, // 7: deckhand.v1.ListChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
-	16, // 8: deckhand.v1.ListChangesResponse.undo_left:type_name -> google.protobuf.Duration
+	16, // 7: deckhand.v1.ListChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
+	17, // 8: deckhand.v1.ListChangesResponse.undo_left:type_name -> google.protobuf.Duration
 	4,  // 9: deckhand.v1.DiffChangesResponse.change:type_name -> deckhand.v1.FileChange
 	1,  // 10: deckhand.v1.UndoChangesRequest.on_conflict:type_name -> deckhand.v1.OnConflict
 	4,  // 11: deckhand.v1.UndoChangesResponse.changes:type_name -> deckhand.v1.FileChange
-	12, // 12: deckhand.v1.UndoChangesResponse.conflicts:type_name -> deckhand.v1.UndoConflict
-	15, // 13: deckhand.v1.UndoChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
-	16, // 14: deckhand.v1.UndoChangesResponse.undo_left:type_name -> google.protobuf.Duration
-	2,  // 15: deckhand.v1.ExportWorkspaceRequest.format:type_name -> deckhand.v1.ExportFormat
-	6,  // 16: deckhand.v1.WorkspaceService.ListChanges:input_type -> deckhand.v1.ListChangesRequest
-	8,  // 17: deckhand.v1.WorkspaceService.DiffChanges:input_type -> deckhand.v1.DiffChangesRequest
-	10, // 18: deckhand.v1.WorkspaceService.UndoChanges:input_type -> deckhand.v1.UndoChangesRequest
-	13, // 19: deckhand.v1.WorkspaceService.ExportWorkspace:input_type -> deckhand.v1.ExportWorkspaceRequest
-	7,  // 20: deckhand.v1.WorkspaceService.ListChanges:output_type -> deckhand.v1.ListChangesResponse
-	9,  // 21: deckhand.v1.WorkspaceService.DiffChanges:output_type -> deckhand.v1.DiffChangesResponse
-	11, // 22: deckhand.v1.WorkspaceService.UndoChanges:output_type -> deckhand.v1.UndoChangesResponse
-	14, // 23: deckhand.v1.WorkspaceService.ExportWorkspace:output_type -> deckhand.v1.ExportWorkspaceResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	13, // 12: deckhand.v1.UndoChangesResponse.conflicts:type_name -> deckhand.v1.UndoConflict
+	16, // 13: deckhand.v1.UndoChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
+	17, // 14: deckhand.v1.UndoChangesResponse.undo_left:type_name -> google.protobuf.Duration
+	12, // 15: deckhand.v1.UndoChangesResponse.irreversible:type_name -> deckhand.v1.IrreversibleStep
+	2,  // 16: deckhand.v1.ExportWorkspaceRequest.format:type_name -> deckhand.v1.ExportFormat
+	6,  // 17: deckhand.v1.WorkspaceService.ListChanges:input_type -> deckhand.v1.ListChangesRequest
+	8,  // 18: deckhand.v1.WorkspaceService.DiffChanges:input_type -> deckhand.v1.DiffChangesRequest
+	10, // 19: deckhand.v1.WorkspaceService.UndoChanges:input_type -> deckhand.v1.UndoChangesRequest
+	14, // 20: deckhand.v1.WorkspaceService.ExportWorkspace:input_type -> deckhand.v1.ExportWorkspaceRequest
+	7,  // 21: deckhand.v1.WorkspaceService.ListChanges:output_type -> deckhand.v1.ListChangesResponse
+	9,  // 22: deckhand.v1.WorkspaceService.DiffChanges:output_type -> deckhand.v1.DiffChangesResponse
+	11, // 23: deckhand.v1.WorkspaceService.UndoChanges:output_type -> deckhand.v1.UndoChangesResponse
+	15, // 24: deckhand.v1.WorkspaceService.ExportWorkspace:output_type -> deckhand.v1.ExportWorkspaceResponse
+	21, // [21:25] is the sub-list for method output_type
+	17, // [17:21] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_workspace_proto_init() }
@@ -1384,7 +1473,7 @@ func file_deckhand_v1_workspace_proto_init() {
 	if File_deckhand_v1_workspace_proto != nil {
 		return
 	}
-	file_deckhand_v1_workspace_proto_msgTypes[10].OneofWrappers = []any{
+	file_deckhand_v1_workspace_proto_msgTypes[11].OneofWrappers = []any{
 		(*ExportWorkspaceRequest_AgentId)(nil),
 		(*ExportWorkspaceRequest_TaskId)(nil),
 	}
@@ -1394,7 +1483,7 @@ func file_deckhand_v1_workspace_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_workspace_proto_rawDesc), len(file_deckhand_v1_workspace_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -369,7 +369,10 @@ type WorkspaceChange struct {
 	Unkept      int32    `protobuf:"varint,7,opt,name=unkept,proto3" json:"unkept,omitempty"`
 	UnkeptPaths [][]byte `protobuf:"bytes,8,rep,name=unkept_paths,json=unkeptPaths,proto3" json:"unkept_paths,omitempty"`
 	// The id that it is recorded under: the exec's, or the operation's.
-	Id            string `protobuf:"bytes,9,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,9,opt,name=id,proto3" json:"id,omitempty"`
+	// Names the record whose states these are: a workspace that was made anew
+	// has another one, and counts from the beginning.
+	Record        string `protobuf:"bytes,10,opt,name=record,proto3" json:"record,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +470,13 @@ func (x *WorkspaceChange) GetId() string {
 	return ""
 }
 
+func (x *WorkspaceChange) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
+}
+
 type TakeSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JailId        string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
@@ -515,7 +525,9 @@ type TakeSnapshotResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Snapshot int64                  `protobuf:"varint,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	// Names in the workspace.
-	Entries       int32 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	Entries int32 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	// The record that the number belongs to.
+	Record        string `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -562,6 +574,13 @@ func (x *TakeSnapshotResponse) GetEntries() int32 {
 		return x.Entries
 	}
 	return 0
+}
+
+func (x *TakeSnapshotResponse) GetRecord() string {
+	if x != nil {
+		return x.Record
+	}
+	return ""
 }
 
 // Snapshot is one recorded state.
@@ -1104,8 +1123,11 @@ type UndoChangesRequest struct {
 	// When set, the state that the preview was made at: refused with ABORTED
 	// (AGENT_026) if the workspace has changed since.
 	ExpectSnapshot int64 `protobuf:"varint,6,opt,name=expect_snapshot,json=expectSnapshot,proto3" json:"expect_snapshot,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// When set, the record that the range is of: refused with NOT_FOUND if the
+	// workspace has another one.
+	ExpectRecord  string `protobuf:"bytes,7,opt,name=expect_record,json=expectRecord,proto3" json:"expect_record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UndoChangesRequest) Reset() {
@@ -1180,6 +1202,13 @@ func (x *UndoChangesRequest) GetExpectSnapshot() int64 {
 	return 0
 }
 
+func (x *UndoChangesRequest) GetExpectRecord() string {
+	if x != nil {
+		return x.ExpectRecord
+	}
+	return ""
+}
+
 type UndoChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// It happened; false for a preview, and for one that conflicts refuse.
@@ -1198,7 +1227,10 @@ type UndoChangesResponse struct {
 	// among those taken back.
 	SharedWith []string `protobuf:"bytes,8,rep,name=shared_with,json=sharedWith,proto3" json:"shared_with,omitempty"`
 	// Commands that run in the jail meanwhile.
-	Running       int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
+	Running int32 `protobuf:"varint,9,opt,name=running,proto3" json:"running,omitempty"`
+	// The ids of what made the changes that it takes back, as far as they are
+	// known.
+	By            []string `protobuf:"bytes,10,rep,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1294,6 +1326,13 @@ func (x *UndoChangesResponse) GetRunning() int32 {
 		return x.Running
 	}
 	return 0
+}
+
+func (x *UndoChangesResponse) GetBy() []string {
+	if x != nil {
+		return x.By
+	}
+	return nil
 }
 
 // UndoConflict is a path that is not simply given back.
@@ -1499,7 +1538,7 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x120\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1c.deckhand.node.v1.ChangeKindR\x04kind\x123\n" +
 	"\x06before\x18\x03 \x01(\v2\x1b.deckhand.node.v1.FileStateR\x06before\x121\n" +
-	"\x05after\x18\x04 \x01(\v2\x1b.deckhand.node.v1.FileStateR\x05after\"\x8f\x02\n" +
+	"\x05after\x18\x04 \x01(\v2\x1b.deckhand.node.v1.FileStateR\x05after\"\xa7\x02\n" +
 	"\x0fWorkspaceChange\x12\x16\n" +
 	"\x06before\x18\x01 \x01(\x03R\x06before\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x03R\x05after\x12\x14\n" +
@@ -1510,12 +1549,15 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x16\n" +
 	"\x06unkept\x18\a \x01(\x05R\x06unkept\x12!\n" +
 	"\funkept_paths\x18\b \x03(\fR\vunkeptPaths\x12\x0e\n" +
-	"\x02id\x18\t \x01(\tR\x02id\"7\n" +
+	"\x02id\x18\t \x01(\tR\x02id\x12\x16\n" +
+	"\x06record\x18\n" +
+	" \x01(\tR\x06record\"7\n" +
 	"\x13TakeSnapshotRequest\x12 \n" +
-	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"L\n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\"d\n" +
 	"\x14TakeSnapshotResponse\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\x03R\bsnapshot\x12\x18\n" +
-	"\aentries\x18\x02 \x01(\x05R\aentries\"\x94\x01\n" +
+	"\aentries\x18\x02 \x01(\x05R\aentries\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\tR\x06record\"\x94\x01\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\x03R\bsnapshot\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x0e\n" +
@@ -1554,7 +1596,7 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1f\n" +
 	"\vadded_lines\x18\x04 \x01(\x05R\n" +
 	"addedLines\x12#\n" +
-	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\xa1\x02\n" +
+	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\xc6\x02\n" +
 	"\x12UndoChangesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12;\n" +
@@ -1562,7 +1604,8 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\von_conflict\x18\x04 \x01(\x0e2\x1c.deckhand.node.v1.OnConflictR\n" +
 	"onConflict\x12\x18\n" +
 	"\apreview\x18\x05 \x01(\bR\apreview\x120\n" +
-	"\x0fexpect_snapshot\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eexpectSnapshot\"\xe4\x02\n" +
+	"\x0fexpect_snapshot\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eexpectSnapshot\x12#\n" +
+	"\rexpect_record\x18\a \x01(\tR\fexpectRecord\"\xf4\x02\n" +
 	"\x13UndoChangesResponse\x12\x18\n" +
 	"\aapplied\x18\x01 \x01(\bR\aapplied\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\x03R\bsnapshot\x126\n" +
@@ -1573,7 +1616,9 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\x0frestored_digest\x18\a \x01(\tR\x0erestoredDigest\x12\x1f\n" +
 	"\vshared_with\x18\b \x03(\tR\n" +
 	"sharedWith\x12\x18\n" +
-	"\arunning\x18\t \x01(\x05R\arunning\"j\n" +
+	"\arunning\x18\t \x01(\x05R\arunning\x12\x0e\n" +
+	"\x02by\x18\n" +
+	" \x03(\tR\x02by\"j\n" +
 	"\fUndoConflict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
