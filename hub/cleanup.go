@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/edge"
+	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -55,16 +56,17 @@ func (h *Hub) reconcile(link *edge.Link) {
 // endUnwanted ends the commands that a node still runs for steps that have
 // ended here, or that nobody here knows.
 func (h *Hub) endUnwanted(ctx context.Context, link *edge.Link) {
-	var ids []string
+	var ids, steps []string
 	for _, e := range link.Hello().GetExecs() {
 		if strings.HasPrefix(e.GetExecId(), "step_") && e.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
 			ids = append(ids, e.GetExecId())
+			steps = append(steps, step.OfExec(e.GetExecId()))
 		}
 	}
 	if len(ids) == 0 {
 		return
 	}
-	started, err := h.store.StartedExecs(ctx, db.StartedExecsParams{OrgID: link.OrgID(), Ids: ids})
+	started, err := h.store.StartedExecs(ctx, db.StartedExecsParams{OrgID: link.OrgID(), Ids: ids, Steps: steps})
 	if err != nil {
 		h.cfg.Log.Warn("cannot tell which commands of a node are wanted", "node_id", link.NodeID(), "error", err)
 		return

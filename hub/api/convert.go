@@ -89,7 +89,7 @@ func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task 
 		Assignee: assigneeOf(t, agentName), AssignedBy: t.AssignedBy, AssignedAt: timestamp(t.AssignedAt),
 		Context: t.Context, Conversation: conversation(t.Conversation), NotBefore: timestamp(t.NotBefore),
 		Failures: t.Failures, WorkerLosses: t.WorkerLosses,
-		EventSeq: t.EventSeq, LineageId: t.LineageID, OriginId: deref(t.OriginID), ResumedAt: t.ResumedAt, TriggerId: t.TriggerID,
+		LineageId: t.LineageID, OriginId: deref(t.OriginID), ResumedAt: t.ResumedAt, TriggerId: t.TriggerID,
 		Override: overrideMessage(t), PauseNext: t.PauseNext, MessagesWaiting: t.MessagesWaiting,
 	}
 }

@@ -96,7 +96,9 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 }
 
 func taskRow(row db.GetTaskRow) *deckhandv1.Task {
-	return taskMessage(row.Task, row.AgentName, row.Provider, row.Model)
+	m := taskMessage(row.Task, row.AgentName, row.Provider, row.Model)
+	m.EventSeq = row.EventSeq
+	return m
 }
 
 // GetTask answers one task.

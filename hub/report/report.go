@@ -38,7 +38,7 @@ type Config struct {
 	// Price answers what a model costs.
 	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
 	// Propose decides calls of a turn in the transaction that stores it.
-	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32, stored bool) ([]db.Step, error)
+	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error)
 	// Stop ends the running command of a step, best effort.
 	Stop func(step db.Step, by string)
 	// Admit is called after a commit that may let another task start.
@@ -93,8 +93,10 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 			if stored, err = r.Original(row); err != nil {
 				return err
 			}
-			steps, err = r.cfg.Propose(ctx, tx, t, stored, indices, true)
-			return err
+			if steps, err = r.cfg.Propose(ctx, tx, t, stored, indices); err != nil || lastOf(steps) <= t.StepCount {
+				return err
+			}
+			return tx.CountTaskSteps(ctx, db.CountTaskStepsParams{OrgID: orgID, ID: t.ID, Steps: lastOf(steps)})
 		}
 		if turn.GetTurn() != t.TurnCount+1 {
 			return fault.New(fault.Invalid, "turn.turn is %d, and the task's next turn is %d", turn.GetTurn(), t.TurnCount+1).WithObject(t.ID)
@@ -113,17 +115,26 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 				return err
 			}
 			return q.AddTaskUsage(ctx, db.AddTaskUsageParams{
-				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
+				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), Steps: lastOf(steps), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
 				CacheReadTokens: usage.GetCacheReadTokens(), CacheWriteTokens: usage.GetCacheWriteTokens(), CostMicros: usage.GetCostMicros(),
 			})
 		})
 		if err := tx.Append(orgID, t.ID, by, drafts...); err != nil {
 			return err
 		}
-		steps, err = r.cfg.Propose(ctx, tx, t, turn, indices, false)
+		steps, err = r.cfg.Propose(ctx, tx, t, turn, indices)
 		return err
 	})
 	return stored, steps, err
+}
+
+// lastOf answers the highest number of steps, 0 for none.
+func lastOf(steps []db.Step) int32 {
+	var last int32
+	for _, step := range steps {
+		last = max(last, step.Number)
+	}
+	return last
 }
 
 // count answers what a turn used and cost: what the relay read off the wire of
@@ -228,13 +239,11 @@ func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, 
 
 // checkpoint stores a boundary and says whether it is a new one.
 func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Boundary) (bool, error) {
-	data, err := json.Marshal(r.cfg.Redact.Map(b.State))
+	params, err := r.checkpointParams(t, b)
 	if err != nil {
-		return false, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
+		return false, err
 	}
-	n, err := tx.CreateCheckpoint(ctx, db.CreateCheckpointParams{
-		TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data,
-	})
+	n, err := tx.CreateCheckpoint(ctx, params)
 	if err != nil {
 		return false, fmt.Errorf("store checkpoint %d of %s: %w", b.Iteration, t.ID, err)
 	}
@@ -247,6 +256,14 @@ func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Bou
 		return false, fmt.Errorf("store progress of %s: %w", t.ID, err)
 	}
 	return true, nil
+}
+
+func (r *Reports) checkpointParams(t db.Task, b Boundary) (db.CreateCheckpointParams, error) {
+	data, err := json.Marshal(r.cfg.Redact.Map(b.State))
+	if err != nil {
+		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
+	}
+	return db.CreateCheckpointParams{TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data}, nil
 }
 
 // End is how a loop ended.
@@ -295,13 +312,29 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		end.Reason = "the agent ended its run"
 	}
 	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
-		if end.Boundary != nil {
-			if _, err := r.checkpoint(ctx, tx, t, *end.Boundary); err != nil {
+		goesOn := end.State == task.Succeeded && t.MessagesWaiting > 0
+		result := task.Result{
+			Summary: r.cfg.Redact.String(end.Summary), ErrorCode: end.ErrorCode,
+			ErrorMessage: r.cfg.Redact.String(end.ErrorMessage), Done: end.State == task.Succeeded,
+		}
+		switch b := end.Boundary; {
+		case b != nil && (goesOn || end.State == task.Failed):
+			if _, err := r.checkpoint(ctx, tx, t, *b); err != nil {
 				return err
 			}
-			t.Iteration = max(t.Iteration, end.Boundary.Iteration)
+			t.Iteration = max(t.Iteration, b.Iteration)
+		case b != nil:
+			params, err := r.checkpointParams(t, *b)
+			if err != nil {
+				return err
+			}
+			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+				_, err := q.CreateCheckpoint(ctx, params)
+				return err
+			})
+			result.Iteration, result.Progress = b.Iteration, b.Progress
 		}
-		if end.State == task.Succeeded && t.MessagesWaiting > 0 {
+		if goesOn {
 			return r.goOn(ctx, tx, t, end, by)
 		}
 		if end.State == task.Failed {
@@ -319,12 +352,6 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 				Code: end.ErrorCode, Message: r.cfg.Redact.String(end.ErrorMessage), After: end.RetryAfter,
 			}, by)
 		}
-		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-			return q.SetTaskResult(ctx, db.SetTaskResultParams{
-				OrgID: orgID, ID: t.ID, Summary: r.cfg.Redact.String(end.Summary), ErrorCode: end.ErrorCode,
-				ErrorMessage: r.cfg.Redact.String(end.ErrorMessage), Done: end.State == task.Succeeded,
-			})
-		})
 		open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: t.ID, Reason: "the run ended"})
 		if err != nil {
 			return fmt.Errorf("end open steps of %s: %w", t.ID, err)
@@ -341,7 +368,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			}
 			r.cfg.Admit(orgID)
 		})
-		_, err = task.Move(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), by)
+		_, err = task.End(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), result, by)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
@@ -113,4 +114,12 @@ func (s *Steps) reply(step db.Step, text string) (string, error) {
 		return "", fmt.Errorf("read the question of step %s: %w", step.ID, err)
 	}
 	return q.Check(text)
+}
+
+// OfExec answers the id of the step that a run of it, by its name on the node,
+// is of.
+func OfExec(execID string) string {
+	kind, rest, _ := strings.Cut(execID, "_")
+	id, _, _ := strings.Cut(rest, "_")
+	return kind + "_" + id
 }

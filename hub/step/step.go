@@ -20,6 +20,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -125,8 +126,13 @@ func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Pro
 		if err != nil {
 			return err
 		}
-		if step, err = s.propose(ctx, tx, t, p); err != nil {
+		if step, err = s.propose(ctx, tx, t, p, false); err != nil {
 			return err
+		}
+		if step.Number > t.StepCount {
+			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+				return q.CountTaskSteps(ctx, db.CountTaskStepsParams{OrgID: t.OrgID, ID: t.ID, Steps: step.Number})
+			})
 		}
 		return s.pauseNext(ctx, tx, t, step)
 	})
@@ -134,13 +140,10 @@ func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Pro
 	return step, err
 }
 
-// propose answers the call's step, a new one if there is none. The task's row is
-// locked.
-func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step, error) {
+// proposed answers the step of a call that was proposed before.
+func proposed(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step, error) {
 	step, err := tx.StepByCall(ctx, db.StepByCallParams{OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex})
 	switch {
-	case store.IsNotFound(err):
-		return s.decide(ctx, tx, t, p)
 	case err != nil:
 		return step, fmt.Errorf("find step: %w", err)
 	case !bytes.Equal(step.ArgumentsDigest, p.digest()):
@@ -156,18 +159,18 @@ func (p Proposal) digest() []byte {
 	return digest[:]
 }
 
-// decide stores a new step, granted or denied. It counts on from t's steps.
-func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step, error) {
+// propose stores a new step, granted or denied, which counts on from t's steps;
+// a call that has a step already is answered it. A granted call that touches the
+// conversation only runs here when atOnce says so: its step is stored as it
+// ended. The task's row is locked.
+func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal, atOnce bool) (db.Step, error) {
 	params := db.CreateStepParams{
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
 		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
+		Number: t.StepCount + 1, Outcome: json.RawMessage("{}"),
 	}
 	var err error
-	params.Number = t.StepCount + 1
-	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-		return q.CountTaskSteps(ctx, db.CountTaskStepsParams{OrgID: t.OrgID, ID: t.ID, Steps: params.Number})
-	})
 	if params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), params.ID); err != nil {
 		return db.Step{}, err
 	}
@@ -178,29 +181,93 @@ func (s *Steps) decide(ctx context.Context, tx *event.Tx, t db.Task, p Proposal)
 	}
 	kind := "tool_selected"
 	params.DecisionReason = decision.reason
-	switch {
+	var result tool.Result
+	switch record := s.cfg.Tools.Get(p.Tool); {
 	case decision.ask != "":
 		kind = ""
 		params.State, params.DecisionReason = string(Waiting), decision.ask
 	case decision.denied != nil:
-		now := time.Now()
 		kind = "tool_denied"
-		params.State, params.ErrorCode, params.FinishedAt = string(Denied), string(decision.denied.Code), &now
+		params.State, params.ErrorCode, params.Ended = string(Denied), string(decision.denied.Code), true
 		params.DecisionReason = decision.denied.Message
 		params.Observation = s.cfg.Redact.String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
+	case atOnce && conversational(record):
+		if result, err = record.Run(ctx, tool.Call{StepID: params.ID, ExecID: params.ID, Arguments: arguments}); err != nil {
+			return db.Step{}, fmt.Errorf("run step %s: %w", params.ID, err)
+		}
+		params.State, params.ErrorCode, params.Ran, params.Ended = string(outcome(result)), string(result.Code), true, true
+		params.Observation = s.cfg.Redact.String(result.Observation)
+		if params.Outcome, err = s.encodeOutcome(result); err != nil {
+			return db.Step{}, fmt.Errorf("encode outcome of step %s: %w", params.ID, err)
+		}
 	}
 	step, err := tx.CreateStep(ctx, params)
+	if store.IsNotFound(err) {
+		return proposed(ctx, tx, t, p)
+	}
 	if err != nil {
 		return step, fmt.Errorf("store step: %w", err)
 	}
 	if kind == "" {
 		return step, s.ask(ctx, tx, t, step, decision.ask)
 	}
-	err = tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: map[string]any{
+	drafts := []event.Draft{{Type: kind, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(arguments),
 		"reason": step.DecisionReason, "turn": step.Turn,
-	}})
-	return step, err
+	}}}
+	if step.StartedAt != nil {
+		drafts = append(drafts, executing(step), completed(step, result, nil))
+	}
+	return step, tx.Append(t.OrgID, t.ID, event.Hub, drafts...)
+}
+
+// conversational says that a tool touches the conversation only, and nobody has
+// to be asked.
+func conversational(record *tool.Tool) bool {
+	return record != nil && record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks
+}
+
+// executing is the event of a step's start.
+func executing(step db.Step) event.Draft {
+	return event.Draft{Type: "tool_executing", Payload: map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
+	}}
+}
+
+// completed is the event of a step's end; changed is what it changed in its
+// workspace, nil for nothing.
+func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft {
+	payload := map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "state": step.State,
+		"error_code": step.ErrorCode, "outcome": r.Outcome, "log_bytes": step.LogBytes,
+		"duration_ms": step.FinishedAt.Sub(*step.StartedAt).Milliseconds(),
+	}
+	if r.Outcome == nil {
+		payload["outcome"] = map[string]any{}
+	}
+	if changed != nil {
+		payload["workspace"] = changed
+	}
+	return event.Draft{Type: "tool_completed", Payload: payload}
+}
+
+// outcome answers the state that a result brings a started step to.
+func outcome(r tool.Result) State {
+	switch {
+	case r.Unknown:
+		return Unknown
+	case r.Failed:
+		return Failed
+	}
+	return Succeeded
+}
+
+// encodeOutcome answers the outcome of a result as masked JSON.
+func (s *Steps) encodeOutcome(r tool.Result) (json.RawMessage, error) {
+	if r.Outcome == nil {
+		return json.RawMessage("{}"), nil
+	}
+	return json.Marshal(s.cfg.Redact.Map(r.Outcome))
 }
 
 // maxShown is how much of one text among the arguments an event carries; the
@@ -289,7 +356,33 @@ func (s *Steps) again(ctx context.Context, step db.Step) (db.Step, error) {
 
 // start writes the intent: from here on the step may have had its effect. A
 // step that waits for its node stays granted.
-func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
+func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (step db.Step, t db.Task, err error) {
+	// Most often there is nothing to look at or to wait for.
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
+			return err
+		}
+		if t.NodeID == nil {
+			return errLook
+		}
+		if _, err := s.cfg.Node(*t.NodeID); err != nil {
+			return errLook
+		}
+		step, err = s.startIn(ctx, tx, t, stepID, false)
+		return err
+	})
+	if errors.Is(err, errLook) {
+		return s.lookAndStart(ctx, orgID, le, stepID)
+	}
+	return step, t, err
+}
+
+// errLook says that a step is not simply started.
+var errLook = errors.New("the step has to be looked at")
+
+// lookAndStart is start for a step that may have been started before, is bound
+// to what was asked, or has no node.
+func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
 	step, err := s.Get(ctx, orgID, stepID)
 	if err != nil {
 		return step, db.Task{}, err
@@ -313,15 +406,20 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 				return err
 			}
 		}
-		step, err = s.startIn(ctx, tx, t, stepID)
+		step, err = s.startIn(ctx, tx, t, stepID, true)
 		return err
 	})
 	return step, t, err
 }
 
-// startIn is start in a transaction that has the task's row locked.
-func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
-	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, Attempt: t.Attempt})
+// startIn is start in a transaction that has the task's row locked. looked says
+// that what the grant is bound to still holds; without it only a step that is
+// granted to be made as it is starts.
+func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string, looked bool) (db.Step, error) {
+	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Bound: looked})
+	if store.IsNotFound(err) && !looked {
+		return step, errLook
+	}
 	if store.IsNotFound(err) {
 		// Started before, or ended: answer it as it stands now.
 		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
@@ -329,9 +427,7 @@ func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID str
 	if err != nil {
 		return step, fmt.Errorf("start step %s: %w", stepID, err)
 	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_executing", Payload: map[string]any{
-		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
-	}}); err != nil {
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, executing(step)); err != nil {
 		return step, err
 	}
 	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
@@ -428,30 +524,24 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 // end stores an outcome in a transaction of its own; see endIn.
 func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
 	ended := step
-	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		locked, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID})
-		if err != nil {
-			return fmt.Errorf("lock task %s: %w", t.ID, err)
+	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		if r.OutOfMemory || r.Unknown {
+			// What follows depends on where the task stands now.
+			if t, err = tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID}); err != nil {
+				return fmt.Errorf("lock task %s: %w", step.TaskID, err)
+			}
 		}
-		ended, err = s.endIn(ctx, tx, locked, step, record, r)
+		ended, err = s.endIn(ctx, tx, t, step, record, r)
 		return err
 	})
 	return ended, err
 }
 
 // endIn stores an outcome once: when somebody else has stored one meanwhile,
-// theirs is answered. The task's row is locked.
+// theirs is answered. The task's row is locked where the outcome is more than
+// that the call succeeded or failed.
 func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	to := Succeeded
-	switch {
-	case r.Unknown:
-		to = Unknown
-	case r.Failed:
-		to = Failed
-	}
-	if r.Outcome == nil {
-		r.Outcome = map[string]any{}
-	}
+	to := outcome(r)
 	var hungry starved
 	if r.OutOfMemory {
 		var err error
@@ -460,13 +550,14 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		}
 		r.Observation += "\n" + hungry.note
 	}
-	outcome, err := json.Marshal(s.cfg.Redact.Map(r.Outcome))
+	encoded, err := s.encodeOutcome(r)
 	if err != nil {
 		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
 	}
 	params := db.EndStepParams{
-		OrgID: t.OrgID, ID: step.ID, Run: step.Run, State: string(to), Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
-		Outcome: outcome, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
+		OrgID: t.OrgID, ID: step.ID, TaskID: t.ID, Run: step.Run, State: string(to),
+		Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
+		Outcome:     encoded, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
 	}
 	params.WorkspaceRecord, params.WorkspaceState = workspace.StateAfter(r.Workspace)
 	ended, err := tx.EndStep(ctx, params)
@@ -476,19 +567,11 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err != nil {
 		return step, fmt.Errorf("end step %s: %w", step.ID, err)
 	}
-	payload := map[string]any{
-		"step_id": ended.ID, "number": ended.Number, "tool": ended.Tool, "state": ended.State,
-		"error_code": ended.ErrorCode, "outcome": r.Outcome, "log_bytes": ended.LogBytes,
-		"duration_ms": ended.FinishedAt.Sub(*ended.StartedAt).Milliseconds(),
-	}
 	changed, err := workspace.Record(ctx, tx, ended, r.Workspace)
 	if err != nil {
 		return ended, err
 	}
-	if changed != nil {
-		payload["workspace"] = changed
-	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "tool_completed", Payload: payload}); err != nil {
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, completed(ended, r, changed)); err != nil {
 		return ended, err
 	}
 	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {

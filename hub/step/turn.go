@@ -15,11 +15,11 @@ import (
 const maxReasoning = 8 << 10
 
 // ProposeTurn decides calls of a turn in the transaction that stores it, which
-// has the task's row locked; indices count the turn's calls from 0. stored says
-// that the turn was stored before, and so perhaps its calls. A granted call that
-// touches the conversation only runs at once, unless one before it has yet to
-// run.
-func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32, stored bool) ([]db.Step, error) {
+// has the task's row locked; indices count the turn's calls from 0. Calls that
+// were decided before are answered as they stand. A granted call that touches the
+// conversation only runs at once, unless one before it has yet to run. The caller
+// counts the task's steps.
+func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error) {
 	calls, said := parts(turn)
 	steps := make([]db.Step, 0, len(indices))
 	// Nothing runs when somebody asked for a pause before the next call.
@@ -33,18 +33,15 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 			Turn: turn.GetTurn(), CallIndex: i, CallID: calls[i].GetId(), Tool: calls[i].GetName(),
 			ArgumentsJSON: calls[i].GetArgumentsJson(), Reasoning: said,
 		}
-		propose := s.decide
-		if stored {
-			propose = s.propose
-		}
 		crashpoint.At(crashpoint.BeforeIntent, t.ID, "")
-		step, err := propose(ctx, tx, t, p)
+		step, err := s.propose(ctx, tx, t, p, ended)
 		if err != nil {
 			return nil, err
 		}
 		t.StepCount = max(t.StepCount, step.Number)
+		// One that was stored before, and could not run then.
 		if ended && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
-			if step, err = s.startIn(ctx, tx, t, step.ID); err != nil {
+			if step, err = s.startIn(ctx, tx, t, step.ID, true); err != nil {
 				return nil, err
 			}
 		}

@@ -121,8 +121,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("bring the database schema up to date: %w", err)
 	}
-	if _, err := s.RebaseTasks(ctx); err != nil {
-		return fmt.Errorf("bring restored tasks into order: %w", err)
+	if _, err := s.RebaseEventHeads(ctx); err != nil {
+		return fmt.Errorf("bring the heads of restored events into order: %w", err)
 	}
 	if _, err := s.RebaseEvents(ctx); err != nil {
 		return fmt.Errorf("bring restored events into order: %w", err)

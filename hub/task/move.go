@@ -21,21 +21,46 @@ func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string,
 	if outcome == "" {
 		outcome = "finished"
 	}
-	return move(ctx, tx, t, to, reason, outcome, actor)
+	return move(ctx, tx, t, to, reason, outcome, nil, actor)
+}
+
+// Result is what a run left.
+type Result struct {
+	Summary, ErrorCode, ErrorMessage string
+	// Done says that the goal was reached: progress is 1.
+	Done bool
+	// Iteration is the last one that was finished, 0 for none; Progress is 0 to 1.
+	Iteration int32
+	Progress  float64
+}
+
+// End is Move where the agent's run ends, and stores what it left.
+func End(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, r Result, actor event.Actor) (db.Task, error) {
+	return move(ctx, tx, t, to, reason, "finished", &r, actor)
 }
 
 // Requeue hands a leased task back to the queue; outcome says what became of
 // the attempt: "released" or "lost".
 func Requeue(ctx context.Context, tx *event.Tx, t db.Task, reason, outcome string, actor event.Actor) (db.Task, error) {
-	return move(ctx, tx, t, Queued, reason, outcome, actor)
+	return move(ctx, tx, t, Queued, reason, outcome, nil, actor)
 }
 
-func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcome string, actor event.Actor) (db.Task, error) {
+func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcome string, r *Result, actor event.Actor) (db.Task, error) {
 	from := State(t.State)
 	if !from.May(to) {
 		return t, refuse(t.ID, from, to)
 	}
-	moved, err := tx.MoveTask(ctx, db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(to), Reason: reason})
+	params := db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(to), Reason: reason}
+	if r != nil {
+		params.Summary, params.ErrorCode, params.ErrorMessage = &r.Summary, &r.ErrorCode, &r.ErrorMessage
+		if r.Iteration > 0 {
+			params.Iteration, params.Progress = &r.Iteration, &r.Progress
+		}
+		if done := 1.0; r.Done {
+			params.Progress = &done
+		}
+	}
+	moved, err := tx.MoveTask(ctx, params)
 	if err != nil {
 		return t, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
 	}

@@ -182,9 +182,9 @@ func (r *rig) history(ids []string) {
 	r.t.Helper()
 	type broken struct{ What string }
 	for _, b := range rows[broken](r, `
-		SELECT format('task %s has %s events, the last is %s, and its row says %s', t.id, count(e.id), coalesce(max(e.seq), 0), t.event_seq)
-		FROM tasks t LEFT JOIN events e ON e.task_id = t.id WHERE t.id = ANY($1)
-		GROUP BY t.id HAVING count(e.id) <> coalesce(max(e.seq), 0) OR count(e.id) <> t.event_seq
+		SELECT format('task %s has %s events, the last is %s, and its head says %s', t.id, count(e.id), coalesce(max(e.seq), 0), h.seq)
+		FROM tasks t LEFT JOIN events e ON e.task_id = t.id LEFT JOIN event_heads h ON h.task_id = t.id WHERE t.id = ANY($1)
+		GROUP BY t.id, h.seq HAVING count(e.id) <> coalesce(max(e.seq), 0) OR count(e.id) <> coalesce(h.seq, 0)
 		UNION ALL
 		SELECT format('attempts %s and %s of task %s overlap', a.attempt, b.attempt, a.task_id)
 		FROM attempts a JOIN attempts b ON a.task_id = b.task_id AND b.attempt > a.attempt

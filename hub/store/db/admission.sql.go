@@ -12,22 +12,22 @@ import (
 
 const admitTask = `-- name: AdmitTask :exec
 UPDATE tasks SET admitted_at = clock_timestamp(), node_id = $1, reason = $2, not_before = NULL
-WHERE org_id = $3 AND id = $4 AND state = 'queued'
+WHERE id = $3 AND (org_id = $4) IS TRUE AND state = 'queued'
 `
 
 type AdmitTaskParams struct {
 	NodeID *string
 	Reason string
-	OrgID  string
 	ID     string
+	OrgID  string
 }
 
 func (q *Queries) AdmitTask(ctx context.Context, arg AdmitTaskParams) error {
 	_, err := q.db.Exec(ctx, admitTask,
 		arg.NodeID,
 		arg.Reason,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 	)
 	return err
 }
@@ -35,10 +35,10 @@ func (q *Queries) AdmitTask(ctx context.Context, arg AdmitTaskParams) error {
 const claimTask = `-- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2,
     lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
-WHERE tasks.org_id = $5 AND tasks.id = $6 AND state = 'queued' AND admitted_at IS NOT NULL
+WHERE tasks.id = $5 AND (tasks.org_id = $6) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = $7::int
-  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $5 AND w.drained_at IS NULL AND w.pressure = '')
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
+  AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $6 AND w.drained_at IS NULL AND w.pressure = '')
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
 `
 
 type ClaimTaskParams struct {
@@ -46,8 +46,8 @@ type ClaimTaskParams struct {
 	WorkerID  *string
 	LeaseHash []byte
 	Ttl       time.Duration
-	OrgID     string
 	ID        string
+	OrgID     string
 	Attempt   int32
 }
 
@@ -57,8 +57,8 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		arg.WorkerID,
 		arg.LeaseHash,
 		arg.Ttl,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 		arg.Attempt,
 	)
 	var i Task
@@ -89,7 +89,6 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -123,7 +122,6 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -173,7 +171,7 @@ func (q *Queries) EndAttempt(ctx context.Context, arg EndAttemptParams) error {
 
 const expiredLeases = `-- name: ExpiredLeases :many
 SELECT id, org_id FROM tasks
-WHERE lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
+WHERE admitted_at IS NOT NULL AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 ORDER BY lease_expires_at LIMIT $1
 `
 
@@ -296,18 +294,18 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
-WHERE org_id = $1 AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+WHERE id = $1 AND (org_id = $2) IS TRUE AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
 
 type LockExpiredLeaseParams struct {
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeaseParams) (Task, error) {
-	row := q.db.QueryRow(ctx, lockExpiredLease, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, lockExpiredLease, arg.ID, arg.OrgID)
 	var i Task
 	err := row.Scan(
 		&i.ID,
@@ -336,7 +334,6 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -370,7 +367,6 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -402,7 +398,7 @@ func (q *Queries) OrganisationsWithQueue(ctx context.Context) ([]string, error) 
 const renewLeases = `-- name: RenewLeases :many
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + $1::interval
 FROM (SELECT unnest($3::text[]) AS id, unnest($4::int[]) AS attempt, unnest($5::bytea[]) AS hash) AS l
-WHERE t.org_id = $2 AND t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
+WHERE t.id = l.id AND (t.org_id = $2) IS TRUE AND t.attempt = l.attempt AND t.lease_hash = l.hash
   AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt
 `
@@ -448,17 +444,17 @@ func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]Ren
 }
 
 const setTaskReason = `-- name: SetTaskReason :exec
-UPDATE tasks SET reason = $1 WHERE org_id = $2 AND id = $3 AND state = 'queued'
+UPDATE tasks SET reason = $1 WHERE id = $2 AND (org_id = $3) IS TRUE AND state = 'queued'
 `
 
 type SetTaskReasonParams struct {
 	Reason string
-	OrgID  string
 	ID     string
+	OrgID  string
 }
 
 func (q *Queries) SetTaskReason(ctx context.Context, arg SetTaskReasonParams) error {
-	_, err := q.db.Exec(ctx, setTaskReason, arg.Reason, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, setTaskReason, arg.Reason, arg.ID, arg.OrgID)
 	return err
 }
 

@@ -131,7 +131,7 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]FindA
 const getAgent = `-- name: GetAgent :one
 SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = $1 AND a.id = $2
 `
@@ -173,7 +173,7 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 const listAgents = `-- name: ListAgents :many
 SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = $1 AND a.name > $2
 ORDER BY a.name LIMIT $3

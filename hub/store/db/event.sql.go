@@ -13,14 +13,17 @@ import (
 
 const appendEvents = `-- name: AppendEvents :one
 WITH task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality($1::text[]), event_xid = greatest(event_xid, pg_current_xact_id())
-    WHERE tasks.org_id = $2 AND tasks.id = $3
-    RETURNING tasks.id, tasks.org_id, event_seq - cardinality($1::text[]) AS before, tasks.event_xid, tasks.correlation_id, tasks.attempt
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t WHERE t.id = $1 AND (t.org_id = $2) IS TRUE
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT task.id, task.org_id, cardinality($3::text[]), pg_current_xact_id() FROM task
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq - cardinality($3::text[]) AS before, event_heads.xid
 ), stored AS (
     INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT task.event_xid, task.org_id, task.id, task.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
+    SELECT head.xid, task.org_id, task.id, head.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
            task.correlation_id, e.payload::jsonb
-    FROM task, (SELECT generate_subscripts($1::text[], 1) AS n, unnest($1::text[]) AS type,
+    FROM task, head, (SELECT generate_subscripts($3::text[], 1) AS n, unnest($3::text[]) AS type,
                        unnest($4::text[]) AS actor_kind, unnest($5::text[]) AS actor_id,
                        unnest($6::text[]) AS payload) AS e
     RETURNING seq
@@ -29,21 +32,21 @@ SELECT coalesce(max(seq), 0)::bigint FROM stored
 `
 
 type AppendEventsParams struct {
-	Types      []string
-	OrgID      string
 	TaskID     string
+	OrgID      string
+	Types      []string
 	ActorKinds []string
 	ActorIds   []string
 	Payloads   []string
 }
 
-// Numbers and stores a task's next events in one round trip; the row lock that
-// the update takes puts concurrent writers in order. Answers the last number.
+// Numbers and stores a task's next events in one round trip; the lock on the
+// head's row puts concurrent writers in order. Answers the last number.
 func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, appendEvents,
-		arg.Types,
-		arg.OrgID,
 		arg.TaskID,
+		arg.OrgID,
+		arg.Types,
 		arg.ActorKinds,
 		arg.ActorIds,
 		arg.Payloads,
@@ -56,22 +59,23 @@ func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) (int
 const appendLeasedEvents = `-- name: AppendLeasedEvents :one
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.worker_id FROM tasks t
-    WHERE t.org_id = $1 AND t.id = $2 AND t.attempt = $3 AND t.lease_hash = $4
+    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
       AND t.lease_expires_at > clock_timestamp()
     FOR UPDATE
 ), fresh AS (
     UPDATE attempts a SET batch = greatest(a.batch, $5::bigint) FROM held
     WHERE a.task_id = held.id AND a.attempt = held.attempt AND ($5::bigint = 0 OR a.batch < $5::bigint)
     RETURNING a.task_id
-), task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality($6::text[]), event_xid = greatest(event_xid, pg_current_xact_id()) FROM fresh
-    WHERE tasks.org_id = $1 AND tasks.id = fresh.task_id
-    RETURNING tasks.id, event_seq - cardinality($6::text[]) AS before, tasks.event_xid
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, cardinality($6::text[]), pg_current_xact_id() FROM held JOIN fresh ON fresh.task_id = held.id
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq - cardinality($6::text[]) AS before, event_heads.xid
 ), stored AS (
     INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT task.event_xid, held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
+    SELECT head.xid, held.org_id, held.id, head.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
            held.correlation_id, e.payload::jsonb
-    FROM held, task, (SELECT generate_subscripts($6::text[], 1) AS n, unnest($6::text[]) AS type,
+    FROM held, head, (SELECT generate_subscripts($6::text[], 1) AS n, unnest($6::text[]) AS type,
                              unnest($7::text[]) AS payload) AS e
     RETURNING seq
 )
@@ -79,8 +83,8 @@ SELECT coalesce((SELECT max(seq) FROM stored), 0)::bigint AS seq FROM held
 `
 
 type AppendLeasedEventsParams struct {
-	OrgID     string
 	TaskID    string
+	OrgID     string
 	Attempt   int32
 	LeaseHash []byte
 	Batch     int64
@@ -93,8 +97,8 @@ type AppendLeasedEventsParams struct {
 // repeat answers 0.
 func (q *Queries) AppendLeasedEvents(ctx context.Context, arg AppendLeasedEventsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, appendLeasedEvents,
-		arg.OrgID,
 		arg.TaskID,
+		arg.OrgID,
 		arg.Attempt,
 		arg.LeaseHash,
 		arg.Batch,
@@ -217,7 +221,7 @@ func (q *Queries) NewestEvent(ctx context.Context, arg NewestEventParams) (Newes
 const prunableTasks = `-- name: PrunableTasks :many
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - $1::interval
-  AND t.event_seq > 0 AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+  AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
 ORDER BY t.finished_at LIMIT $2
 `
 
@@ -306,9 +310,25 @@ func (q *Queries) PrunedAfter(ctx context.Context, arg PrunedAfterParams) (Prune
 	return i, err
 }
 
+const rebaseEventHeads = `-- name: RebaseEventHeads :execrows
+UPDATE event_heads SET xid = '3'
+WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_snapshot())
+    <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1))
+`
+
+// As RebaseEvents, and before it: they look at the same events.
+func (q *Queries) RebaseEventHeads(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, rebaseEventHeads)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const rebaseEvents = `-- name: RebaseEvents :execrows
 UPDATE events SET xid = '3'
-WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1)
+WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_snapshot())
+    <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1))
 `
 
 // After a restore into another server, transaction ids there may be lower than
@@ -328,20 +348,6 @@ UPDATE pruned_events SET last_xid = '3' WHERE last_xid >= pg_snapshot_xmax(pg_cu
 // As RebaseEvents.
 func (q *Queries) RebasePrunedEvents(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, rebasePrunedEvents)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const rebaseTasks = `-- name: RebaseTasks :execrows
-UPDATE tasks SET event_xid = '3'
-WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1)
-`
-
-// As RebaseEvents, and before it: they look at the same event.
-func (q *Queries) RebaseTasks(ctx context.Context) (int64, error) {
-	result, err := q.db.Exec(ctx, rebaseTasks)
 	if err != nil {
 		return 0, err
 	}
@@ -420,14 +426,14 @@ func (q *Queries) TaskEventsAfter(ctx context.Context, arg TaskEventsAfterParams
 }
 
 const watchEnded = `-- name: WatchEnded :one
-SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = $1 AND t.id = ANY ($2::text[]) AND t.finished_at IS NULL)
-    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = $1 AND e.task_id = ANY ($2::text[])
+SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = ANY ($1::text[]) AND (t.org_id = $2) IS TRUE AND t.finished_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = $2 AND e.task_id = ANY ($1::text[])
                       AND (e.xid, e.id) > (CAST($3::text AS xid8), $4::bigint)))::boolean AS ended
 `
 
 type WatchEndedParams struct {
-	OrgID    string
 	TaskIds  []string
+	OrgID    string
 	AfterXid string
 	AfterID  int64
 }
@@ -436,8 +442,8 @@ type WatchEndedParams struct {
 // visible yet or not.
 func (q *Queries) WatchEnded(ctx context.Context, arg WatchEndedParams) (bool, error) {
 	row := q.db.QueryRow(ctx, watchEnded,
-		arg.OrgID,
 		arg.TaskIds,
+		arg.OrgID,
 		arg.AfterXid,
 		arg.AfterID,
 	)

@@ -139,6 +139,13 @@ type Event struct {
 	Payload       json.RawMessage
 }
 
+type EventHead struct {
+	TaskID string
+	OrgID  string
+	Seq    int64
+	Xid    string
+}
+
 type Hold struct {
 	ID         string
 	OrgID      string
@@ -415,7 +422,6 @@ type Task struct {
 	WorkerID         *string
 	LeaseHash        []byte
 	LeaseExpiresAt   *time.Time
-	EventSeq         int64
 	StepCount        int32
 	TurnCount        int32
 	Iteration        int32
@@ -449,7 +455,6 @@ type Task struct {
 	Assignee         string
 	AssignedBy       string
 	AssignedAt       *time.Time
-	EventXid         string
 }
 
 type TaskDependency struct {

@@ -12,7 +12,7 @@ import (
 const countActiveOnNode = `-- name: CountActiveOnNode :one
 SELECT count(*) FROM tasks
 WHERE org_id = $1 AND node_id = $2::text
-  AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL))
+  AND admitted_at IS NOT NULL
 `
 
 type CountActiveOnNodeParams struct {

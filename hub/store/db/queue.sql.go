@@ -13,7 +13,7 @@ import (
 
 const activeTasks = `-- name: ActiveTasks :many
 SELECT id, jail_id, created_by, pool, coalesce(worker_id, '')::text AS worker_id, (state = 'queued')::boolean AS unclaimed FROM tasks
-WHERE org_id = $1 AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL))
+WHERE org_id = $1 AND admitted_at IS NOT NULL
 `
 
 type ActiveTasksRow struct {
@@ -54,16 +54,16 @@ func (q *Queries) ActiveTasks(ctx context.Context, orgID string) ([]ActiveTasksR
 }
 
 const countTaskFailure = `-- name: CountTaskFailure :exec
-UPDATE tasks SET failures = failures + 1 WHERE org_id = $1 AND id = $2
+UPDATE tasks SET failures = failures + 1 WHERE id = $1 AND (org_id = $2) IS TRUE
 `
 
 type CountTaskFailureParams struct {
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 func (q *Queries) CountTaskFailure(ctx context.Context, arg CountTaskFailureParams) error {
-	_, err := q.db.Exec(ctx, countTaskFailure, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, countTaskFailure, arg.ID, arg.OrgID)
 	return err
 }
 
@@ -112,18 +112,18 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 }
 
 const lockDueTask = `-- name: LockDueTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
-WHERE org_id = $1 AND id = $2 AND state = 'waiting' AND not_before <= clock_timestamp()
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+WHERE id = $1 AND (org_id = $2) IS TRUE AND state = 'waiting' AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
 
 type LockDueTaskParams struct {
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task, error) {
-	row := q.db.QueryRow(ctx, lockDueTask, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, lockDueTask, arg.ID, arg.OrgID)
 	var i Task
 	err := row.Scan(
 		&i.ID,
@@ -152,7 +152,6 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -186,7 +185,6 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -194,7 +192,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 const moveInQueue = `-- name: MoveInQueue :one
 UPDATE tasks SET share = $1, priority = $2, place = $3, moved_at = clock_timestamp()
 WHERE org_id = $4 AND id = $5 AND state = 'queued' AND admitted_at IS NULL
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
 `
 
 type MoveInQueueParams struct {
@@ -241,7 +239,6 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -275,7 +272,6 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -305,12 +301,11 @@ WITH RECURSIVE shares AS (
             WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
+), active AS (
+    SELECT b.created_by, count(*) AS tasks FROM tasks b WHERE b.org_id = $1 AND b.admitted_at IS NOT NULL GROUP BY b.created_by
 )
-SELECT h.id, h.agent_id, h.share, h.priority, h.place, h.moved_at, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at,
-       (SELECT count(*) FROM tasks b WHERE b.org_id = $1 AND b.created_by = h.share
-          AND (b.state IN ('starting', 'running') OR (b.state = 'queued' AND b.admitted_at IS NOT NULL)))::int AS active,
-       (SELECT count(*) FROM tasks b WHERE b.org_id = $1
-          AND (b.state IN ('starting', 'running') OR (b.state = 'queued' AND b.admitted_at IS NOT NULL)))::int AS all_active
+SELECT h.id, h.agent_id, h.share, h.priority, h.place, h.moved_at, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at, coalesce(active.tasks, 0)::int AS active,
+       coalesce((SELECT sum(active.tasks) FROM active), 0)::int AS all_active
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.share, q.priority, q.place, q.moved_at
     FROM tasks q
@@ -318,6 +313,7 @@ FROM shares s CROSS JOIN LATERAL (
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
     ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT $2
 ) h
+LEFT JOIN active ON active.created_by = h.share
 LEFT JOIN queue_turns t ON t.org_id = $1 AND t.share = h.share
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id
 `
@@ -487,22 +483,22 @@ func (q *Queries) ServeShares(ctx context.Context, arg ServeSharesParams) error 
 }
 
 const setTaskTimer = `-- name: SetTaskTimer :exec
-UPDATE tasks SET not_before = clock_timestamp() + $1::interval, reason = $2 WHERE org_id = $3 AND id = $4
+UPDATE tasks SET not_before = clock_timestamp() + $1::interval, reason = $2 WHERE id = $3 AND (org_id = $4) IS TRUE
 `
 
 type SetTaskTimerParams struct {
 	Wait   time.Duration
 	Reason string
-	OrgID  string
 	ID     string
+	OrgID  string
 }
 
 func (q *Queries) SetTaskTimer(ctx context.Context, arg SetTaskTimerParams) error {
 	_, err := q.db.Exec(ctx, setTaskTimer,
 		arg.Wait,
 		arg.Reason,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 	)
 	return err
 }
@@ -513,7 +509,7 @@ SELECT coalesce(avg(CASE WHEN own THEN took END), 0)::double precision AS agent_
        coalesce(avg(took), 0)::double precision AS all_s, count(*) AS all_count
 FROM (SELECT (t.agent_id = $1)::boolean AS own,
              extract(epoch FROM t.finished_at - t.started_at)::double precision AS took FROM tasks t
-      WHERE t.org_id = $2 AND t.state = 'succeeded' AND t.started_at IS NOT NULL
+      WHERE t.org_id = $2 AND t.finished_at IS NOT NULL AND t.state = 'succeeded' AND t.started_at IS NOT NULL
       ORDER BY t.finished_at DESC LIMIT $3) AS recent
 `
 

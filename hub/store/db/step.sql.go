@@ -8,7 +8,6 @@ package db
 import (
 	"context"
 	"encoding/json"
-	"time"
 )
 
 const cancelSteps = `-- name: CancelSteps :many
@@ -80,10 +79,12 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 const createStep = `-- name: CreateStep :one
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
-                   node_id, jail_id, finished_at)
+                   node_id, jail_id, outcome, started_at, finished_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
         $12, $13, $14, $15, $16, $17, $18,
-        $19, $20, $21)
+        $19, $20, $21, CASE WHEN $22::boolean THEN clock_timestamp() END,
+        CASE WHEN $23::boolean THEN clock_timestamp() END)
+ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
@@ -108,9 +109,12 @@ type CreateStepParams struct {
 	ErrorCode       string
 	NodeID          *string
 	JailID          string
-	FinishedAt      *time.Time
+	Outcome         json.RawMessage
+	Ran             bool
+	Ended           bool
 }
 
+// Answers no row when the call has a step already.
 func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, createStep,
 		arg.ID,
@@ -133,7 +137,9 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		arg.ErrorCode,
 		arg.NodeID,
 		arg.JailID,
-		arg.FinishedAt,
+		arg.Outcome,
+		arg.Ran,
+		arg.Ended,
 	)
 	var i Step
 	err := row.Scan(
@@ -175,11 +181,15 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 }
 
 const endStep = `-- name: EndStep :one
+WITH held AS (
+    SELECT t.id FROM tasks t WHERE t.id = $10 AND (t.org_id = $11) IS TRUE FOR UPDATE
+)
 UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
     log_bytes = $5, workspace_state = $6, workspace_record = $7,
     finished_at = clock_timestamp()
-WHERE org_id = $8 AND id = $9 AND state = 'started' AND run = $10
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
+FROM held
+WHERE steps.id = $8 AND steps.task_id = held.id AND state = 'started' AND run = $9
+RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record
 `
 
 type EndStepParams struct {
@@ -190,13 +200,14 @@ type EndStepParams struct {
 	LogBytes        int64
 	WorkspaceState  *int64
 	WorkspaceRecord string
-	OrgID           string
 	ID              string
 	Run             int32
+	TaskID          string
+	OrgID           string
 }
 
 // Records an outcome once: a step that has ended already, or runs again under
-// another name, answers no row.
+// another name, answers no row. It locks the task's row first.
 func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, endStep,
 		arg.State,
@@ -206,9 +217,10 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		arg.LogBytes,
 		arg.WorkspaceState,
 		arg.WorkspaceRecord,
-		arg.OrgID,
 		arg.ID,
 		arg.Run,
+		arg.TaskID,
+		arg.OrgID,
 	)
 	var i Step
 	err := row.Scan(
@@ -612,7 +624,7 @@ func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepL
 
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
-WHERE org_id = $2 AND id = $3 AND state = 'granted'
+WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted' AND ($5::boolean OR granted_binding IS NULL)
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
@@ -620,10 +632,20 @@ type StartStepParams struct {
 	Attempt int32
 	OrgID   string
 	ID      string
+	TaskID  string
+	Bound   bool
 }
 
+// A grant that is bound to what was asked starts only where the caller has
+// looked at it.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
-	row := q.db.QueryRow(ctx, startStep, arg.Attempt, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, startStep,
+		arg.Attempt,
+		arg.OrgID,
+		arg.ID,
+		arg.TaskID,
+		arg.Bound,
+	)
 	var i Step
 	err := row.Scan(
 		&i.ID,
@@ -664,16 +686,18 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 }
 
 const startedExecs = `-- name: StartedExecs :many
-SELECT exec_id FROM steps WHERE org_id = $1 AND exec_id = ANY ($2::text[]) AND state = 'started'
+SELECT exec_id FROM steps
+WHERE id = ANY ($1::text[]) AND org_id = $2 AND exec_id = ANY ($3::text[]) AND state = 'started'
 `
 
 type StartedExecsParams struct {
+	Steps []string
 	OrgID string
 	Ids   []string
 }
 
 func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, startedExecs, arg.OrgID, arg.Ids)
+	rows, err := q.db.Query(ctx, startedExecs, arg.Steps, arg.OrgID, arg.Ids)
 	if err != nil {
 		return nil, err
 	}

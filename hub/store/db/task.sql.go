@@ -12,35 +12,37 @@ import (
 )
 
 const addTaskUsage = `-- name: AddTaskUsage :exec
-UPDATE tasks SET turn_count = greatest(turn_count, $1::int),
-    input_tokens = input_tokens + $2, output_tokens = output_tokens + $3,
-    cache_read_tokens = cache_read_tokens + $4,
-    cache_write_tokens = cache_write_tokens + $5,
-    cost_micros = cost_micros + $6
-WHERE org_id = $7 AND id = $8
+UPDATE tasks SET turn_count = greatest(turn_count, $1::int), step_count = greatest(step_count, $2::int),
+    input_tokens = input_tokens + $3, output_tokens = output_tokens + $4,
+    cache_read_tokens = cache_read_tokens + $5,
+    cache_write_tokens = cache_write_tokens + $6,
+    cost_micros = cost_micros + $7
+WHERE id = $8 AND (org_id = $9) IS TRUE
 `
 
 type AddTaskUsageParams struct {
 	Turn             int32
+	Steps            int32
 	InputTokens      int64
 	OutputTokens     int64
 	CacheReadTokens  int64
 	CacheWriteTokens int64
 	CostMicros       int64
-	OrgID            string
 	ID               string
+	OrgID            string
 }
 
 func (q *Queries) AddTaskUsage(ctx context.Context, arg AddTaskUsageParams) error {
 	_, err := q.db.Exec(ctx, addTaskUsage,
 		arg.Turn,
+		arg.Steps,
 		arg.InputTokens,
 		arg.OutputTokens,
 		arg.CacheReadTokens,
 		arg.CacheWriteTokens,
 		arg.CostMicros,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 	)
 	return err
 }
@@ -48,8 +50,8 @@ func (q *Queries) AddTaskUsage(ctx context.Context, arg AddTaskUsageParams) erro
 const assignTask = `-- name: AssignTask :one
 UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_id = $4,
     assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
-WHERE org_id = $8 AND id = $9
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
+WHERE id = $8 AND (org_id = $9) IS TRUE
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
 `
 
 type AssignTaskParams struct {
@@ -60,8 +62,8 @@ type AssignTaskParams struct {
 	Assignee       string
 	AssignedBy     string
 	CreatedByRole  string
-	OrgID          string
 	ID             string
+	OrgID          string
 }
 
 func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, error) {
@@ -73,8 +75,8 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		arg.Assignee,
 		arg.AssignedBy,
 		arg.CreatedByRole,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 	)
 	var i Task
 	err := row.Scan(
@@ -104,7 +106,6 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -138,7 +139,6 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -253,31 +253,31 @@ func (q *Queries) CountDependent(ctx context.Context, arg CountDependentParams) 
 }
 
 const countTaskSteps = `-- name: CountTaskSteps :exec
-UPDATE tasks SET step_count = $1 WHERE org_id = $2 AND id = $3
+UPDATE tasks SET step_count = greatest(step_count, $1::int) WHERE id = $2 AND (org_id = $3) IS TRUE
 `
 
 type CountTaskStepsParams struct {
 	Steps int32
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 func (q *Queries) CountTaskSteps(ctx context.Context, arg CountTaskStepsParams) error {
-	_, err := q.db.Exec(ctx, countTaskSteps, arg.Steps, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, countTaskSteps, arg.Steps, arg.ID, arg.OrgID)
 	return err
 }
 
 const countWorkerLoss = `-- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE org_id = $1 AND id = $2
+UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = $1 AND (org_id = $2) IS TRUE
 `
 
 type CountWorkerLossParams struct {
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams) error {
-	_, err := q.db.Exec(ctx, countWorkerLoss, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, countWorkerLoss, arg.ID, arg.OrgID)
 	return err
 }
 
@@ -297,6 +297,7 @@ func (q *Queries) CreateDependency(ctx context.Context, arg CreateDependencyPara
 }
 
 const createTask = `-- name: CreateTask :one
+
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
@@ -308,8 +309,8 @@ SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::
        $22::int, $22::int, $22::int,
        $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp()
 WHERE NOT held($2::text, $3::text, $19::text, $18::text)
-ON CONFLICT (org_id, idempotency_key) DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
+ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
 `
 
 type CreateTaskParams struct {
@@ -340,6 +341,10 @@ type CreateTaskParams struct {
 	Assignee       string
 }
 
+// A task is looked up by its id. That it is of the organisation is checked as
+// (org_id = @org_id) IS TRUE, which no index can be searched for: as long as the
+// database has no statistics, it takes an index of the organisation's tasks for
+// as good as the one of the ids, and searches it from end to end.
 // Answers no row when the idempotency key is taken, or a hold stands.
 func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, error) {
 	row := q.db.QueryRow(ctx, createTask,
@@ -397,7 +402,6 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -431,7 +435,6 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -604,7 +607,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -645,7 +648,6 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -679,22 +681,22 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.event_xid, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
-       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
+       coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
 LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
-WHERE t.org_id = $1 AND t.id = $2
+WHERE t.id = $1 AND (t.org_id = $2) IS TRUE
 `
 
 type GetTaskParams struct {
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 type GetTaskRow struct {
@@ -702,10 +704,11 @@ type GetTaskRow struct {
 	AgentName string
 	Provider  string
 	Model     string
+	EventSeq  int64
 }
 
 func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, error) {
-	row := q.db.QueryRow(ctx, getTask, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, getTask, arg.ID, arg.OrgID)
 	var i GetTaskRow
 	err := row.Scan(
 		&i.Task.ID,
@@ -734,7 +737,6 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.WorkerID,
 		&i.Task.LeaseHash,
 		&i.Task.LeaseExpiresAt,
-		&i.Task.EventSeq,
 		&i.Task.StepCount,
 		&i.Task.TurnCount,
 		&i.Task.Iteration,
@@ -768,10 +770,10 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.Assignee,
 		&i.Task.AssignedBy,
 		&i.Task.AssignedAt,
-		&i.Task.EventXid,
 		&i.AgentName,
 		&i.Provider,
 		&i.Model,
+		&i.EventSeq,
 	)
 	return i, err
 }
@@ -802,8 +804,9 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.event_seq, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.event_xid, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
-       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
+       coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
 LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = $1
@@ -828,6 +831,7 @@ type ListTasksRow struct {
 	AgentName string
 	Provider  string
 	Model     string
+	EventSeq  int64
 }
 
 // Newest first, after a keyset position; NULL filters match all.
@@ -874,7 +878,6 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.WorkerID,
 			&i.Task.LeaseHash,
 			&i.Task.LeaseExpiresAt,
-			&i.Task.EventSeq,
 			&i.Task.StepCount,
 			&i.Task.TurnCount,
 			&i.Task.Iteration,
@@ -908,10 +911,10 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.Assignee,
 			&i.Task.AssignedBy,
 			&i.Task.AssignedAt,
-			&i.Task.EventXid,
 			&i.AgentName,
 			&i.Provider,
 			&i.Model,
+			&i.EventSeq,
 		); err != nil {
 			return nil, err
 		}
@@ -961,15 +964,15 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
-WHERE org_id = $1 AND id = $2 AND attempt = $3 AND lease_hash = $4
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+WHERE id = $1 AND (org_id = $2) IS TRUE AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
 `
 
 type LockLeasedTaskParams struct {
-	OrgID     string
 	ID        string
+	OrgID     string
 	Attempt   int32
 	LeaseHash []byte
 }
@@ -977,8 +980,8 @@ type LockLeasedTaskParams struct {
 // The task, if that lease on it is live on the database's clock.
 func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) (Task, error) {
 	row := q.db.QueryRow(ctx, lockLeasedTask,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 		arg.Attempt,
 		arg.LeaseHash,
 	)
@@ -1010,7 +1013,6 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -1044,13 +1046,12 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
 
 const lockLiveTasks = `-- name: LockLiveTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
 WHERE org_id = $1 AND finished_at IS NULL
   AND CASE $2::text WHEN 'task' THEN id = $3::text WHEN 'agent' THEN agent_id = $3
       WHEN 'trigger' THEN trigger_id = $3 WHEN 'node' THEN node_id = $3
@@ -1102,7 +1103,6 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.WorkerID,
 			&i.LeaseHash,
 			&i.LeaseExpiresAt,
-			&i.EventSeq,
 			&i.StepCount,
 			&i.TurnCount,
 			&i.Iteration,
@@ -1136,7 +1136,6 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.Assignee,
 			&i.AssignedBy,
 			&i.AssignedAt,
-			&i.EventXid,
 		); err != nil {
 			return nil, err
 		}
@@ -1149,16 +1148,16 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
 `
 
 type LockTaskParams struct {
-	OrgID string
 	ID    string
+	OrgID string
 }
 
 func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error) {
-	row := q.db.QueryRow(ctx, lockTask, arg.OrgID, arg.ID)
+	row := q.db.QueryRow(ctx, lockTask, arg.ID, arg.OrgID)
 	var i Task
 	err := row.Scan(
 		&i.ID,
@@ -1187,7 +1186,6 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -1221,13 +1219,12 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
 
 const lockTasks = `-- name: LockTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
 `
 
 type LockTasksParams struct {
@@ -1273,7 +1270,6 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.WorkerID,
 			&i.LeaseHash,
 			&i.LeaseExpiresAt,
-			&i.EventSeq,
 			&i.StepCount,
 			&i.TurnCount,
 			&i.Iteration,
@@ -1307,7 +1303,6 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.Assignee,
 			&i.AssignedBy,
 			&i.AssignedAt,
-			&i.EventXid,
 		); err != nil {
 			return nil, err
 		}
@@ -1330,25 +1325,41 @@ UPDATE tasks SET
     assignee = CASE WHEN $1::text = 'queued' THEN '' ELSE assignee END, -- its agent's again
     queued_at = CASE WHEN $1::text = 'queued' THEN clock_timestamp() ELSE queued_at END,
     started_at = CASE WHEN $1::text = 'running' THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
-    finished_at = CASE WHEN $1::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END
-WHERE org_id = $3 AND id = $4
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid
+    finished_at = CASE WHEN $1::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END,
+    summary = coalesce($3, summary), error_code = coalesce($4, error_code),
+    error_message = coalesce($5, error_message), progress = coalesce($6, progress),
+    iteration = greatest(iteration, $7::int),
+    worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
+    failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
+WHERE id = $8 AND (org_id = $9) IS TRUE
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
 `
 
 type MoveTaskParams struct {
-	State  string
-	Reason string
-	OrgID  string
-	ID     string
+	State        string
+	Reason       string
+	Summary      *string
+	ErrorCode    *string
+	ErrorMessage *string
+	Progress     *float64
+	Iteration    *int32
+	ID           string
+	OrgID        string
 }
 
 // Changes the state; a move to anything but starting or running ends the lease.
+// What is null of the run's result stays as it is.
 func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error) {
 	row := q.db.QueryRow(ctx, moveTask,
 		arg.State,
 		arg.Reason,
-		arg.OrgID,
+		arg.Summary,
+		arg.ErrorCode,
+		arg.ErrorMessage,
+		arg.Progress,
+		arg.Iteration,
 		arg.ID,
+		arg.OrgID,
 	)
 	var i Task
 	err := row.Scan(
@@ -1378,7 +1389,6 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -1412,23 +1422,22 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
 
 const setPauseNext = `-- name: SetPauseNext :exec
-UPDATE tasks SET pause_next = $1 WHERE org_id = $2 AND id = $3
+UPDATE tasks SET pause_next = $1 WHERE id = $2 AND (org_id = $3) IS TRUE
 `
 
 type SetPauseNextParams struct {
 	PauseNext string
-	OrgID     string
 	ID        string
+	OrgID     string
 }
 
 func (q *Queries) SetPauseNext(ctx context.Context, arg SetPauseNextParams) error {
-	_, err := q.db.Exec(ctx, setPauseNext, arg.PauseNext, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, setPauseNext, arg.PauseNext, arg.ID, arg.OrgID)
 	return err
 }
 
@@ -1449,54 +1458,54 @@ func (q *Queries) SetPendingReason(ctx context.Context, arg SetPendingReasonPara
 
 const setRetry = `-- name: SetRetry :exec
 UPDATE tasks SET override = $1, worker_losses = 0, failures = 0, error_code = '', error_message = ''
-WHERE org_id = $2 AND id = $3
+WHERE id = $2 AND (org_id = $3) IS TRUE
 `
 
 type SetRetryParams struct {
 	Override json.RawMessage
-	OrgID    string
 	ID       string
+	OrgID    string
 }
 
 // What an escalated task is tried again with; its counters begin anew.
 func (q *Queries) SetRetry(ctx context.Context, arg SetRetryParams) error {
-	_, err := q.db.Exec(ctx, setRetry, arg.Override, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, setRetry, arg.Override, arg.ID, arg.OrgID)
 	return err
 }
 
 const setTaskOverride = `-- name: SetTaskOverride :exec
-UPDATE tasks SET override = $1 WHERE org_id = $2 AND id = $3
+UPDATE tasks SET override = $1 WHERE id = $2 AND (org_id = $3) IS TRUE
 `
 
 type SetTaskOverrideParams struct {
 	Override json.RawMessage
-	OrgID    string
 	ID       string
+	OrgID    string
 }
 
 func (q *Queries) SetTaskOverride(ctx context.Context, arg SetTaskOverrideParams) error {
-	_, err := q.db.Exec(ctx, setTaskOverride, arg.Override, arg.OrgID, arg.ID)
+	_, err := q.db.Exec(ctx, setTaskOverride, arg.Override, arg.ID, arg.OrgID)
 	return err
 }
 
 const setTaskProgress = `-- name: SetTaskProgress :exec
 UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0, failures = 0
-WHERE org_id = $3 AND id = $4
+WHERE id = $3 AND (org_id = $4) IS TRUE
 `
 
 type SetTaskProgressParams struct {
 	Iteration int32
 	Progress  float64
-	OrgID     string
 	ID        string
+	OrgID     string
 }
 
 func (q *Queries) SetTaskProgress(ctx context.Context, arg SetTaskProgressParams) error {
 	_, err := q.db.Exec(ctx, setTaskProgress,
 		arg.Iteration,
 		arg.Progress,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 	)
 	return err
 }
@@ -1504,7 +1513,7 @@ func (q *Queries) SetTaskProgress(ctx context.Context, arg SetTaskProgressParams
 const setTaskResult = `-- name: SetTaskResult :exec
 UPDATE tasks SET summary = $1, error_code = $2, error_message = $3,
     progress = CASE WHEN $4::boolean THEN 1 ELSE progress END
-WHERE org_id = $5 AND id = $6
+WHERE id = $5 AND (org_id = $6) IS TRUE
 `
 
 type SetTaskResultParams struct {
@@ -1512,8 +1521,8 @@ type SetTaskResultParams struct {
 	ErrorCode    string
 	ErrorMessage string
 	Done         bool
-	OrgID        string
 	ID           string
+	OrgID        string
 }
 
 func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) error {
@@ -1522,14 +1531,14 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 		arg.ErrorCode,
 		arg.ErrorMessage,
 		arg.Done,
-		arg.OrgID,
 		arg.ID,
+		arg.OrgID,
 	)
 	return err
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -1567,7 +1576,6 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -1601,7 +1609,6 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }
@@ -1641,7 +1648,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 }
 
 const taskOfAgent = `-- name: TaskOfAgent :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, event_seq, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, event_xid FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
 WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
   AND (started_at IS NOT NULL OR state = 'starting')
 ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
@@ -1682,7 +1689,6 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.WorkerID,
 		&i.LeaseHash,
 		&i.LeaseExpiresAt,
-		&i.EventSeq,
 		&i.StepCount,
 		&i.TurnCount,
 		&i.Iteration,
@@ -1716,7 +1722,6 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
-		&i.EventXid,
 	)
 	return i, err
 }

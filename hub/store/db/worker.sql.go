@@ -109,7 +109,7 @@ func (q *Queries) GetWorker(ctx context.Context, arg GetWorkerParams) (Worker, e
 
 const liveWorkers = `-- name: LiveWorkers :many
 SELECT w.id, w.org_id, w.name, w.pool, w.slots, w.version, w.registered_at, w.last_seen_at, w.pressure, w.drained_at, w.drained_by, w.drain_reason, (SELECT count(*) FROM tasks t
-    WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.state IN ('starting', 'running')) AS active
+    WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM workers w
 WHERE w.org_id = $1 AND w.last_seen_at > clock_timestamp() - $2::interval
 ORDER BY w.name, w.id

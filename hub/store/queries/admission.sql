@@ -18,7 +18,7 @@ ORDER BY 3, 4, 2;
 
 -- name: AdmitTask :exec
 UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason, not_before = NULL
-WHERE org_id = @org_id AND id = @id AND state = 'queued';
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: TakeBackFromNode :exec
 -- What was admitted to a node, and not claimed yet, waits in the queue again.
@@ -38,7 +38,7 @@ WHERE t.org_id = @org_id AND t.pool = @pool AND t.state = 'queued' AND t.admitte
       AND w.last_seen_at > clock_timestamp() - @stale_after::interval);
 
 -- name: SetTaskReason :exec
-UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'queued';
+UPDATE tasks SET reason = @reason WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: UnclaimedTasks :many
 -- Admitted, but not claimed for that long: the wake-up may be lost.
@@ -49,7 +49,7 @@ ORDER BY admitted_at LIMIT @max_rows;
 -- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id,
     lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
-WHERE tasks.org_id = @org_id AND tasks.id = @id AND state = 'queued' AND admitted_at IS NOT NULL
+WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = @attempt::int
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND w.org_id = @org_id AND w.drained_at IS NULL AND w.pressure = '')
 RETURNING *;
@@ -65,7 +65,7 @@ WHERE org_id = @org_id AND task_id = @task_id AND attempt = @attempt AND ended_a
 -- One statement for all of a worker's leases; answers those it still holds.
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
-WHERE t.org_id = @org_id AND t.id = l.id AND t.attempt = l.attempt AND t.lease_hash = l.hash
+WHERE t.id = l.id AND (t.org_id = @org_id) IS TRUE AND t.attempt = l.attempt AND t.lease_hash = l.hash
   AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt;
 
@@ -81,10 +81,10 @@ SELECT id, state, attempt FROM tasks WHERE org_id = @org_id AND id = ANY (@ids::
 
 -- name: ExpiredLeases :many
 SELECT id, org_id FROM tasks
-WHERE lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
+WHERE admitted_at IS NOT NULL AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 ORDER BY lease_expires_at LIMIT @max_rows;
 
 -- name: LockExpiredLease :one
 SELECT * FROM tasks
-WHERE org_id = @org_id AND id = @id AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED;

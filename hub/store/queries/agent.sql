@@ -32,14 +32,14 @@ ORDER BY exact DESC, id LIMIT 2;
 -- name: GetAgent :one
 SELECT sqlc.embed(a), v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = @org_id AND a.id = @id;
 
 -- name: ListAgents :many
 SELECT sqlc.embed(a), v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = @org_id AND a.name > @after_name
 ORDER BY a.name LIMIT @max_rows;

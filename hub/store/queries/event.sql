@@ -1,15 +1,18 @@
 -- name: AppendEvents :one
--- Numbers and stores a task's next events in one round trip; the row lock that
--- the update takes puts concurrent writers in order. Answers the last number.
+-- Numbers and stores a task's next events in one round trip; the lock on the
+-- head's row puts concurrent writers in order. Answers the last number.
 WITH task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[]), event_xid = greatest(event_xid, pg_current_xact_id())
-    WHERE tasks.org_id = @org_id AND tasks.id = @task_id
-    RETURNING tasks.id, tasks.org_id, event_seq - cardinality(@types::text[]) AS before, tasks.event_xid, tasks.correlation_id, tasks.attempt
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT task.id, task.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM task
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq - cardinality(@types::text[]) AS before, event_heads.xid
 ), stored AS (
     INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT task.event_xid, task.org_id, task.id, task.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
+    SELECT head.xid, task.org_id, task.id, head.before + e.n, e.type, e.actor_kind, e.actor_id, task.attempt,
            task.correlation_id, e.payload::jsonb
-    FROM task, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
+    FROM task, head, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
                        unnest(@actor_kinds::text[]) AS actor_kind, unnest(@actor_ids::text[]) AS actor_id,
                        unnest(@payloads::text[]) AS payload) AS e
     RETURNING seq
@@ -22,22 +25,23 @@ SELECT coalesce(max(seq), 0)::bigint FROM stored;
 -- repeat answers 0.
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.worker_id FROM tasks t
-    WHERE t.org_id = @org_id AND t.id = @task_id AND t.attempt = @attempt AND t.lease_hash = @lease_hash
+    WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
       AND t.lease_expires_at > clock_timestamp()
     FOR UPDATE
 ), fresh AS (
     UPDATE attempts a SET batch = greatest(a.batch, @batch::bigint) FROM held
     WHERE a.task_id = held.id AND a.attempt = held.attempt AND (@batch::bigint = 0 OR a.batch < @batch::bigint)
     RETURNING a.task_id
-), task AS (
-    UPDATE tasks SET event_seq = event_seq + cardinality(@types::text[]), event_xid = greatest(event_xid, pg_current_xact_id()) FROM fresh
-    WHERE tasks.org_id = @org_id AND tasks.id = fresh.task_id
-    RETURNING tasks.id, event_seq - cardinality(@types::text[]) AS before, tasks.event_xid
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM held JOIN fresh ON fresh.task_id = held.id
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq - cardinality(@types::text[]) AS before, event_heads.xid
 ), stored AS (
     INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT task.event_xid, held.org_id, held.id, task.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
+    SELECT head.xid, held.org_id, held.id, head.before + e.n, e.type, 'worker', held.worker_id, held.attempt,
            held.correlation_id, e.payload::jsonb
-    FROM held, task, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
+    FROM held, head, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
                              unnest(@payloads::text[]) AS payload) AS e
     RETURNING seq
 )
@@ -75,7 +79,7 @@ ORDER BY events.xid DESC, id DESC LIMIT 1;
 -- name: WatchEnded :one
 -- All watched tasks have ended and nothing of them comes after the cursor,
 -- visible yet or not.
-SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = @org_id AND t.id = ANY (@task_ids::text[]) AND t.finished_at IS NULL)
+SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = ANY (@task_ids::text[]) AND (t.org_id = @org_id) IS TRUE AND t.finished_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = @org_id AND e.task_id = ANY (@task_ids::text[])
                       AND (e.xid, e.id) > (CAST(@after_xid::text AS xid8), @after_id::bigint)))::boolean AS ended;
 
@@ -83,14 +87,15 @@ SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = @org_id AND t.id = AN
 -- After a restore into another server, transaction ids there may be lower than
 -- those of the events, whose order is then that of their ids.
 UPDATE events SET xid = '3'
-WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1);
+WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_snapshot())
+    <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1));
 
 -- name: PrunableTasks :many
 -- Tasks that ended longer ago than their events are kept, of whatever
 -- organisation. A task that was pruned has no event left.
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - @older_than::interval
-  AND t.event_seq > 0 AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+  AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
 ORDER BY t.finished_at LIMIT @max_rows;
 
 -- name: PruneEvents :exec
@@ -102,10 +107,11 @@ INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
 SELECT @task_id, @org_id, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1
 ON CONFLICT (task_id) DO NOTHING;
 
--- name: RebaseTasks :execrows
--- As RebaseEvents, and before it: they look at the same event.
-UPDATE tasks SET event_xid = '3'
-WHERE (SELECT e.xid >= pg_snapshot_xmax(pg_current_snapshot()) FROM events e ORDER BY e.id DESC LIMIT 1);
+-- name: RebaseEventHeads :execrows
+-- As RebaseEvents, and before it: they look at the same events.
+UPDATE event_heads SET xid = '3'
+WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_snapshot())
+    <= (SELECT e.xid FROM events e WHERE e.org_id = o.id ORDER BY e.xid DESC LIMIT 1));
 
 -- name: RebasePrunedEvents :execrows
 -- As RebaseEvents.

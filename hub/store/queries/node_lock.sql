@@ -36,4 +36,4 @@ WHERE org_id = @org_id AND id = @id AND drained_at IS NOT NULL;
 -- name: CountActiveOnNode :one
 SELECT count(*) FROM tasks
 WHERE org_id = @org_id AND node_id = @node_id::text
-  AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL));
+  AND admitted_at IS NOT NULL;

@@ -1,7 +1,7 @@
 -- name: ActiveTasks :many
 -- Tasks that hold or are about to hold a slot.
 SELECT id, jail_id, created_by, pool, coalesce(worker_id, '')::text AS worker_id, (state = 'queued')::boolean AS unclaimed FROM tasks
-WHERE org_id = @org_id AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL));
+WHERE org_id = @org_id AND admitted_at IS NOT NULL;
 
 -- name: QueuedTasks :many
 -- The first of each share's tasks, found share by share in the index, so that
@@ -38,12 +38,11 @@ WITH RECURSIVE shares AS (
             WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
+), active AS (
+    SELECT b.created_by, count(*) AS tasks FROM tasks b WHERE b.org_id = @org_id AND b.admitted_at IS NOT NULL GROUP BY b.created_by
 )
-SELECT h.*, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at,
-       (SELECT count(*) FROM tasks b WHERE b.org_id = @org_id AND b.created_by = h.share
-          AND (b.state IN ('starting', 'running') OR (b.state = 'queued' AND b.admitted_at IS NOT NULL)))::int AS active,
-       (SELECT count(*) FROM tasks b WHERE b.org_id = @org_id
-          AND (b.state IN ('starting', 'running') OR (b.state = 'queued' AND b.admitted_at IS NOT NULL)))::int AS all_active
+SELECT h.*, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at, coalesce(active.tasks, 0)::int AS active,
+       coalesce((SELECT sum(active.tasks) FROM active), 0)::int AS all_active
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.share, q.priority, q.place, q.moved_at
     FROM tasks q
@@ -51,6 +50,7 @@ FROM shares s CROSS JOIN LATERAL (
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
     ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @per_share
 ) h
+LEFT JOIN active ON active.created_by = h.share
 LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 
@@ -77,7 +77,7 @@ SELECT coalesce(avg(CASE WHEN own THEN took END), 0)::double precision AS agent_
        coalesce(avg(took), 0)::double precision AS all_s, count(*) AS all_count
 FROM (SELECT (t.agent_id = @agent_id)::boolean AS own,
              extract(epoch FROM t.finished_at - t.started_at)::double precision AS took FROM tasks t
-      WHERE t.org_id = @org_id AND t.state = 'succeeded' AND t.started_at IS NOT NULL
+      WHERE t.org_id = @org_id AND t.finished_at IS NOT NULL AND t.state = 'succeeded' AND t.started_at IS NOT NULL
       ORDER BY t.finished_at DESC LIMIT @sample) AS recent;
 
 -- name: DueTasks :many
@@ -87,11 +87,11 @@ ORDER BY not_before LIMIT @max_rows;
 
 -- name: LockDueTask :one
 SELECT * FROM tasks
-WHERE org_id = @org_id AND id = @id AND state = 'waiting' AND not_before <= clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'waiting' AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED;
 
 -- name: SetTaskTimer :exec
-UPDATE tasks SET not_before = clock_timestamp() + @wait::interval, reason = @reason WHERE org_id = @org_id AND id = @id;
+UPDATE tasks SET not_before = clock_timestamp() + @wait::interval, reason = @reason WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: NameAssignee :exec
 -- Names who is to decide on a task, unless somebody is named already.
@@ -99,4 +99,4 @@ UPDATE tasks SET assignee = created_by, assigned_by = 'hub', assigned_at = clock
 WHERE org_id = @org_id AND id = @id AND assignee = '';
 
 -- name: CountTaskFailure :exec
-UPDATE tasks SET failures = failures + 1 WHERE org_id = @org_id AND id = @id;
+UPDATE tasks SET failures = failures + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;

@@ -1,10 +1,13 @@
 -- name: CreateStep :one
+-- Answers no row when the call has a step already.
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
-                   node_id, jail_id, finished_at)
+                   node_id, jail_id, outcome, started_at, finished_at)
 VALUES (@id, @org_id, @task_id, @number, @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
         @arguments_sealed, @arguments_digest, @reasoning, @state, @decision_reason, @observation, @error_code,
-        sqlc.narg(node_id), @jail_id, sqlc.narg(finished_at))
+        sqlc.narg(node_id), @jail_id, @outcome, CASE WHEN @ran::boolean THEN clock_timestamp() END,
+        CASE WHEN @ended::boolean THEN clock_timestamp() END)
+ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING *;
 
 -- name: StepByCall :one
@@ -21,21 +24,28 @@ ORDER BY exact DESC, id LIMIT 2;
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id ORDER BY number;
 
 -- name: StartStep :one
+-- A grant that is bound to what was asked starts only where the caller has
+-- looked at it.
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = @attempt
-WHERE org_id = @org_id AND id = @id AND state = 'granted'
+WHERE org_id = @org_id AND id = @id AND task_id = @task_id AND state = 'granted' AND (@bound::boolean OR granted_binding IS NULL)
 RETURNING *;
 
 -- name: EndStep :one
 -- Records an outcome once: a step that has ended already, or runs again under
--- another name, answers no row.
+-- another name, answers no row. It locks the task's row first.
+WITH held AS (
+    SELECT t.id FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE FOR UPDATE
+)
 UPDATE steps SET state = @state, observation = @observation, outcome = @outcome, error_code = @error_code,
     log_bytes = @log_bytes, workspace_state = sqlc.narg(workspace_state), workspace_record = @workspace_record,
     finished_at = clock_timestamp()
-WHERE org_id = @org_id AND id = @id AND state = 'started' AND run = @run
-RETURNING *;
+FROM held
+WHERE steps.id = @id AND steps.task_id = held.id AND state = 'started' AND run = @run
+RETURNING steps.*;
 
 -- name: StartedExecs :many
-SELECT exec_id FROM steps WHERE org_id = @org_id AND exec_id = ANY (@ids::text[]) AND state = 'started';
+SELECT exec_id FROM steps
+WHERE id = ANY (@steps::text[]) AND org_id = @org_id AND exec_id = ANY (@ids::text[]) AND state = 'started';
 
 -- name: NextOpenStep :one
 -- The first of a task's calls that has not ended: the others wait for it.

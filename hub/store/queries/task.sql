@@ -1,3 +1,8 @@
+-- A task is looked up by its id. That it is of the organisation is checked as
+-- (org_id = @org_id) IS TRUE, which no index can be searched for: as long as the
+-- database has no statistics, it takes an index of the organisation's tasks for
+-- as good as the one of the ids, and searches it from end to end.
+
 -- name: CreateTask :one
 -- Answers no row when the idempotency key is taken, or a hold stands.
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
@@ -11,7 +16,7 @@ SELECT @id::text, @org_id::text, @agent_id::text, @agent_version::int, @title::t
        @resumed_at::int, @resumed_at::int, @resumed_at::int,
        @created_by::text, @context::text, @conversation::jsonb, @assignee::text, @created_by::text, clock_timestamp()
 WHERE NOT held(@org_id::text, @agent_id::text, @trigger_id::text, @lineage_id::text)
-ON CONFLICT (org_id, idempotency_key) DO NOTHING
+ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING *;
 
 -- name: TaskByIdempotencyKey :one
@@ -29,15 +34,17 @@ ORDER BY exact DESC, id LIMIT 2;
 
 -- name: GetTask :one
 SELECT sqlc.embed(t), coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
-       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
+       coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
 LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
-WHERE t.org_id = @org_id AND t.id = @id;
+WHERE t.id = @id AND (t.org_id = @org_id) IS TRUE;
 
 -- name: ListTasks :many
 -- Newest first, after a keyset position; NULL filters match all.
 SELECT sqlc.embed(t), coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
-       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model
+       CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
+       coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
 LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_version
 WHERE t.org_id = @org_id
@@ -48,12 +55,12 @@ WHERE t.org_id = @org_id
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
 
 -- name: LockTask :one
-SELECT * FROM tasks WHERE org_id = @org_id AND id = @id FOR UPDATE;
+SELECT * FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE FOR UPDATE;
 
 -- name: LockLeasedTask :one
 -- The task, if that lease on it is live on the database's clock.
 SELECT * FROM tasks
-WHERE org_id = @org_id AND id = @id AND attempt = @attempt AND lease_hash = @lease_hash
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND attempt = @attempt AND lease_hash = @lease_hash
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE;
 
@@ -64,6 +71,7 @@ WHERE id = @id AND attempt = @attempt AND lease_hash = @lease_hash AND lease_exp
 
 -- name: MoveTask :one
 -- Changes the state; a move to anything but starting or running ends the lease.
+-- What is null of the run's result stays as it is.
 UPDATE tasks SET
     state = @state, reason = @reason,
     pause_next = CASE WHEN @state::text IN ('paused', 'succeeded', 'failed', 'timed_out', 'cancelled') THEN '' ELSE pause_next END,
@@ -74,35 +82,40 @@ UPDATE tasks SET
     assignee = CASE WHEN @state::text = 'queued' THEN '' ELSE assignee END, -- its agent's again
     queued_at = CASE WHEN @state::text = 'queued' THEN clock_timestamp() ELSE queued_at END,
     started_at = CASE WHEN @state::text = 'running' THEN coalesce(started_at, clock_timestamp()) ELSE started_at END,
-    finished_at = CASE WHEN @state::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END
-WHERE org_id = @org_id AND id = @id
+    finished_at = CASE WHEN @state::text IN ('succeeded', 'failed', 'timed_out', 'cancelled') THEN clock_timestamp() END,
+    summary = coalesce(sqlc.narg(summary), summary), error_code = coalesce(sqlc.narg(error_code), error_code),
+    error_message = coalesce(sqlc.narg(error_message), error_message), progress = coalesce(sqlc.narg(progress), progress),
+    iteration = greatest(iteration, sqlc.narg(iteration)::int),
+    worker_losses = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN worker_losses ELSE 0 END,
+    failures = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN failures ELSE 0 END
+WHERE id = @id AND (org_id = @org_id) IS TRUE
 RETURNING *;
 
 -- name: SetTaskResult :exec
 UPDATE tasks SET summary = @summary, error_code = @error_code, error_message = @error_message,
     progress = CASE WHEN @done::boolean THEN 1 ELSE progress END
-WHERE org_id = @org_id AND id = @id;
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: SetTaskOverride :exec
-UPDATE tasks SET override = @override WHERE org_id = @org_id AND id = @id;
+UPDATE tasks SET override = @override WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE org_id = @org_id AND id = @id;
+UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: AddTaskUsage :exec
-UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
+UPDATE tasks SET turn_count = greatest(turn_count, @turn::int), step_count = greatest(step_count, @steps::int),
     input_tokens = input_tokens + @input_tokens, output_tokens = output_tokens + @output_tokens,
     cache_read_tokens = cache_read_tokens + @cache_read_tokens,
     cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     cost_micros = cost_micros + @cost_micros
-WHERE org_id = @org_id AND id = @id;
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: SetTaskProgress :exec
 UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0
-WHERE org_id = @org_id AND id = @id;
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: CountTaskSteps :exec
-UPDATE tasks SET step_count = @steps WHERE org_id = @org_id AND id = @id;
+UPDATE tasks SET step_count = greatest(step_count, @steps::int) WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: CreateTurn :exec
 INSERT INTO turns (task_id, turn, org_id, attempt, content, sealed)
@@ -116,7 +129,7 @@ SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id AND turn = @tu
 SELECT * FROM turns WHERE org_id = @org_id AND task_id = @task_id ORDER BY turn;
 
 -- name: SetPauseNext :exec
-UPDATE tasks SET pause_next = @pause_next WHERE org_id = @org_id AND id = @id;
+UPDATE tasks SET pause_next = @pause_next WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockTasks :many
 -- In the order in which they were made: a task waits only for earlier ones, so
@@ -141,7 +154,7 @@ WHERE d.org_id = @org_id AND d.task_id = @task_id ORDER BY t.created_at, t.id;
 -- name: AssignTask :one
 UPDATE tasks SET agent_id = @agent_id, agent_version = @agent_version, workspace_scope = @workspace_scope, jail_id = @jail_id,
     assignee = @assignee, assigned_by = @assigned_by, assigned_at = clock_timestamp(), created_by_role = @created_by_role
-WHERE org_id = @org_id AND id = @id
+WHERE id = @id AND (org_id = @org_id) IS TRUE
 RETURNING *;
 
 -- name: UserByName :one
@@ -153,7 +166,7 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 -- name: SetRetry :exec
 -- What an escalated task is tried again with; its counters begin anew.
 UPDATE tasks SET override = @override, worker_losses = 0, failures = 0, error_code = '', error_message = ''
-WHERE org_id = @org_id AND id = @id;
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockLiveTasks :many
 -- A scope's tasks that have not ended, locked in the order in which they were

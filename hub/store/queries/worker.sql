@@ -21,7 +21,7 @@ RETURNING before.pressure AS was_pressure, w.drained_at, w.pool;
 -- name: LiveWorkers :many
 -- Workers that were heard lately, with how many tasks each holds.
 SELECT sqlc.embed(w), (SELECT count(*) FROM tasks t
-    WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.state IN ('starting', 'running')) AS active
+    WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM workers w
 WHERE w.org_id = @org_id AND w.last_seen_at > clock_timestamp() - @stale_after::interval
 ORDER BY w.name, w.id;
