@@ -48,7 +48,9 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		res := &deckhandv1.WatchResponse{Cursor: item.Cursor.String()}
 		switch {
 		case item.Event != nil:
-			res.Item = &deckhandv1.WatchResponse_Event{Event: eventMessage(item.Event)}
+			// Nobody changes the message: all who watch at the same place send it.
+			message, _ := item.Event.Once(func() any { return eventMessage(&item.Event.EventsAfterRow) }).(*deckhandv1.Event)
+			res.Item = &deckhandv1.WatchResponse_Event{Event: message}
 		case item.Thinking != nil:
 			piece := &deckhandv1.Thinking{}
 			if err := proto.Unmarshal(item.Thinking, piece); err != nil {

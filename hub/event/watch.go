@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/flight"
 )
 
 // Cursor is a place in an organisation's commit order: a transaction, then an
@@ -67,6 +69,8 @@ type WatcherConfig struct {
 type Watcher struct {
 	cfg  WatcherConfig
 	open atomic.Int64
+	// reads are of what comes after a cursor.
+	reads flight.Group[string, []*Stored]
 }
 
 // NewWatcher makes a Watcher.
@@ -100,8 +104,23 @@ type Watch struct {
 // when both are empty.
 type Item struct {
 	Cursor   Cursor
-	Event    *db.EventsAfterRow
+	Event    *Stored
 	Thinking []byte
+}
+
+// Stored is an event as it was read. All who read it at the same time share it.
+type Stored struct {
+	db.EventsAfterRow
+
+	once sync.Once
+	made any
+}
+
+// Once answers what make makes of the event, which is made once for all who
+// share it.
+func (s *Stored) Once(make func() any) any {
+	s.once.Do(func() { s.made = make() })
+	return s.made
 }
 
 const (
@@ -122,7 +141,8 @@ const (
 // tasks have ended, when send fails, or with ctx.
 //
 // send is called by one goroutine; a slow one slows only this watch, since each
-// reads the database for itself and holds one batch. It does hold memory and a
+// reads the database for itself, together with those who stand at the same place,
+// and holds one batch. It does hold memory and a
 // connection for that, so a caller that takes longer than SlowAfter for one item
 // ends with fault.WatchSlow, and goes on from its cursor when it likes. A cursor
 // from before what retention has deleted ends with fault.CursorExpired.
@@ -134,6 +154,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	}
 	send, stop := w.timed(q, send)
 	defer stop()
+	what := q.OrgID + " " + strings.Join(q.TaskIDs, " ") + " "
 	hint := make(chan struct{}, 1)
 	thinking := make(chan []byte, thinkingBuffer)
 	if q.Follow {
@@ -157,20 +178,20 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	defer timer.Stop()
 	for {
 		lastRead := time.Now()
-		rows, err := w.read(ctx, q, at)
+		rows, err := w.reads.Do(ctx, what+at.String(), func(ctx context.Context) ([]*Stored, error) { return w.read(ctx, q, at) })
 		if err != nil {
 			return err
 		}
-		for i := range rows {
-			if at, err = cursorOf(rows[i]); err != nil {
+		for _, row := range rows {
+			if at, err = cursorOf(row.EventsAfterRow); err != nil {
 				return err
 			}
-			if err := send(Item{Cursor: at, Event: &rows[i]}); err != nil {
+			if err := send(Item{Cursor: at, Event: row}); err != nil {
 				return err
 			}
 			lastSent, wait = time.Now(), w.cfg.Poll
 			if q.Follow {
-				w.cfg.Sent(lastSent.Sub(rows[i].Time))
+				w.cfg.Sent(lastSent.Sub(row.Time))
 			}
 		}
 		if len(rows) == batch {
@@ -287,7 +308,7 @@ func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byt
 	return stop, nil
 }
 
-func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]db.EventsAfterRow, error) {
+func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]*Stored, error) {
 	xid := strconv.FormatUint(at.xid, 10)
 	// A statement of its own: the next one's snapshot must be younger.
 	horizon, err := w.cfg.Store.EventHorizon(ctx)
@@ -301,7 +322,7 @@ func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]db.EventsAfte
 		if err != nil {
 			return nil, fmt.Errorf("read events: %w", err)
 		}
-		return rows, nil
+		return stored(rows), nil
 	}
 	rows, err := w.cfg.Store.TaskEventsAfter(ctx, db.TaskEventsAfterParams{
 		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
@@ -309,11 +330,15 @@ func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]db.EventsAfte
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
-	out := make([]db.EventsAfterRow, len(rows))
+	return stored(rows), nil
+}
+
+func stored[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R) []*Stored {
+	out := make([]*Stored, len(rows))
 	for i, row := range rows {
-		out[i] = db.EventsAfterRow(row)
+		out[i] = &Stored{EventsAfterRow: db.EventsAfterRow(row)}
 	}
-	return out, nil
+	return out
 }
 
 // newest answers the place of the last event that is committed now.

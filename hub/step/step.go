@@ -168,7 +168,7 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
 		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
-		Number: t.StepCount + 1, Outcome: json.RawMessage("{}"),
+		Number: t.StepCount + 1,
 	}
 	var err error
 	if params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), params.ID); err != nil {

@@ -45,28 +45,47 @@ func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
+	places, err := s.looks.Do(ctx, orgID, func(ctx context.Context) (places, error) { return s.places(ctx, orgID) })
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]Standing, len(wanted))
+	for _, t := range tasks {
+		place, ok := places.of[t.ID]
+		if !ok || !wanted[t.ID] {
+			continue
+		}
+		pace, err := s.pace(ctx, orgID, t.AgentID)
+		if err != nil {
+			return nil, err
+		}
+		out[t.ID] = estimate(place, places.active, pace)
+	}
+	return out, nil
+}
+
+// places is an organisation's queue at a moment.
+type places struct {
+	of     map[string]int32 // by task, from 1
+	active int32            // tasks under way
+}
+
+// places looks at the queue. Those who ask at the same time share a look: each
+// submission asks.
+func (s *Service) places(ctx context.Context, orgID string) (places, error) {
 	rows, err := s.cfg.Store.QueuePlaces(ctx, db.QueuePlacesParams{OrgID: orgID, PerShare: countPerShare})
 	if err != nil {
-		return nil, fmt.Errorf("read the queue: %w", err)
+		return places{}, fmt.Errorf("read the queue: %w", err)
 	}
 	turns := map[string]queue.Turn{}
 	for _, row := range rows {
 		turns[row.Share] = queue.Turn{Active: int(row.Active), Served: row.ServedAt}
 	}
-	out := make(map[string]Standing, len(wanted))
-	var place int32
+	out := places{of: make(map[string]int32, len(rows))}
 	err = queue.Walk(rows, func(row db.QueuePlacesRow) queue.Entry {
 		return queue.Entry{Share: row.Share, Priority: row.Priority}
 	}, turns, func(row db.QueuePlacesRow) (bool, error) {
-		place++
-		if !wanted[row.ID] {
-			return true, nil
-		}
-		pace, err := s.pace(ctx, orgID, row.AgentID)
-		if err != nil {
-			return false, err
-		}
-		out[row.ID] = estimate(place, row.AllActive, pace)
+		out.of[row.ID], out.active = int32(len(out.of)+1), row.AllActive //nolint:gosec // a few thousand
 		return true, nil
 	})
 	return out, err

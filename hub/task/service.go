@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/flight"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -39,6 +40,8 @@ type Service struct {
 	cfg Config
 	// paces are how long tasks took lately, by organisation and agent.
 	paces *expirable.LRU[string, db.TaskPaceRow]
+	// looks are at an organisation's queue.
+	looks flight.Group[string, places]
 }
 
 // NewService makes a Service.

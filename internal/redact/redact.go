@@ -17,6 +17,10 @@ const Mask = "[redacted]"
 // minLength keeps short values, which occur by chance, from being masked.
 const minLength = 8
 
+// shortest is the length of the shortest text that has one of the shapes: a
+// token of Slack.
+const shortest = len("xoxb-0123456789")
+
 // shapes are keys and tokens as their issuers write them.
 var shapes = regexp.MustCompile(strings.Join([]string{
 	`\bdh[a-z]_[0-9a-hjkmnp-tv-z]{20,}`, // ours
@@ -67,14 +71,16 @@ func (r *Redactor) Add(values ...string) {
 // valid UTF-8 without NUL, U+FFFD in place of what is not.
 func (r *Redactor) String(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if r == nil {
-		return shapes.ReplaceAllString(s, Mask)
+	if r != nil && len(s) >= minLength {
+		r.mu.RLock()
+		replacer := r.replacer
+		r.mu.RUnlock()
+		if replacer != nil {
+			s = replacer.Replace(s)
+		}
 	}
-	r.mu.RLock()
-	replacer := r.replacer
-	r.mu.RUnlock()
-	if replacer != nil {
-		s = replacer.Replace(s)
+	if len(s) < shortest {
+		return s
 	}
 	return shapes.ReplaceAllString(s, Mask)
 }

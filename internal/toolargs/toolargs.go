@@ -20,6 +20,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -248,9 +249,31 @@ const maxSchemas = 1000
 type cache struct {
 	mu       sync.Mutex
 	compiled map[[sha256.Size]byte]*jsonschema.Schema
+	// known spares those who check many calls against one schema the digest.
+	known map[*structpb.Struct]*jsonschema.Schema
 }
 
 func (c *cache) get(tool *deckhandv1.Tool) (*jsonschema.Schema, error) {
+	c.mu.Lock()
+	known := c.known[tool.GetInputSchema()]
+	c.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	schema, err := c.byDigest(tool)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxSchemas {
+		c.known = map[*structpb.Struct]*jsonschema.Schema{}
+	}
+	c.known[tool.GetInputSchema()] = schema
+	return schema, nil
+}
+
+func (c *cache) byDigest(tool *deckhandv1.Tool) (*jsonschema.Schema, error) {
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(tool.GetInputSchema())
 	if err != nil {
 		return nil, fmt.Errorf("encode the schema: %w", err)

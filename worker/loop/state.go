@@ -59,9 +59,12 @@ func (s state) encode() (*structpb.Struct, error) {
 	return out, nil
 }
 
-// toStruct makes a payload. It goes through JSON, which takes every number and
-// list type there is.
+// toStruct makes a payload. What structpb does not take goes through JSON, which
+// takes every number and list type there is.
 func toStruct(payload map[string]any) *structpb.Struct {
+	if out, err := structpb.NewStruct(plain(payload)); err == nil {
+		return out
+	}
 	data, err := json.Marshal(payload)
 	out := &structpb.Struct{}
 	if err == nil {
@@ -69,6 +72,26 @@ func toStruct(payload map[string]any) *structpb.Struct {
 	}
 	if err != nil {
 		out, _ = structpb.NewStruct(map[string]any{"payload_error": err.Error()})
+	}
+	return out
+}
+
+// plain answers a payload with its lists of texts as lists of anything.
+func plain(payload map[string]any) map[string]any {
+	out := make(map[string]any, len(payload))
+	for k, v := range payload {
+		switch v := v.(type) {
+		case []string:
+			list := make([]any, len(v))
+			for i, text := range v {
+				list[i] = text
+			}
+			out[k] = list
+		case map[string]any:
+			out[k] = plain(v)
+		default:
+			out[k] = v
+		}
 	}
 	return out
 }

@@ -82,7 +82,7 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
                    node_id, jail_id, outcome, started_at, finished_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
         $12, $13, $14, $15, $16, $17, $18,
-        $19, $20, $21, CASE WHEN $22::boolean THEN clock_timestamp() END,
+        $19, $20, coalesce($21::jsonb, '{}'), CASE WHEN $22::boolean THEN clock_timestamp() END,
         CASE WHEN $23::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
@@ -109,7 +109,7 @@ type CreateStepParams struct {
 	ErrorCode       string
 	NodeID          *string
 	JailID          string
-	Outcome         json.RawMessage
+	Outcome         []byte
 	Ran             bool
 	Ended           bool
 }

@@ -87,7 +87,7 @@ ORDER BY not_before LIMIT @max_rows;
 
 -- name: LockDueTask :one
 SELECT * FROM tasks
-WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'waiting' AND not_before <= clock_timestamp()
+WHERE (org_id = @org_id) IS TRUE AND id = @id AND state = 'waiting' AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED;
 
 -- name: SetTaskTimer :exec

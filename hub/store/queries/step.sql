@@ -5,7 +5,7 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
                    node_id, jail_id, outcome, started_at, finished_at)
 VALUES (@id, @org_id, @task_id, @number, @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
         @arguments_sealed, @arguments_digest, @reasoning, @state, @decision_reason, @observation, @error_code,
-        sqlc.narg(node_id), @jail_id, @outcome, CASE WHEN @ran::boolean THEN clock_timestamp() END,
+        sqlc.narg(node_id), @jail_id, coalesce(sqlc.narg(outcome)::jsonb, '{}'), CASE WHEN @ran::boolean THEN clock_timestamp() END,
         CASE WHEN @ended::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING *;
