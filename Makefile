@@ -15,7 +15,7 @@ all: build
 setup: ## install what is missing
 	scripts/setup
 
-init: ## build deckhand-init, which deckhand-node embeds
+init: ## build deckhand-init and deckhand-skill, which deckhand-node embeds
 	scripts/build-init
 
 build: init ## build bin/deckhand and bin/deckhand-node
@@ -51,4 +51,4 @@ bench: ## measure; scripts/bench dispatch measures one thing
 	scripts/bench $(ARGS)
 
 clean: ## remove what was built
-	rm -rf bin .build node/jail/initbin/deckhand-init
+	rm -rf bin .build node/jail/initbin/*.gz

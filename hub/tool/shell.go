@@ -38,7 +38,7 @@ func shellTools() []*Tool {
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Irreversible: "what the command does outside of /workspace: what it sends elsewhere, what it ends, what it leaves in /tmp",
-		Timeout:      shellMaxTimeout,
+		Timeout:      shellMaxTimeout, runs: true,
 		schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
 			"command":{"type":"string","minLength":1,"maxLength":131072,"description":"What bash -c runs"},
 			"timeout_seconds":{"type":"integer","minimum":1,"maximum":3600,"description":"Time before the whole command is killed; 120 by default"},
@@ -57,6 +57,15 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 		Dir: text(c.Arguments, "cwd"), Timeout: durationpb.New(timeout),
 		Snapshot: true,
 	}
+	exec, err := execute(ctx, c, spec)
+	if err != nil {
+		return failure(err)
+	}
+	return shellResult(ctx, c, exec)
+}
+
+// execute has a command run, or re-attaches to it, and answers its end.
+func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
 	if c.OfflineGrace > 0 {
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}
@@ -73,10 +82,7 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 		res, err = c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.ExecID, Timeout: durationpb.New(waitStep)})
 		exec = res.GetExec()
 	}
-	if err != nil {
-		return failure(err)
-	}
-	return shellResult(ctx, c, exec)
+	return exec, err
 }
 
 // unlessEnded runs start, and kills the command when its step has ended: a

@@ -87,6 +87,9 @@ type Tool struct {
 	Asks    bool
 	Timeout time.Duration
 
+	// runs says that it runs a command on a node, under the step's id.
+	runs bool
+
 	schema string // JSON Schema of the arguments, draft 2020-12
 	// run has the call run and answers its end. It may be called again for the
 	// same step, after a crash or when its context ended, and then re-attaches.
@@ -97,7 +100,7 @@ type Tool struct {
 }
 
 // Runs says that the tool runs a command on a node, under the step's id.
-func (t *Tool) Runs() bool { return t.Name == shellExec }
+func (t *Tool) Runs() bool { return t.runs }
 
 // Run has a granted call run, or re-attaches to it.
 func (t *Tool) Run(ctx context.Context, c Call) (Result, error) { return t.run(ctx, c) }
@@ -124,7 +127,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), fileTools(), fileChangeTools(), workTools(), askTools()) {
+	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), workTools(), askTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err

@@ -31,6 +31,9 @@ const (
 	// ReplicaURIHost is the second part for a hub replica.
 	ReplicaURIHost = "hub"
 
+	// SkillPath is where deckhand-skill is in a jail.
+	SkillPath = "/.deckhand-skill"
+
 	// MaxMessageBytes bounds a gRPC message in either direction: the largest
 	// file that WriteFile takes, and room for the rest of the message.
 	MaxMessageBytes = 32<<20 + 1<<20

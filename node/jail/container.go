@@ -29,7 +29,7 @@ const labelData = "sh.deckhand.data"
 
 // launch makes the container and its task and answers when init does.
 func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Init, error) {
-	root, err := hostRoot(p.rootfs, m.etc, m.initPath, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
+	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +311,8 @@ func (m *Manager) sweep(ctx context.Context) error {
 }
 
 // sweepReleases removes every deckhand-init but this daemon's own and those
-// that run, which are told by their file: a jail has it under another name.
+// that run, which are told by their file: a jail has it under another name. A
+// deckhand-skill stays in the jails that were shown it.
 func (m *Manager) sweepReleases(inits []int32) error {
 	var used []os.FileInfo
 	for _, pid := range inits {
@@ -325,17 +326,17 @@ func (m *Manager) sweepReleases(inits []int32) error {
 	}
 	for _, release := range releases {
 		dir := filepath.Join(m.releases(), release.Name())
-		if dir == filepath.Dir(m.initPath) {
+		if dir == filepath.Dir(m.initPath) || dir == filepath.Dir(m.skillPath) {
 			continue
 		}
-		have, err := os.Stat(filepath.Join(dir, initbin.Name))
+		have, err := os.Stat(filepath.Join(dir, initbin.Init))
 		if err == nil && slices.ContainsFunc(used, func(info os.FileInfo) bool { return os.SameFile(info, have) }) {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("remove an old deckhand-init: %w", err)
 		}
-		m.cfg.Log.Info("removed a deckhand-init that no jail uses", "release", release.Name())
+		m.cfg.Log.Info("removed programs that no jail is made with any more", "release", release.Name())
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ type Manager struct {
 	runtimes       []string
 	hardWorkspaces bool
 	initPath       string
+	skillPath      string // empty in a build that carries none
 	etc            string
 	bootID         string
 
@@ -139,9 +140,12 @@ func (m *Manager) openData() error {
 	if m.cfg.InitPath != "" {
 		m.initPath, err = initbin.Install(binaries, m.cfg.InitPath)
 	} else {
-		m.initPath, err = initbin.Extract(binaries)
+		m.initPath, err = initbin.Extract(binaries, initbin.Init)
 	}
 	if err != nil {
+		return fmt.Errorf("jail: %w", err)
+	}
+	if m.skillPath, err = initbin.Extract(binaries, initbin.Skill); err != nil && !errors.Is(err, initbin.ErrAbsent) {
 		return fmt.Errorf("jail: %w", err)
 	}
 	return buildEtc(m.etc)

@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -209,7 +210,10 @@ func TestAnOldInitGoesOnceNoJailRunsIt(t *testing.T) {
 		dirs, err := os.ReadDir(filepath.Join(cfg.DataDir, "init"))
 		require.NoError(t, err)
 		for _, dir := range dirs {
-			out = append(out, dir.Name())
+			// Beside them is deckhand-skill.
+			if _, err := os.Stat(filepath.Join(cfg.DataDir, "init", dir.Name(), initbin.Init)); err == nil {
+				out = append(out, dir.Name())
+			}
 		}
 		return out
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 )
 
 // The host root is made by allow-list: /usr as it is, an /etc of our own
@@ -128,7 +130,7 @@ func bind(from, to string) specs.Mount {
 }
 
 // hostRoot lays out a jail's root folder and answers the mounts that fill it.
-func hostRoot(root, etc, initPath string, shown []string) ([]specs.Mount, error) {
+func hostRoot(root, etc, initPath, skillPath string, shown []string) ([]specs.Mount, error) {
 	for _, name := range rootFolders {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			return nil, fmt.Errorf("make the jail's root: %w", err)
@@ -162,6 +164,9 @@ func hostRoot(root, etc, initPath string, shown []string) ([]specs.Mount, error)
 		}
 	}
 	mounts = append(mounts, bind(initPath, initMount))
+	if skillPath != "" {
+		mounts = append(mounts, bind(skillPath, nodelink.SkillPath))
+	}
 	for _, path := range shown {
 		mounts = append(mounts, bind(path, path))
 	}

@@ -1,14 +1,18 @@
-// Package initbin carries deckhand-init, PID 1 of every jail, in the binary of
-// deckhand-node. A build from a clean clone compiles without it and says so
-// when it is asked for it.
+// Package initbin carries the programs that run in jails in the binary of
+// deckhand-node: deckhand-init, PID 1 of every jail, and deckhand-skill, which
+// reduces data there. A build from a clean clone compiles without them and says
+// so when it is asked for one.
 package initbin
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,55 +21,70 @@ import (
 //go:embed *
 var files embed.FS
 
-// Name of the binary.
-const Name = "deckhand-init"
+// The programs.
+const (
+	Init  = "deckhand-init"
+	Skill = "deckhand-skill"
+)
 
-// ErrAbsent is answered by a build that carries no deckhand-init.
-var ErrAbsent = errors.New("this build carries no deckhand-init: build with make build")
+// ErrAbsent is answered by a build that does not carry its programs.
+var ErrAbsent = errors.New("this build carries no deckhand-init or deckhand-skill: build with make build")
 
-// Extract puts the embedded binary below a folder, in a folder named by its
+// Extract puts an embedded program below a folder, in a folder named by its
 // digest, and answers its path. One that is there already is left alone: jails
 // run from it.
-func Extract(dir string) (string, error) {
-	raw, err := files.ReadFile(Name)
+func Extract(dir, name string) (string, error) {
+	packed, err := files.ReadFile(name + ".gz")
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", ErrAbsent
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the embedded deckhand-init: %w", err)
+		return "", fmt.Errorf("read the embedded %s: %w", name, err)
 	}
-	return install(dir, raw)
+	unpack, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	raw, err := io.ReadAll(unpack)
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	return install(dir, name, raw)
 }
 
-// Present says whether this build carries deckhand-init.
+// Present says whether this build carries its programs.
 func Present() bool {
-	info, err := fs.Stat(files, Name)
-	return err == nil && info.Size() > 0
+	for _, name := range []string{Init, Skill} {
+		if info, err := fs.Stat(files, name+".gz"); err != nil || info.Size() == 0 {
+			return false
+		}
+	}
+	return true
 }
 
-// Install does the same with a binary on disk: a jail goes on with the one it
-// was made with when that is replaced.
+// Install does the same with a deckhand-init on disk: a jail goes on with the
+// one it was made with when that is replaced.
 func Install(dir, path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read deckhand-init: %w", err)
 	}
-	return install(dir, raw)
+	return install(dir, Init, raw)
 }
 
-func install(dir string, raw []byte) (string, error) {
+func install(dir, name string, raw []byte) (string, error) {
 	sum := sha256.Sum256(raw)
 	at := filepath.Join(dir, hex.EncodeToString(sum[:8]))
-	path := filepath.Join(at, Name)
+	path := filepath.Join(at, name)
 	if have, err := os.ReadFile(path); err == nil && sha256.Sum256(have) == sum {
 		return path, nil
 	}
 	if err := os.MkdirAll(at, 0o711); err != nil {
-		return "", fmt.Errorf("install deckhand-init: %w", err)
+		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	temp, err := os.CreateTemp(at, "new-")
 	if err != nil {
-		return "", fmt.Errorf("install deckhand-init: %w", err)
+		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	defer os.Remove(temp.Name()) // gone already when all went well
 	_, err = temp.Write(raw)
@@ -79,7 +98,7 @@ func install(dir string, raw []byte) (string, error) {
 		err = os.Rename(temp.Name(), path)
 	}
 	if err != nil {
-		return "", fmt.Errorf("install deckhand-init: %w", err)
+		return "", fmt.Errorf("install %s: %w", name, err)
 	}
 	return path, nil
 }

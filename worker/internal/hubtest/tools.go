@@ -29,6 +29,7 @@ func Tools(t testing.TB) []*deckhandv1.Tool {
 	)
 	return []*deckhandv1.Tool{
 		tool("shell_exec", node, false, []any{"command"}, map[string]any{"command": text, "timeout_seconds": map[string]any{"type": "integer"}}),
+		tool("log_digest", node, true, []any{"path"}, map[string]any{"path": text}),
 		tool("file_read", node, true, []any{"path"}, map[string]any{"path": text}),
 		tool("file_list", node, true, []any{}, map[string]any{"path": text, "recursive": map[string]any{"type": "boolean"}}),
 		tool("file_write", node, false, []any{"path", "content"}, map[string]any{"path": text, "content": text}),

@@ -1,0 +1,79 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// H6: each skill runs in the jail and reads there, and what comes back is short
+// and cites where it was read; what it cannot answer it says.
+func TestSkillsReduceDataInTheJail(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	dir := t.TempDir()
+	var log strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&log, "2026-11-22T10:%02d:%02dZ INFO served /users/%d in %d ms\n", i/60%60, i%60, i, i%97)
+	}
+	log.WriteString("2026-11-22T11:00:00Z ERROR disk of db-7 is full\n")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "app.log"), []byte(log.String()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "t.csv"), []byte("id,name\n1,a\n2,b\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "t.json"), []byte(`{"items":[{"id":7},{"id":8}]}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lease.go"), []byte("package lease\n\n// requeueExpired gives tasks back whose worker is gone.\nfunc requeueExpired() {}\n"), 0o600))
+	f.persona("reader", `
+turns:
+  - text: I read.
+    calls:
+      - {tool: log_digest, arguments: {path: in/app.log}}
+      - {tool: semantic_grep, arguments: {query: "where are expired tasks requeued", path: in}}
+      - {tool: file_outline, arguments: {path: in/lease.go}}
+      - {tool: json_query, arguments: {path: in/t.json, query: ".items[].id"}}
+      - {tool: csv_profile, arguments: {path: in/t.csv}}
+      - {tool: tree_digest, arguments: {path: in}}
+      - {tool: tail_stats, arguments: {path: in/app.log}}
+      - {tool: log_digest, arguments: {path: /etc/shadow}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "read"}}
+`, "mode: autonomous")
+	submit := []string{"run", "reader", "go on", "-o", "name"}
+	for _, name := range []string{"app.log", "t.csv", "t.json", "lease.go"} {
+		submit = append(submit, "--input", filepath.Join(dir, name)+"=in/"+name)
+	}
+	id := strings.TrimSpace(f.cli(0, submit...).out)
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+
+	var steps []struct {
+		Tool, State, Observation string
+		Outcome                  map[string]any
+	}
+	f.json(&steps, "task", "steps", id)
+	said := map[string]string{}
+	for _, s := range steps {
+		if _, ok := said[s.Tool]; !ok {
+			said[s.Tool] = s.Observation
+		}
+		require.Less(t, len(s.Observation), 9<<10, s.Tool)
+	}
+	require.Contains(t, said["log_digest"], "50 001 lines")
+	require.Contains(t, said["log_digest"], "at in/app.log:50001\n  2026-11-22T11:00:00Z ERROR disk of db-7 is full")
+	require.Contains(t, said["semantic_grep"], "1. lease.go:4  func requeueExpired() {}")
+	require.Contains(t, said["file_outline"], "4: func requeueExpired() {}")
+	require.Contains(t, said["json_query"], "1: 7\n1: 8\n")
+	require.Contains(t, said["csv_profile"], "- id: integer, 2 filled")
+	require.Contains(t, said["tree_digest"], "4 files")
+	require.Contains(t, said["tail_stats"], "LAST ERRORS")
+	last := steps[7]
+	require.Equal(t, "log_digest", last.Tool)
+	require.Equal(t, "STEP_STATE_FAILED", last.State)
+	require.Contains(t, last.Observation, "/etc/shadow: no such file or directory", "the jail has none")
+	require.EqualValues(t, log.Len(), steps[0].Outcome["bytes_read"])
+}

@@ -1,0 +1,119 @@
+// Package skill is deckhand-skill, the program that reduces data where it lies:
+// three lines for a model instead of a log of gigabytes. It runs inside the
+// jail, as any command of an agent does and with no more rights, since what it
+// parses may be hostile: its time, memory and output are bounded, what it could
+// not read it says, and nothing of it can harm but the call itself.
+package skill
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/node/skill/answer"
+	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
+	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
+	"github.com/deckhand-sh/deckhand/node/skill/logdigest"
+	"github.com/deckhand-sh/deckhand/node/skill/outline"
+	"github.com/deckhand-sh/deckhand/node/skill/semgrep"
+	"github.com/deckhand-sh/deckhand/node/skill/treedigest"
+)
+
+const (
+	// timeout is how long a skill reads before it answers with what it has.
+	timeout = 90 * time.Second
+	// memory is what the heap is held to, softly.
+	memory = 160 << 20
+)
+
+// Result is what the program writes, as JSON, with the flag --json.
+type Result struct {
+	Answer string `json:"answer,omitempty"`
+	// BytesRead is how much text the answer is made of.
+	BytesRead int64 `json:"bytes_read"`
+	// Error says why there is no answer.
+	Error string `json:"error,omitempty"`
+}
+
+// run answers, and how many bytes it read.
+type run func(ctx context.Context, arguments []byte) (*answer.Answer, int64, error)
+
+// skills are the skills by name.
+var skills = map[string]run{
+	"csv_profile":   with(csvprofile.Run),
+	"file_outline":  with(outline.Run),
+	"json_query":    with(jsonquery.Run),
+	"log_digest":    with(logdigest.Run),
+	"semantic_grep": with(semgrep.Run),
+	"tail_stats":    with(logdigest.Tail),
+	"tree_digest":   with(treedigest.Run),
+}
+
+// with reads a skill's arguments, in which nothing may be that it does not know.
+func with[Args any](skill func(context.Context, Args) (*answer.Answer, int64, error)) run {
+	return func(ctx context.Context, arguments []byte) (*answer.Answer, int64, error) {
+		var args Args
+		decoder := json.NewDecoder(bytes.NewReader(arguments))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&args); err != nil {
+			return nil, 0, fmt.Errorf("arguments: %w", err)
+		}
+		return skill(ctx, args)
+	}
+}
+
+// Names answers the names of all skills in order.
+func Names() []string { return slices.Sorted(maps.Keys(skills)) }
+
+// Main runs `deckhand-skill [--json] NAME ARGUMENTS`, the arguments being a
+// JSON object, and answers the exit status: 0, 1 when there is no answer, 2 when
+// it was called wrongly.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	asJSON := len(args) > 0 && args[0] == "--json"
+	if asJSON {
+		args = args[1:]
+	}
+	if len(args) == 0 || len(args) > 2 || skills[args[0]] == nil {
+		fmt.Fprintf(stderr, "usage: deckhand-skill [--json] %s '{\"path\": …}'\n", strings.Join(Names(), "|"))
+		return 2
+	}
+	arguments := "{}"
+	if len(args) == 2 {
+		arguments = args[1]
+	}
+	debug.SetMemoryLimit(memory)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	text, read, err := skills[args[0]](ctx, []byte(arguments))
+	result := Result{BytesRead: read}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		result.Error = fmt.Sprintf("no answer within %s: ask about less", timeout)
+	case err != nil:
+		result.Error = answer.Clean([]byte(err.Error()), 1000)
+	default:
+		result.Answer = text.String()
+	}
+	switch {
+	case asJSON:
+		if err := json.NewEncoder(stdout).Encode(result); err != nil {
+			return 1
+		}
+	case err != nil:
+		fmt.Fprintln(stderr, "deckhand-skill:", result.Error)
+	default:
+		fmt.Fprint(stdout, result.Answer)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}
