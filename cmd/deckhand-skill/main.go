@@ -9,5 +9,6 @@ import (
 )
 
 func main() {
+	skill.Confine()
 	os.Exit(skill.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

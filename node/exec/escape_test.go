@@ -49,6 +49,7 @@ func TestACommandStaysInItsJail(t *testing.T) {
 		"nothing can be mounted":                  {script: "mount -t tmpfs none /tmp", fails: true},
 		"no user namespace can be nested":         {script: "unshare -Ur true", fails: true},
 		"the root is read-only":                   {script: "touch /x /usr/x /etc/x /.deckhand-init", fails: true},
+		"the skills cannot be changed":            {script: "echo x > /.deckhand-skill", fails: true},
 		"setuid programs give nothing":            {script: "su -c id; id -u", says: "1000", not: "uid=0"},
 		"no capability is left":                   {script: "grep CapEff /proc/self/status", says: "0000000000000000"},
 		"no new privileges":                       {script: "grep NoNewPrivs /proc/self/status", says: "1"},

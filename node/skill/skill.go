@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deckhand-sh/deckhand/node/skill/answer"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
 	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
@@ -30,9 +32,21 @@ import (
 const (
 	// timeout is how long a skill reads before it answers with what it has.
 	timeout = 90 * time.Second
-	// memory is what the heap is held to, softly.
-	memory = 160 << 20
+	// memory is what the heap is held to, softly; maxMemory is where the program
+	// ends, rather than have its jail run out of memory.
+	memory    = 400 << 20
+	maxMemory = 768 << 20
 )
+
+// Confine holds this process to the memory that a skill may take. It is for the
+// program alone.
+func Confine() {
+	// Where it cannot be set, the jail's own limit holds.
+	_ = unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: maxMemory, Max: maxMemory})
+	debug.SetMemoryLimit(memory)
+	// What a crash says is for a model to read.
+	debug.SetTraceback("none")
+}
 
 // Result is what the program writes, as JSON, with the flag --json.
 type Result struct {
@@ -89,7 +103,6 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 2 {
 		arguments = args[1]
 	}
-	debug.SetMemoryLimit(memory)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	text, read, err := skills[args[0]](ctx, []byte(arguments))

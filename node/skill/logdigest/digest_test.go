@@ -152,6 +152,8 @@ func TestLevelsComeFromFieldsStatusesAndWords(t *testing.T) {
 		"Nov 22 01:02:03 host kernel: Out of memory: Killed process 7":          "error 1",
 		"2026-11-22 01:02:03,123 WARNING a b":                                   "warn 1",
 		"time=2026-11-22T01:02:03Z level=fatal msg=gone":                        "fatal 1",
+		"2026-11-22 01:02:03 install libgpg-error0:amd64 timeout=30":            "\n1 kind of lines\n",
+		"2026-11-22 01:02:03 raised ValueError: no":                             "error 1",
 		"2026-11-22T01:02:03Z INFO no error was found":                          "info 1",
 	} {
 		require.Contains(t, digest(t, logdigest.Args{Path: write(t, filepath.Join(t.TempDir(), "log"), line+"\n")}), want, line)

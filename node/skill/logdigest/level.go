@@ -51,12 +51,39 @@ func rank(text []byte) level {
 	}
 	lower := bytes.ToLower(text)
 	for _, word := range failing {
-		if bytes.Contains(lower, []byte(word)) {
+		if says(text, lower, word) {
 			return failure
 		}
 	}
 	return unknown
 }
+
+// says says whether a text has a word of its own, or at the end of a name as in
+// ValueError; not as a part of another, as in libgpg-error0, nor as the name of
+// a value, as in timeout=30.
+func says(text, lower []byte, word string) bool {
+	for at := 0; ; {
+		n := bytes.Index(lower[at:], []byte(word))
+		if n < 0 {
+			return false
+		}
+		start, end := at+n, at+n+len(word)
+		at = end
+		begins := start == 0 || !inName[lower[start-1]] || len(lower) == len(text) && text[start] != lower[start] && lower[start-1] >= 'a'
+		ends := word[len(word)-1] == ' ' || end == len(lower) || !inName[lower[end]] && lower[end] != '='
+		if begins && ends {
+			return true
+		}
+	}
+}
+
+// inName are the bytes of names, of packages and files for example.
+var inName = func() (t [256]bool) {
+	for c := range 256 {
+		t[c] = c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.ContainsRune("-_/+", rune(c))
+	}
+	return t
+}()
 
 // rankLetter answers the level that klog writes as a letter before the time.
 func rankLetter(before []byte) level {
