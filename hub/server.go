@@ -76,6 +76,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Drained: h.tellDrain,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents}, options...))
+	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
+	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))
+	mux.Handle(deckhandv1connect.NewBudgetServiceHandler(providers, options...))
 	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(&api.Terminals{NodeExecs: execs, Draining: s.draining}, options...))

@@ -6,8 +6,11 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +96,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				roles.run(command)
 			default:
 				command = inPlace.Replace(command)
-				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item).Replace(command)
+				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "http://10.0.0.7:8000", stage.server).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = ".."
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -114,6 +117,8 @@ type stage struct {
 	dir string
 	// task and item stand for task_3q9 and inbox_3q9.
 	task, item string
+	// server is a model server.
+	server string
 }
 
 // set brings about what a document begins with. What it answers clears up
@@ -136,6 +141,11 @@ func (s *stage) set(document string) (end func()) {
 			}
 			s.task = before
 		}
+	case "providers.md":
+		// Connecting asks for the models that there are.
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
+		s.server = server.URL
+		return server.Close
 	case "inbox.md":
 		s.runs("cleaner", "tools: [shell_exec]\napprovals: {tools: [shell_exec]}", "rm -rf old")
 		eventually(s.t, time.Minute, "the question to be asked", func() bool {

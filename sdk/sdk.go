@@ -62,6 +62,9 @@ type Client struct {
 	Workers deckhandv1connect.WorkerServiceClient
 	Queue   deckhandv1connect.QueueServiceClient
 
+	Providers deckhandv1connect.ProviderServiceClient
+	Budgets   deckhandv1connect.BudgetServiceClient
+
 	url  string
 	http *http.Client
 }
@@ -125,6 +128,8 @@ func New(cfg Config) (*Client, error) {
 		Enrollment: deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
 		Workers:    deckhandv1connect.NewWorkerServiceClient(client, target, options),
 		Queue:      deckhandv1connect.NewQueueServiceClient(client, target, options),
+		Providers:  deckhandv1connect.NewProviderServiceClient(client, target, options),
+		Budgets:    deckhandv1connect.NewBudgetServiceClient(client, target, options),
 		url:        target,
 		http:       client,
 	}, nil

@@ -71,6 +71,15 @@ var rules = map[string]Rule{
 	c.WorkspaceServiceUndoChangesProcedure:     {Kind: User, Role: "basic"},
 	c.WorkspaceServiceExportWorkspaceProcedure: {Kind: User, Role: "advanced"},
 
+	c.ProviderServiceConnectProviderProcedure:    {Kind: User, Role: "admin"},
+	c.ProviderServiceListProvidersProcedure:      {Kind: User, Role: "viewer"},
+	c.ProviderServiceDisconnectProviderProcedure: {Kind: User, Role: "admin"},
+	c.ProviderServiceGetProviderUsageProcedure:   {Kind: User, Role: "viewer"},
+	c.ProviderServiceSetPriceProcedure:           {Kind: User, Role: "admin"},
+	c.BudgetServiceListBudgetsProcedure:          {Kind: User, Role: "viewer"},
+	c.BudgetServiceGetBudgetProcedure:            {Kind: User, Role: "viewer"},
+	c.BudgetServiceSetBudgetProcedure:            {Kind: User, Role: "admin"},
+
 	c.NodeServiceListNodesProcedure:       {Kind: User, Role: "viewer"},
 	c.NodeServiceGetNodeProcedure:         {Kind: User, Role: "viewer"},
 	c.NodeServiceCreateJoinTokenProcedure: {Kind: User, Role: "admin"},

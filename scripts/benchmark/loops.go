@@ -69,6 +69,9 @@ func loops(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	defer s.stop()
+	if err := s.noBudget(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.simulatedNode(ctx); err != nil {
 		return nil, err
 	}

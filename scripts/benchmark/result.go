@@ -11,6 +11,7 @@ import (
 type result map[string]any
 
 var benchmarks = map[string]func(context.Context) (result, error){
+	"budget":           budgets,
 	"dispatch":         dispatch,
 	"exec":             execTrue,
 	"exec-e2e":         execEndToEnd,
@@ -22,6 +23,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"log-throughput":   logThroughput,
 	"loops":            loops,
 	"node-idle":        nodeIdle,
+	"relay":            relayed,
 	"semantic-grep":    semanticGrep,
 	"semantic-quality": semanticQuality,
 	"snapshot":         snapshotTree,

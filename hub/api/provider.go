@@ -1,0 +1,226 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/budget"
+	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Providers serves ProviderService and BudgetService.
+type Providers struct {
+	Store       *store.Store
+	Recorder    *event.Recorder
+	Credentials *credential.Credentials
+	Budgets     *budget.Ledger
+	Tasks       *task.Service
+}
+
+// ConnectProvider tests and stores a key.
+func (h *Providers) ConnectProvider(ctx context.Context, req *connect.Request[deckhandv1.ConnectProviderRequest]) (*connect.Response[deckhandv1.ConnectProviderResponse], error) {
+	id := auth.From(ctx)
+	in := credential.Connection{
+		OrgID: id.OrgID, Provider: req.Msg.GetName(), BaseURL: req.Msg.GetBaseUrl(), Key: config.Secret(req.Msg.GetKey()), By: actor(id),
+	}
+	if at := req.Msg.GetExpiresAt(); at != nil {
+		in.ExpiresAt = new(at.AsTime())
+		if !in.ExpiresAt.After(time.Now()) {
+			return nil, fault.New(fault.Invalid, "expires_at is in the past").WithFix("give a key that is valid still")
+		}
+	}
+	row, err := h.Credentials.Connect(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ConnectProviderResponse{Provider: providerMessage(db.ListCredentialsRow{Credential: row})}), nil
+}
+
+func providerMessage(row db.ListCredentialsRow) *deckhandv1.Provider {
+	c := row.Credential
+	m := &deckhandv1.Provider{Name: c.Provider, BaseUrl: c.BaseUrl, KeyEndsIn: c.Hint, ConnectedBy: c.ConnectedBy}
+	for _, moment := range []struct {
+		at   *time.Time
+		into **timestamppb.Timestamp
+	}{{&c.ConnectedAt, &m.ConnectedAt}, {c.ExpiresAt, &m.ExpiresAt}, {&row.LastUsedAt, &m.LastUsedAt}, {c.RefusedAt, &m.RefusedAt}} {
+		if moment.at != nil && moment.at.Unix() > 0 {
+			*moment.into = timestamppb.New(*moment.at)
+		}
+	}
+	return m
+}
+
+// ListProviders answers what is connected.
+func (h *Providers) ListProviders(ctx context.Context, _ *connect.Request[deckhandv1.ListProvidersRequest]) (*connect.Response[deckhandv1.ListProvidersResponse], error) {
+	rows, err := h.Credentials.List(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListProvidersResponse{}
+	for _, row := range rows {
+		res.Providers = append(res.Providers, providerMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// DisconnectProvider deletes a key.
+func (h *Providers) DisconnectProvider(ctx context.Context, req *connect.Request[deckhandv1.DisconnectProviderRequest]) (*connect.Response[deckhandv1.DisconnectProviderResponse], error) {
+	id := auth.From(ctx)
+	if err := h.Credentials.Disconnect(ctx, id.OrgID, req.Msg.GetName(), actor(id)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DisconnectProviderResponse{}), nil
+}
+
+// GetProviderUsage answers what models used and cost.
+func (h *Providers) GetProviderUsage(ctx context.Context, req *connect.Request[deckhandv1.GetProviderUsageRequest]) (*connect.Response[deckhandv1.GetProviderUsageResponse], error) {
+	now := time.Now().UTC()
+	params := db.ProviderUsageParams{OrgID: auth.From(ctx).OrgID, Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	if at := req.Msg.GetSince(); at != nil {
+		params.Since = at.AsTime()
+	}
+	if name := req.Msg.GetName(); name != "" {
+		params.Provider = &name
+	}
+	rows, err := h.Store.ProviderUsage(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("add up the usage: %w", err)
+	}
+	res := &deckhandv1.GetProviderUsageResponse{Since: timestamppb.New(params.Since)}
+	for _, row := range rows {
+		res.Models = append(res.Models, &deckhandv1.ModelUsage{
+			Provider: row.Provider, Model: row.Model, Calls: row.Calls, Estimated: row.Estimated, Usage: &deckhandv1.Usage{
+				InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CacheReadTokens: row.CacheReadTokens,
+				CacheWriteTokens: row.CacheWriteTokens, CostMicros: row.CostMicros,
+			},
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// SetPrice says what a model costs.
+func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv1.SetPriceRequest]) (*connect.Response[deckhandv1.SetPriceResponse], error) {
+	id := auth.From(ctx)
+	m := req.Msg
+	if p, ok := provider.Of(m.GetProvider()); !ok || p.Format == provider.Script {
+		return nil, fault.New(fault.Invalid, "provider %q is not one to connect to", m.GetProvider()).WithFix("see deckhand provider connect --help")
+	}
+	micros := func(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
+	params := db.PutPriceParams{
+		OrgID: id.OrgID, Provider: m.GetProvider(), Model: m.GetModel(), Input: micros(m.GetInput()), Output: micros(m.GetOutput()),
+		CacheRead: micros(m.GetInput()), CacheWrite: micros(m.GetInput()), SetBy: id.UserName,
+	}
+	if m.CacheRead != nil {
+		params.CacheRead = micros(m.GetCacheRead())
+	}
+	if m.CacheWrite != nil {
+		params.CacheWrite = micros(m.GetCacheWrite())
+	}
+	err := h.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.PutPrice(ctx, params); err != nil {
+			return fmt.Errorf("store the price of %s: %w", m.GetModel(), err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: id.OrgID, By: actor(id), Action: "price.set", ObjectKind: "model", ObjectID: m.GetProvider() + "/" + m.GetModel(),
+			After: map[string]any{"input": m.GetInput(), "output": m.GetOutput()},
+		})
+	})
+	return connect.NewResponse(&deckhandv1.SetPriceResponse{}), err
+}
+
+// budgetName reads whose budget is meant.
+func (h *Providers) budgetName(ctx context.Context, orgID, scope, object, every string) (budget.Name, error) {
+	n := budget.Name{Scope: budget.Scope(scope), ObjectID: object, Every: budget.Every(every)}
+	var err error
+	switch n.Scope {
+	case budget.Organisation:
+		n.ObjectID = orgID
+	case budget.User:
+		if _, err = h.Store.UserByName(ctx, db.UserByNameParams{OrgID: orgID, Name: object}); store.IsNotFound(err) {
+			err = fault.New(fault.NotFound, "there is no user %q", object).WithFix("give the name of one")
+		}
+	default:
+		if n.ObjectID, err = h.Tasks.Find(ctx, orgID, object); err == nil && n.Scope == budget.Lineage {
+			var row db.GetTaskRow
+			row, err = h.Tasks.Get(ctx, orgID, n.ObjectID)
+			n.ObjectID = row.Task.LineageID
+		}
+	}
+	return n, err
+}
+
+func budgetMessage(b budget.Budget) *deckhandv1.Budget {
+	m := &deckhandv1.Budget{
+		Scope: string(b.Scope), ObjectId: b.ObjectID, Every: string(b.Every), SpentMicros: b.Spent, ReservedMicros: b.Reserved, SetBy: b.SetBy,
+	}
+	if b.Limit >= 0 {
+		m.LimitMicros = &b.Limit
+	}
+	return m
+}
+
+// ListBudgets answers budgets.
+func (h *Providers) ListBudgets(ctx context.Context, _ *connect.Request[deckhandv1.ListBudgetsRequest]) (*connect.Response[deckhandv1.ListBudgetsResponse], error) {
+	list, err := h.Budgets.List(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListBudgetsResponse{}
+	for _, b := range list {
+		res.Budgets = append(res.Budgets, budgetMessage(b))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// GetBudget answers one budget.
+func (h *Providers) GetBudget(ctx context.Context, req *connect.Request[deckhandv1.GetBudgetRequest]) (*connect.Response[deckhandv1.GetBudgetResponse], error) {
+	org := auth.From(ctx).OrgID
+	n, err := h.budgetName(ctx, org, req.Msg.GetScope(), req.Msg.GetObjectId(), req.Msg.GetEvery())
+	if err != nil {
+		return nil, err
+	}
+	b, err := h.Budgets.Get(ctx, org, n)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetBudgetResponse{Budget: budgetMessage(b)}), nil
+}
+
+// SetBudget sets a limit.
+func (h *Providers) SetBudget(ctx context.Context, req *connect.Request[deckhandv1.SetBudgetRequest]) (*connect.Response[deckhandv1.SetBudgetResponse], error) {
+	id := auth.From(ctx)
+	n, err := h.budgetName(ctx, id.OrgID, req.Msg.GetScope(), req.Msg.GetObjectId(), req.Msg.GetEvery())
+	if err != nil {
+		return nil, err
+	}
+	var limit *int64
+	switch l := req.Msg.GetLimit().(type) {
+	case *deckhandv1.SetBudgetRequest_LimitMicros:
+		limit = &l.LimitMicros
+	case *deckhandv1.SetBudgetRequest_Unlimited:
+		limit = new(int64(-1))
+	case *deckhandv1.SetBudgetRequest_Reset_:
+	default:
+		return nil, fault.New(fault.Invalid, "limit is missing").WithFix("give limit_micros, unlimited or reset")
+	}
+	b, err := h.Budgets.Set(ctx, id.OrgID, n, limit, actor(id))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SetBudgetResponse{Budget: budgetMessage(b)}), nil
+}
