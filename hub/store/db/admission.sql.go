@@ -295,17 +295,17 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
 SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
-WHERE id = $1 AND (org_id = $2) IS TRUE AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
+WHERE (org_id = $1) IS TRUE AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
 
 type LockExpiredLeaseParams struct {
-	ID    string
 	OrgID string
+	ID    string
 }
 
 func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeaseParams) (Task, error) {
-	row := q.db.QueryRow(ctx, lockExpiredLease, arg.ID, arg.OrgID)
+	row := q.db.QueryRow(ctx, lockExpiredLease, arg.OrgID, arg.ID)
 	var i Task
 	err := row.Scan(
 		&i.ID,

@@ -86,5 +86,5 @@ ORDER BY lease_expires_at LIMIT @max_rows;
 
 -- name: LockExpiredLease :one
 SELECT * FROM tasks
-WHERE id = @id AND (org_id = @org_id) IS TRUE AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
+WHERE (org_id = @org_id) IS TRUE AND id = @id AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED;
