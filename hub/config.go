@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
 )
 
 // Config is what a hub is made with.
@@ -84,6 +85,8 @@ type Config struct {
 
 	Log    hclog.Logger     `koanf:"-"`
 	Redact *redact.Redactor `koanf:"-"`
+	// Tracer makes spans; nil for none.
+	Tracer *tracing.Tracer `koanf:"-"`
 }
 
 // Defaults.

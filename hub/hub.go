@@ -137,7 +137,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.steps = step.New(step.Config{
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
-		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Log: c.Log.Named("step"),
+		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 	})
 	h.reports = report.New(report.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,
@@ -178,7 +178,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 		return err
 	}
 	if c.MetricsListen != "" {
-		h.Add("metrics", scrape.New(c.MetricsListen, c.Registry, c.Log.Named("metrics")))
+		h.Add("metrics", scrape.New(c.MetricsListen, c.Registry, nil, c.Log.Named("metrics")))
 	}
 	if h.nats != nil {
 		h.Add("bus server", h.nats)

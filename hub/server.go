@@ -42,13 +42,17 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	s := &httpServer{listener: h.listener, delay: h.cfg.DrainDelay}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
+	interceptors, err := h.cfg.Tracer.Interceptors()
+	if err != nil {
+		return nil, err
+	}
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(
+		connect.WithInterceptors(append(interceptors,
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(h.tokens),
 			validate.NewInterceptor(),
 			api.Text(),
-		),
+		)...),
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompressMinBytes(compressFrom),
 	}

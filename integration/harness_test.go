@@ -130,7 +130,8 @@ type fleet struct {
 	nodeDir  string
 	database string
 	hub      *process
-	address  string // of containerd
+	address  string   // of containerd
+	env      []string // of hub and workers, besides
 }
 
 const leaseTTL = 3 * time.Second
@@ -141,8 +142,14 @@ func newFleet(t testing.TB) *fleet { return newFleetOn(t) }
 // newFleetOn is newFleet with flags of the hub's besides.
 func newFleetOn(t testing.TB, args ...string) *fleet {
 	t.Helper()
+	return newFleetWith(t, nil, args...)
+}
+
+// newFleetWith is newFleetOn with variables for hub and workers.
+func newFleetWith(t testing.TB, env []string, args ...string) *fleet {
+	t.Helper()
 	f := &fleet{
-		t: t, dir: t.TempDir(), nodeDir: jailtest.Dir(t), database: postgrestest.Database(t), address: jailtest.Containerd(t),
+		env: env, t: t, dir: t.TempDir(), nodeDir: jailtest.Dir(t), database: postgrestest.Database(t), address: jailtest.Containerd(t),
 	}
 	f.startHub(args...)
 	t.Cleanup(func() {
@@ -153,7 +160,7 @@ func newFleetOn(t testing.TB, args ...string) *fleet {
 
 func (f *fleet) startHub(args ...string) {
 	f.t.Helper()
-	f.hub = start(f.t, []string{"DECKHAND_DATABASE_URL=" + f.database}, bin(f.t, "deckhand"), append([]string{
+	f.hub = start(f.t, append([]string{"DECKHAND_DATABASE_URL=" + f.database}, f.env...), bin(f.t, "deckhand"), append([]string{
 		"hub", "--data-dir", f.dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
 		"--lease-ttl", leaseTTL.String(),
 	}, args...)...)
@@ -172,7 +179,7 @@ func (f *fleet) startWorker(args ...string) *process {
 	f.t.Helper()
 	token, err := os.ReadFile(filepath.Join(f.dir, "worker-token"))
 	require.NoError(f.t, err)
-	return start(f.t, []string{"DECKHAND_TOKEN=" + strings.TrimSpace(string(token))}, bin(f.t, "deckhand"),
+	return start(f.t, append([]string{"DECKHAND_TOKEN=" + strings.TrimSpace(string(token))}, f.env...), bin(f.t, "deckhand"),
 		append([]string{"worker", "--hub-url", f.url()}, args...)...)
 }
 

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,8 @@ type Config struct {
 	HTTPClient *http.Client
 	// UserAgent is sent along; empty for "deckhand-sdk".
 	UserAgent string
+	// Interceptors see every call before it is sent: for tracing, for example.
+	Interceptors []connect.Interceptor
 }
 
 // Client calls one hub. It is safe for use by many goroutines.
@@ -110,7 +113,7 @@ func New(cfg Config) (*Client, error) {
 	if userAgent == "" {
 		userAgent = "deckhand-sdk"
 	}
-	options := connect.WithInterceptors(&headers{token: cfg.Token, userAgent: userAgent})
+	options := connect.WithInterceptors(append(slices.Clone(cfg.Interceptors), &headers{token: cfg.Token, userAgent: userAgent})...)
 	target := base.String()
 	return &Client{
 		Agents:     deckhandv1connect.NewAgentServiceClient(client, target, options),

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -44,6 +45,8 @@ type Config struct {
 	// Registry takes the metrics; nil for one of the worker's own.
 	Registry *prometheus.Registry `koanf:"-"`
 
+	// Tracer makes spans; nil for none.
+	Tracer *tracing.Tracer `koanf:"-"`
 	// Log is where the worker logs; nil for nowhere.
 	Log hclog.Logger `koanf:"-"`
 	// Redactor learns the secrets that the worker is given; nil for none.
@@ -96,8 +99,13 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 		c.Redactor = &redact.Redactor{}
 	}
 	c.Redactor.Add(c.Token.Reveal())
+	interceptors, err := c.Tracer.Interceptors()
+	if err != nil {
+		return nil, err
+	}
 	client, err := sdk.New(sdk.Config{
 		URL: c.HubURL, Token: c.Token.Reveal(), HTTPClient: c.HTTPClient, UserAgent: "deckhand-worker/" + version.Version,
+		Interceptors: interceptors,
 	})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "hub-url: %v", err).WithFix("give --hub-url, for example https://hub.example.com:7800")

@@ -85,6 +85,9 @@ func (h *held) renewed(sent time.Time, ttl time.Duration) {
 	}
 }
 
+// defaultRenewal is the interval of renewals where the hub names none.
+const defaultRenewal = 10 * time.Second
+
 // renewLoop renews all leases in one call each interval, and sooner after a
 // failure, and when the hub is to hear of this machine's pressure.
 func (w *Worker) renewLoop(ctx context.Context) {
@@ -92,7 +95,7 @@ func (w *Worker) renewLoop(ctx context.Context) {
 	for failures := 0; ; {
 		interval := w.registered.Load().GetRenewInterval().AsDuration()
 		if interval <= 0 {
-			interval = 10 * time.Second
+			interval = defaultRenewal
 		}
 		wait := interval
 		if failures > 0 {
@@ -166,6 +169,7 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 		return fmt.Errorf("renew %d leases: %w", len(all), err)
 	}
 	w.told.Store(&why)
+	w.heardNow()
 	w.door.set(res.Msg.GetDraining())
 	if len(res.Msg.GetRenewals()) != len(all) {
 		return fmt.Errorf("the hub answered %d renewals for %d leases", len(res.Msg.GetRenewals()), len(all))

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/deckhand-sh/deckhand/internal/tracing"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -60,12 +62,19 @@ type counted struct {
 
 	provider string // one of Providers
 	metrics  *metrics
+	// name is the model's, for its spans, which tracer makes.
+	name   string
+	tracer *tracing.Tracer
 }
 
 // Generate implements model.Model.
 func (c counted) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
 	began := time.Now()
+	ctx, ended := c.tracer.Span(ctx, "chat "+c.name, attribute.String("gen_ai.operation.name", "chat"),
+		attribute.String("gen_ai.provider.name", c.provider), attribute.String("gen_ai.request.model", c.name))
 	turn, err := c.Model.Generate(ctx, req, sink)
+	ended(err, attribute.Int64("gen_ai.usage.input_tokens", turn.GetUsage().GetInputTokens()),
+		attribute.Int64("gen_ai.usage.output_tokens", turn.GetUsage().GetOutputTokens()))
 	c.metrics.calls.WithLabelValues(c.provider, callOutcome(ctx, err)).Inc()
 	c.metrics.duration.WithLabelValues(c.provider).Observe(time.Since(began).Seconds())
 	usage := turn.GetUsage()

@@ -29,10 +29,10 @@ func TestMetrics(t *testing.T) {
 	r := scrapetest.New()
 	m := newMetrics(r, 8, func() int { return 2 })
 	good := answering{turn: &deckhandv1.Turn{Usage: &deckhandv1.Usage{InputTokens: 100, OutputTokens: 7}}}
-	_, err := counted{good, "anthropic", m}.Generate(t.Context(), nil, nil)
+	_, err := counted{Model: good, provider: "anthropic", metrics: m}.Generate(t.Context(), nil, nil)
 	require.NoError(t, err)
 	limited := answering{err: &model.Error{Kind: model.RateLimit}}
-	_, err = counted{limited, "anthropic", m}.Generate(t.Context(), nil, nil)
+	_, err = counted{Model: limited, provider: "anthropic", metrics: m}.Generate(t.Context(), nil, nil)
 	require.Error(t, err)
 	m.renewed(nil)
 	m.renewed(errors.New("unreachable"))

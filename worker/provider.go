@@ -2,11 +2,13 @@ package worker
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic"
@@ -34,22 +36,29 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 			return nil, fault.New(fault.Invalid, "the script cannot be read: %s", err).
 				WithCode(fault.TaskParsing).WithFix("correct %s and apply the persona again", p.Script)
 		}
-		return counted{s, provider, w.metrics}, nil
+		return counted{s, provider, w.metrics, name, w.cfg.Tracer}, nil
 	case anthropic.Provider:
 		m, err := anthropic.New(anthropic.Config{
 			BaseURL:    w.client.URL() + "/relay/anthropic",
 			Key:        fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken()),
 			Model:      name,
-			HTTPClient: w.client.HTTPClient(),
+			HTTPClient: w.traced(),
 		})
 		if err != nil {
 			return nil, err
 		}
-		return model.WithRetries(counted{m, provider, w.metrics}, model.RetryConfig{OnRetry: w.noteRetry(task.GetId())}), nil
+		return model.WithRetries(counted{m, provider, w.metrics, name, w.cfg.Tracer}, model.RetryConfig{OnRetry: w.noteRetry(task.GetId())}), nil
 	default:
 		return nil, fault.New(fault.Invalid, "workers cannot run provider %q", provider).
 			WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(Providers(), ", "))
 	}
+}
+
+// traced is the client for the hub's relay, which takes a trace along.
+func (w *Worker) traced() *http.Client {
+	client := *w.client.HTTPClient()
+	client.Transport = traceparent.Transport(client.Transport)
+	return &client
 }
 
 // noteRetry logs what a model is asked again for.

@@ -75,6 +75,8 @@ func (w *Worker) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the pool's wake-ups: %w", err)
 	}
+	w.bus.Store(conn)
+	defer w.bus.Store(nil)
 	w.cfg.Log.Debug("listening for wake-ups", "stream", bus.GetStream(), "consumer", bus.GetConsumer())
 	for {
 		free, err := w.waitForSlot(ctx)

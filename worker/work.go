@@ -9,12 +9,14 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/loop"
 )
@@ -35,6 +37,10 @@ var errStopping = errors.New("the worker is stopping")
 func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, sent time.Time) {
 	task := claim.GetTask()
 	base := logging.WithCorrelation(context.WithoutCancel(ctx), task.GetCorrelationId())
+	base, ended := w.cfg.Tracer.Span(traceparent.With(base, claim.GetTraceparent()), "invoke_agent "+task.GetAgentName(),
+		attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.name", task.GetAgentName()),
+		attribute.String("deckhand.task.id", task.GetId()), attribute.Int("deckhand.attempt", int(claim.GetLease().GetAttempt())))
+	defer ended(nil)
 	log := logging.From(base, w.cfg.Log).With("task_id", task.GetId(), "attempt", claim.GetLease().GetAttempt())
 
 	leased, h := w.leases.add(base, claim.GetLease(), sent, claim.GetLeaseTtl().AsDuration())

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/nats-io/nats.go"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -47,6 +48,10 @@ type Worker struct {
 	// forgotten is poked when the hub no longer knows this worker.
 	forgotten chan struct{}
 	metrics   *metrics
+	// heard is when the hub answered last; nil before it did.
+	heard atomic.Pointer[time.Time]
+	// bus is where wake-ups are heard; nil for nowhere.
+	bus atomic.Pointer[nats.Conn]
 	// told is the pressure that the hub knows of; nil for none.
 	told  atomic.Pointer[string]
 	retry backoff.Policy
@@ -132,6 +137,7 @@ func (w *Worker) register(ctx context.Context) error {
 				w.told.Store(nil)
 			}
 			w.registered.Store(res.Msg)
+			w.heardNow()
 			// What was said about the registration before is settled.
 			select {
 			case <-w.forgotten:

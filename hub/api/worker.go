@@ -114,6 +114,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	}
 	res := &deckhandv1.ClaimTaskResponse{
 		Task: taskMessage(t, persona.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
+		Traceparent: t.Traceparent,
 	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
 		return res, nil // nothing is left of earlier attempts

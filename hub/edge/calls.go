@@ -12,10 +12,11 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// interceptUnary carries the correlation id to the node and turns what comes
+// interceptUnary carries correlation id and trace context to the node and turns what comes
 // back into errors of package fault.
 func (l *Link) interceptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if !l.alive() {
@@ -41,6 +42,9 @@ func (l *Link) interceptStream(ctx context.Context, desc *grpc.StreamDesc, cc *g
 }
 
 func outgoing(ctx context.Context) context.Context {
+	if text := traceparent.Of(ctx); text != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, traceparent.Header, text)
+	}
 	if id := logging.Correlation(ctx); id != "" {
 		return metadata.AppendToOutgoingContext(ctx, logging.CorrelationHeader, id)
 	}

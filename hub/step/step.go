@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
@@ -39,6 +40,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -94,6 +98,8 @@ type Config struct {
 	Recorded func(nodeID, execID string)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
+	// Tracer makes spans; nil for none.
+	Tracer *tracing.Tracer
 	// NodeWait is how long Execute waits for a node that is not connected
 	// before it answers the step as it stands.
 	NodeWait time.Duration
@@ -302,6 +308,10 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 		return step, err
 	}
 	crashpoint.At(crashpoint.AfterStart, t.ID, step.ID)
+	ctx, traced := s.cfg.Tracer.Span(ctx, "execute_tool "+step.Tool, attribute.String("gen_ai.operation.name", "execute_tool"),
+		attribute.String("gen_ai.tool.name", step.Tool), attribute.String("gen_ai.tool.call.id", step.CallID),
+		attribute.String("deckhand.step.id", step.ID), attribute.String("deckhand.task.id", t.ID))
+	defer func() { traced(nil, attribute.String("deckhand.step.state", step.State)) }()
 	record := s.cfg.Tools.Get(step.Tool)
 	if record == nil {
 		return step, fault.New(fault.Internal, "step %s was granted for tool %q, which this hub does not have", step.ID, step.Tool)
@@ -517,6 +527,15 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, err
 	}
 	call.OfflineGrace = p.OfflineGrace
+	call.Traceparent = traceparent.Child(t.Traceparent, step.ExecID)
+	call.Ran = func(ctx context.Context, e *nodev1.Exec) {
+		if e.GetStartedAt() == nil || e.GetEndedAt() == nil {
+			return
+		}
+		s.cfg.Tracer.Past(ctx, "exec", step.ExecID, e.GetStartedAt().AsTime(), e.GetEndedAt().AsTime(),
+			attribute.String("deckhand.exec.id", step.ExecID), attribute.String("deckhand.node.id", *step.NodeID),
+			attribute.String("deckhand.jail.id", e.GetJailId()), attribute.Int("process.exit.code", int(e.GetExitCode())))
+	}
 	call.Jail, err = jailOf(t, p)
 	return call, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 )
 
 // Config says what a Service works with.
@@ -169,7 +170,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	params := db.CreateTaskParams{
 		ID: ident.New("task"), OrgID: sub.OrgID, Title: sub.Title, Goal: sub.Goal, Priority: sub.Priority,
 		Context: sub.Context, Assignee: sub.Human, CreatedBy: sub.By.ID, CreatedByRole: sub.Role,
-		CorrelationID: logging.Correlation(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
+		CorrelationID: logging.Correlation(ctx), Traceparent: traceparent.Of(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
 		TriggerID: cmp.Or(sub.TriggerID, ManualTrigger), ResumedAt: sub.resumedAt,
 	}
 	with, err := s.runsOn(ctx, sub.OrgID, sub.AgentID, params.ID)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -66,6 +67,9 @@ func runShell(ctx context.Context, c Call) (Result, error) {
 
 // execute has a command run, or re-attaches to it, and answers its end.
 func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, error) {
+	if c.Traceparent != "" {
+		spec.Env = []string{traceparent.Variable + "=" + c.Traceparent}
+	}
 	if c.OfflineGrace > 0 {
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}
@@ -81,6 +85,9 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		var res *nodev1.WaitExecResponse
 		res, err = c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.ExecID, Timeout: durationpb.New(waitStep)})
 		exec = res.GetExec()
+	}
+	if err == nil && c.Ran != nil {
+		c.Ran(ctx, exec)
 	}
 	return exec, err
 }

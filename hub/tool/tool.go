@@ -39,7 +39,12 @@ type Call struct {
 	// OfflineGrace is how long a command may go on while its node is cut off; 0
 	// for the node's own default.
 	OfflineGrace time.Duration
-	Node         Node
+	// Traceparent is the trace context of a command, empty for none; the same
+	// whenever the call is asked for.
+	Traceparent string
+	// Ran, if set, is told of a command's end as its node has it.
+	Ran  func(ctx context.Context, e *nodev1.Exec)
+	Node Node
 	// Live says whether the call is still wanted.
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
-	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
 )
 
@@ -32,8 +30,8 @@ DECKHAND_NATS_URL=nats://hub:…@nats.example.com:4222 \
 deckhand hub --listen 0.0.0.0:7800 --tls-cert hub.pem --tls-key hub.key --edge-address hub.example.com:7801
 `,
 		flags: hubFlags,
-		complete: func(ctx context.Context, cfg hub.Config, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error) {
-			cfg.Log, cfg.Redact = log, redactor
+		complete: func(ctx context.Context, cfg hub.Config, with equipment) (lifecycle.Service, error) {
+			cfg.Log, cfg.Redact, cfg.Tracer = with.log, with.redactor, with.tracer
 			cfg.AnthropicKey = orEnvironment(cfg.AnthropicKey, "ANTHROPIC_API_KEY")
 			return cfg.Complete(ctx)
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
 )
 
 // role is a command that runs a part of Deckhand until it is told to stop. C
@@ -23,8 +24,15 @@ type role[C any] struct {
 	// flags registers the role's flags, with their defaults.
 	flags func(*pflag.FlagSet)
 	// complete checks the configuration and makes the service, not yet started.
-	// The logger's sink is masked by the redactor.
-	complete func(ctx context.Context, cfg C, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error)
+	complete func(ctx context.Context, cfg C, with equipment) (lifecycle.Service, error)
+}
+
+// equipment is what every role gets: a logger whose sink is masked by the
+// redactor, and a tracer, nil where nobody wants traces.
+type equipment struct {
+	log      hclog.Logger
+	redactor *redact.Redactor
+	tracer   *tracing.Tracer
 }
 
 // roleCommand makes the command of a role. Its configuration comes from flags,
@@ -75,7 +83,18 @@ func runRole[C any](ctx context.Context, a *app, r role[C], flags *pflag.FlagSet
 	if err != nil {
 		return failed(exitUsage, fault.New(fault.Invalid, "%s", err))
 	}
-	service, err := r.complete(ctx, cfg, log, redactor)
+	tracer, err := tracing.New(ctx, "deckhand-"+r.use, log.Named("tracing"))
+	if err != nil {
+		return masked(redactor, err)
+	}
+	if tracer != nil {
+		// It outlives the role, whose last spans it sends.
+		if err := tracer.Start(context.WithoutCancel(ctx)); err != nil {
+			return masked(redactor, err)
+		}
+		defer tracer.Stop()
+	}
+	service, err := r.complete(ctx, cfg, equipment{log, redactor, tracer})
 	if err != nil {
 		return masked(redactor, err)
 	}

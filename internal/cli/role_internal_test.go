@@ -14,7 +14,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
-	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
 type testConfig struct {
@@ -39,12 +38,12 @@ func runTestRole(ctx context.Context, run func(ctx context.Context, cfg testConf
 			flags.String("greeting", "hello", "")
 			flags.String("secret", "", "")
 		},
-		complete: func(_ context.Context, cfg testConfig, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error) {
+		complete: func(_ context.Context, cfg testConfig, with equipment) (lifecycle.Service, error) {
 			if cfg.Greeting == "" {
 				return nil, errors.New("greeting is empty with " + cfg.Secret.Reveal() + ": give one")
 			}
-			redactor.Add(cfg.Secret.Reveal())
-			return &testService{run: func(ctx context.Context) error { return run(ctx, cfg, log) }}, nil
+			with.redactor.Add(cfg.Secret.Reveal())
+			return &testService{run: func(ctx context.Context) error { return run(ctx, cfg, with.log) }}, nil
 		},
 	})
 	cmd.SetArgs(args)

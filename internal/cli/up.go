@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
-	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/internal/up"
 )
@@ -30,8 +28,8 @@ sudo deckhand up
 sudo deckhand run log-triage "What went wrong last night?" --input /var/log/dpkg.log --wait
 `,
 		flags: upFlags,
-		complete: func(ctx context.Context, cfg up.Config, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error) {
-			cfg.Log, cfg.Redact = log, redactor
+		complete: func(ctx context.Context, cfg up.Config, with equipment) (lifecycle.Service, error) {
+			cfg.Log, cfg.Redact, cfg.Tracer = with.log, with.redactor, with.tracer
 			cfg.AnthropicKey = orEnvironment(cfg.AnthropicKey, "ANTHROPIC_API_KEY")
 			u, err := cfg.Complete(ctx)
 			if err != nil {

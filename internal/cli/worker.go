@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
-	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/worker"
 )
@@ -33,8 +31,8 @@ DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots
 			flags.String(scrape.Flag, "", scrape.Usage)
 			flags.String("pool", "", "pool of workers that it belongs to; \"default\" by default")
 		},
-		complete: func(ctx context.Context, cfg worker.Config, log hclog.Logger, redactor *redact.Redactor) (lifecycle.Service, error) {
-			cfg.Log, cfg.Redactor = log, redactor
+		complete: func(ctx context.Context, cfg worker.Config, with equipment) (lifecycle.Service, error) {
+			cfg.Log, cfg.Redactor, cfg.Tracer = with.log, with.redactor, with.tracer
 			if cfg.MetricsListen == "" {
 				return cfg.Complete(ctx)
 			}
@@ -44,7 +42,7 @@ DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots
 				return nil, err
 			}
 			both := &lifecycle.Group{}
-			both.Add("metrics", scrape.New(cfg.MetricsListen, cfg.Registry, log.Named("metrics")))
+			both.Add("metrics", scrape.New(cfg.MetricsListen, cfg.Registry, w.Ready, with.log.Named("metrics")))
 			both.Add("worker", w)
 			return both, nil
 		},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -58,8 +59,12 @@ func ValidCorrelation(id string) bool {
 	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// From answers the logger with the context's correlation id.
+// From answers the logger with the context's correlation id, and the id of its
+// trace where it has one.
 func From(ctx context.Context, log hclog.Logger) hclog.Logger {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		log = log.With("trace_id", span.TraceID().String())
+	}
 	if id := Correlation(ctx); id != "" {
 		return log.With("correlation_id", id)
 	}

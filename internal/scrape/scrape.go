@@ -1,6 +1,7 @@
-// Package scrape serves a process's metrics to Prometheus, on a listener of
-// their own: who may read them is decided by where that listens, and a scraper
-// that hangs holds up nothing else. Losing it loses no count.
+// Package scrape serves a process's metrics to Prometheus, and whether it is
+// ready to whoever looks after it, on a listener of their own: who may read them
+// is decided by where that listens, and a scraper that hangs holds up nothing
+// else. Losing it loses no count.
 package scrape
 
 import (
@@ -25,7 +26,7 @@ import (
 const Flag = "metrics-listen"
 
 // Usage is what the flag's help says.
-const Usage = "serve Prometheus metrics at /metrics of this address, for example 127.0.0.1:9464; off by default"
+const Usage = "serve Prometheus metrics at /metrics of this address, and health at /healthz and /readyz, for example 127.0.0.1:9464; off by default"
 
 const (
 	timeout     = 10 * time.Second
@@ -46,6 +47,7 @@ type Server struct {
 
 	address  string
 	gatherer prometheus.Gatherer
+	ready    func() []Look
 	log      hclog.Logger
 
 	mu    sync.Mutex
@@ -54,9 +56,37 @@ type Server struct {
 
 var _ lifecycle.Service = (*Server)(nil)
 
-// New makes a Server that will listen on address.
-func New(address string, gatherer prometheus.Gatherer, log hclog.Logger) *Server {
-	return &Server{address: address, gatherer: gatherer, log: log}
+// Look is one thing that a process needs to be ready.
+type Look struct {
+	What string
+	// Problem is nil where all is well.
+	Problem error
+}
+
+// New makes a Server that will listen on address. Ready answers what the process
+// needs, as it is now; nil where its readiness is served elsewhere. It must be
+// quick, and say no secrets.
+func New(address string, gatherer prometheus.Gatherer, ready func() []Look, log hclog.Logger) *Server {
+	return &Server{address: address, gatherer: gatherer, ready: ready, log: log}
+}
+
+// readiness answers 200 where everything is well and 503 otherwise, with a line
+// for each thing.
+func (s *Server) readiness(w http.ResponseWriter, _ *http.Request) {
+	looks := s.ready()
+	for _, look := range looks {
+		if look.Problem != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			break
+		}
+	}
+	for _, look := range looks {
+		if look.Problem != nil {
+			fmt.Fprintf(w, "%s: %s\n", look.What, look.Problem)
+		} else {
+			fmt.Fprintf(w, "%s: ok\n", look.What)
+		}
+	}
 }
 
 // Addr is where it listens; nil before Start.
@@ -81,6 +111,10 @@ func (s *Server) Start(ctx context.Context) error {
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: s.log.StandardLogger(nil),
 		MaxRequestsInFlight: maxInFlight, Timeout: timeout,
 	}))
+	if s.ready != nil {
+		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+		mux.HandleFunc("GET /readyz", s.readiness)
+	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: timeout, ErrorLog: s.log.StandardLogger(nil)}
 	s.log.Info("serving metrics", "address", listener.Addr().String())
 	return s.Run(ctx, func(ctx context.Context) error {

@@ -1,8 +1,10 @@
 package scrape_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -16,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMetricsAreServedUntilItStops(t *testing.T) {
 	t.Parallel()
-	s := scrape.New("127.0.0.1:0", scrape.NewRegistry(), hclog.NewNullLogger())
+	s := scrape.New("127.0.0.1:0", scrape.NewRegistry(), nil, hclog.NewNullLogger())
 	require.NoError(t, s.Start(t.Context()))
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Get("http://" + s.Addr().String() + "/metrics")
@@ -28,9 +30,44 @@ func TestMetricsAreServedUntilItStops(t *testing.T) {
 	require.Contains(t, string(body), "go_goroutines")
 	require.Contains(t, string(body), "process_open_fds")
 
-	again := scrape.New(s.Addr().String(), scrape.NewRegistry(), hclog.NewNullLogger())
+	again := scrape.New(s.Addr().String(), scrape.NewRegistry(), nil, hclog.NewNullLogger())
 	require.ErrorContains(t, again.Start(t.Context()), "cannot listen on metrics-listen")
 	s.Stop()
 	_, err = client.Get("http://" + s.Addr().String() + "/metrics")
 	require.Error(t, err)
+}
+
+// N4: a role says whether it is ready, and what it lacks.
+func TestReadinessIsServedWithWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	var problem atomic.Pointer[string]
+	s := scrape.New("127.0.0.1:0", scrape.NewRegistry(), func() []scrape.Look {
+		look := scrape.Look{What: "link"}
+		if p := problem.Load(); p != nil {
+			look.Problem = errors.New(*p)
+		}
+		return []scrape.Look{{What: "disk"}, look}
+	}, hclog.NewNullLogger())
+	require.NoError(t, s.Start(t.Context()))
+	t.Cleanup(s.Stop)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	get := func(path string) (int, string) {
+		res, err := client.Get("http://" + s.Addr().String() + path)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return res.StatusCode, string(body)
+	}
+	code, body := get("/readyz")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, "disk: ok\nlink: ok\n", body)
+	away := "no session"
+	problem.Store(&away)
+	code, body = get("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, "disk: ok\nlink: no session\n", body)
+	code, body = get("/healthz")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, "ok\n", body)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
 	"github.com/deckhand-sh/deckhand/node/containerd"
 	"github.com/deckhand-sh/deckhand/node/daemon"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -57,6 +58,8 @@ type Config struct {
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
 
+	// Tracer makes spans; nil for none.
+	Tracer *tracing.Tracer `koanf:"-"`
 	// MetricsListen is where the metrics of all three are served; empty for nowhere.
 	MetricsListen string `koanf:"metrics-listen"`
 
@@ -148,7 +151,7 @@ func (u *Up) assemble(ctx context.Context) error {
 		u.Add("PostgreSQL", u.cluster)
 	}
 	if u.cfg.MetricsListen != "" {
-		u.Add("metrics", scrape.New(u.cfg.MetricsListen, u.metrics, u.cfg.Log.Named("metrics")))
+		u.Add("metrics", scrape.New(u.cfg.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
 	}
 	u.Add("hub", &lifecycle.Lazy{Make: u.makeHub})
 	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
@@ -168,7 +171,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		Listen: u.cfg.Listen, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
-		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact,
+		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err
@@ -195,7 +198,7 @@ func (u *Up) makeWorker(ctx context.Context) (lifecycle.Service, error) {
 	}
 	cfg := worker.Config{
 		HubURL: u.hub.URL(), Token: config.Secret(token), Slots: u.cfg.Slots, Pressure: u.cfg.Pressure,
-		Registry: u.metrics, Log: u.cfg.Log.Named("worker"), Redactor: u.cfg.Redact,
+		Registry: u.metrics, Log: u.cfg.Log.Named("worker"), Redactor: u.cfg.Redact, Tracer: u.cfg.Tracer,
 	}
 	if server := u.hub.NATS(); server != nil {
 		cfg.NATSOptions = []nats.Option{nats.InProcessServer(server)}

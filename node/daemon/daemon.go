@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -60,6 +61,7 @@ type Daemon struct {
 	usage     *telemetry.Service
 	pressure  *pressure.Watch
 	notify    *notifier
+	linked    atomic.Bool // a session with the hub stands
 	metrics   *metrics
 	services  lifecycle.Group
 
@@ -137,6 +139,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	upstream, err := link.New(link.Config{
 		Identity: d.identity, Services: d.register, Hello: d.hello, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
 		OnChange: func(connected bool) {
+			d.linked.Store(connected)
 			d.metrics.linked(connected)
 			d.notify.linked(connected)
 		},
@@ -152,7 +155,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if c.MetricsListen != "" {
-		d.services.Add("metrics", scrape.New(c.MetricsListen, c.Registry, c.Log.Named("metrics")))
+		d.services.Add("metrics", scrape.New(c.MetricsListen, c.Registry, d.ready, c.Log.Named("metrics")))
 	}
 	// First: an undo that was cut short is finished before anything else.
 	d.services.Add("snapshots", d.snapshots)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -37,6 +38,7 @@ type watch struct {
 	conn  *jail.Init   // of the init that runs it; guarded by mu
 	oom   int64        // processes killed for memory before it; guarded by mu
 	asked string       // correlation id of who asked last, for the log; guarded by mu
+	trace string       // its trace context, if it had one; guarded by mu
 }
 
 const (
@@ -85,7 +87,7 @@ func (w *watch) exec() *nodev1.Exec {
 func (w *watch) askedBy(ctx context.Context) {
 	if id := logging.Correlation(ctx); id != "" {
 		w.mu.Lock()
-		w.asked = id
+		w.asked, w.trace = id, traceparent.Of(ctx)
 		w.mu.Unlock()
 	}
 }
@@ -93,7 +95,7 @@ func (w *watch) askedBy(ctx context.Context) {
 // logEnd writes a command's end to the node's log.
 func (w *watch) logEnd(final *nodev1.Exec) {
 	w.mu.Lock()
-	ctx := logging.WithCorrelation(context.Background(), w.asked)
+	ctx := traceparent.With(logging.WithCorrelation(context.Background(), w.asked), w.trace)
 	w.mu.Unlock()
 	logging.From(ctx, w.s.log).Info("a command ended", "exec_id", final.GetExecId(), "jail_id", final.GetJailId(),
 		"reason", final.GetEndReason().String(), "exit_code", final.GetExitCode(), "log_bytes", final.GetLogBytes())

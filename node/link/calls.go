@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -63,8 +64,11 @@ func (c *checked) RecvMsg(m any) error {
 	return c.link.validate(m)
 }
 
-// incoming takes over the caller's correlation id.
+// incoming takes over the caller's correlation id and trace context.
 func incoming(ctx context.Context) context.Context {
+	for _, text := range metadata.ValueFromIncomingContext(ctx, traceparent.Header) {
+		ctx = traceparent.With(ctx, text)
+	}
 	for _, id := range metadata.ValueFromIncomingContext(ctx, logging.CorrelationHeader) {
 		if logging.ValidCorrelation(id) {
 			return logging.WithCorrelation(ctx, id)
@@ -79,7 +83,7 @@ func (l *Link) validate(message any) error {
 	if !ok {
 		return nil
 	}
-	err := l.validator.Validate(m)
+	err := protovalidate.GlobalValidator.Validate(m)
 	var invalid *protovalidate.ValidationError
 	switch {
 	case err == nil:

@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"buf.build/go/protovalidate"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -77,8 +76,7 @@ type Config struct {
 type Link struct {
 	lifecycle.Runner
 
-	cfg       Config
-	validator protovalidate.Validator
+	cfg Config
 	// stopping are servers whose connection is gone and whose last handlers are
 	// ending.
 	stopping sync.WaitGroup
@@ -118,11 +116,7 @@ func New(cfg Config) (*Link, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	validator, err := protovalidate.New()
-	if err != nil {
-		return nil, fmt.Errorf("link: request validation: %w", err)
-	}
-	return &Link{cfg: cfg, validator: validator}, nil
+	return &Link{cfg: cfg}, nil
 }
 
 // Start begins to dial; it does not wait for the hub.

@@ -122,7 +122,7 @@ func loops(ctx context.Context) (_ result, err error) {
 	}, nil
 }
 
-// process is a worker of its own.
+// process is a role in a process of its own.
 type process struct {
 	cmd *exec.Cmd
 	log bytes.Buffer
@@ -130,16 +130,21 @@ type process struct {
 
 // workerProcess starts a worker as operators do.
 func (s *stack) workerProcess(ctx context.Context, slots int) (*process, error) {
-	bin := filepath.Join(s.dir, "deckhand")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/deckhand").CombinedOutput(); err != nil { //nolint:gosec // a fixed program
-		return nil, fmt.Errorf("build deckhand: %w\n%s", err, out)
-	}
 	token, err := s.hub.WorkerToken()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.CommandContext(ctx, bin, "worker", "--hub-url", s.hub.URL(), "--slots", fmt.Sprint(slots))} //nolint:gosec // as built above
-	p.cmd.Env = append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", "DECKHAND_TOKEN="+token)
+	return s.process(ctx, []string{"DECKHAND_TOKEN=" + token}, "worker", "--hub-url", s.hub.URL(), "--slots", fmt.Sprint(slots))
+}
+
+// process builds deckhand and starts it.
+func (s *stack) process(ctx context.Context, env []string, args ...string) (*process, error) {
+	bin := filepath.Join(s.dir, "deckhand")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/deckhand").CombinedOutput(); err != nil { //nolint:gosec // a fixed program
+		return nil, fmt.Errorf("build deckhand: %w\n%s", err, out)
+	}
+	p := &process{cmd: exec.CommandContext(ctx, bin, args...)} //nolint:gosec // as built above
+	p.cmd.Env = append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off"), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	return p, p.cmd.Start()
 }

@@ -30,6 +30,45 @@ type stack struct {
 }
 
 func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err error) {
+	s, err := newDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	cfg := hub.Config{
+		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: filepath.Join(s.dir, "hub"),
+		DatabaseURL: config.Secret(s.cluster.URL("deckhand")), InProcessNATS: true, MaxPerUser: 1000,
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	h, err := cfg.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, h); err != nil {
+		return nil, err
+	}
+	s.hub = h
+	return s, s.connect(h.URL())
+}
+
+// connect makes the administrator's client of the stack's hub.
+func (s *stack) connect(url string) error {
+	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
+	if err != nil {
+		return err
+	}
+	s.client, err = sdk.New(sdk.Config{URL: url, Token: strings.TrimSpace(string(admin))})
+	return err
+}
+
+// newDatabase is a stack without a hub.
+func newDatabase(ctx context.Context) (_ *stack, err error) {
 	s := &stack{}
 	defer func() {
 		if err != nil {
@@ -50,30 +89,7 @@ func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err 
 		return nil, err
 	}
 	s.cluster = cluster
-	if err := cluster.EnsureDatabase(ctx, "deckhand"); err != nil {
-		return nil, err
-	}
-	cfg := hub.Config{
-		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: filepath.Join(s.dir, "hub"),
-		DatabaseURL: config.Secret(cluster.URL("deckhand")), InProcessNATS: true, MaxPerUser: 1000,
-	}
-	for _, option := range options {
-		option(&cfg)
-	}
-	h, err := cfg.Complete(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.start(ctx, h); err != nil {
-		return nil, err
-	}
-	s.hub = h
-	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
-	if err != nil {
-		return nil, err
-	}
-	s.client, err = sdk.New(sdk.Config{URL: h.URL(), Token: strings.TrimSpace(string(admin))})
-	return s, err
+	return s, cluster.EnsureDatabase(ctx, "deckhand")
 }
 
 // simulatedNode adds a node without jails.

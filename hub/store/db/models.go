@@ -455,6 +455,7 @@ type Task struct {
 	Assignee         string
 	AssignedBy       string
 	AssignedAt       *time.Time
+	Traceparent      string
 }
 
 type TaskDependency struct {

@@ -51,7 +51,7 @@ const assignTask = `-- name: AssignTask :one
 UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_id = $4,
     assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
 WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
 `
 
 type AssignTaskParams struct {
@@ -139,6 +139,7 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -301,16 +302,16 @@ const createTask = `-- name: CreateTask :one
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
-                   share, context, conversation, assignee, assigned_by, assigned_at)
+                   share, context, conversation, assignee, assigned_by, assigned_at, traceparent)
 SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::text,
        $9::int, $10::text, $11::text, $12::text, $13::text,
        $14::text, $15::text, $16::text, $17::int,
        CASE WHEN $7::text = 'queued' THEN clock_timestamp() END, $18::text, $19::text, $20::text, $21::jsonb,
        $22::int, $22::int, $22::int,
-       $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp()
+       $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp(), $26::text
 WHERE NOT held($2::text, $3::text, $19::text, $18::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
 `
 
 type CreateTaskParams struct {
@@ -339,6 +340,7 @@ type CreateTaskParams struct {
 	Context        string
 	Conversation   json.RawMessage
 	Assignee       string
+	Traceparent    string
 }
 
 // A task is looked up by its id. That it is of the organisation is checked as
@@ -373,6 +375,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		arg.Context,
 		arg.Conversation,
 		arg.Assignee,
+		arg.Traceparent,
 	)
 	var i Task
 	err := row.Scan(
@@ -435,6 +438,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -607,7 +611,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -681,12 +685,13 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -770,6 +775,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.Assignee,
 		&i.Task.AssignedBy,
 		&i.Task.AssignedAt,
+		&i.Task.Traceparent,
 		&i.AgentName,
 		&i.Provider,
 		&i.Model,
@@ -804,7 +810,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -911,6 +917,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.Assignee,
 			&i.Task.AssignedBy,
 			&i.Task.AssignedAt,
+			&i.Task.Traceparent,
 			&i.AgentName,
 			&i.Provider,
 			&i.Model,
@@ -964,7 +971,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
 WHERE id = $1 AND (org_id = $2) IS TRUE AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -1046,12 +1053,13 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const lockLiveTasks = `-- name: LockLiveTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
 WHERE org_id = $1 AND finished_at IS NULL
   AND CASE $2::text WHEN 'task' THEN id = $3::text WHEN 'agent' THEN agent_id = $3
       WHEN 'trigger' THEN trigger_id = $3 WHEN 'node' THEN node_id = $3
@@ -1136,6 +1144,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.Assignee,
 			&i.AssignedBy,
 			&i.AssignedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -1148,7 +1157,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -1219,12 +1228,13 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
 
 const lockTasks = `-- name: LockTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
 `
 
 type LockTasksParams struct {
@@ -1303,6 +1313,7 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.Assignee,
 			&i.AssignedBy,
 			&i.AssignedAt,
+			&i.Traceparent,
 		); err != nil {
 			return nil, err
 		}
@@ -1332,7 +1343,7 @@ UPDATE tasks SET
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
     failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
 WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
 `
 
 type MoveTaskParams struct {
@@ -1422,6 +1433,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -1538,7 +1550,7 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -1609,6 +1621,7 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }
@@ -1648,7 +1661,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 }
 
 const taskOfAgent = `-- name: TaskOfAgent :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
 WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
   AND (started_at IS NOT NULL OR state = 'starting')
 ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
@@ -1722,6 +1735,7 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.Assignee,
 		&i.AssignedBy,
 		&i.AssignedAt,
+		&i.Traceparent,
 	)
 	return i, err
 }

@@ -636,7 +636,9 @@ type ClaimTaskResponse struct {
 	LeaseTtl *durationpb.Duration `protobuf:"bytes,10,opt,name=lease_ttl,json=leaseTtl,proto3" json:"lease_ttl,omitempty"`
 	// The task is running already: it has nothing to do on a node, so that no
 	// jail has to be made by StartTask.
-	Started       bool `protobuf:"varint,11,opt,name=started,proto3" json:"started,omitempty"`
+	Started bool `protobuf:"varint,11,opt,name=started,proto3" json:"started,omitempty"`
+	// The W3C trace context of the call that made the task; empty for none.
+	Traceparent   string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -753,6 +755,13 @@ func (x *ClaimTaskResponse) GetStarted() bool {
 		return x.Started
 	}
 	return false
+}
+
+func (x *ClaimTaskResponse) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 type RenewLeasesRequest struct {
@@ -2392,7 +2401,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x10ClaimTaskRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12!\n" +
-	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xee\x03\n" +
+	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\x90\x04\n" +
 	"\x11ClaimTaskResponse\x12\x18\n" +
 	"\aclaimed\x18\x01 \x01(\bR\aclaimed\x12(\n" +
 	"\x05lease\x18\x02 \x01(\v2\x12.deckhand.v1.LeaseR\x05lease\x12%\n" +
@@ -2408,7 +2417,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\bmessages\x18\f \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\x126\n" +
 	"\tlease_ttl\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x18\n" +
-	"\astarted\x18\v \x01(\bR\astarted\"\x97\x01\n" +
+	"\astarted\x18\v \x01(\bR\astarted\x12 \n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\"\x97\x01\n" +
 	"\x12RenewLeasesRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x125\n" +
 	"\x06leases\x18\x02 \x03(\v2\x12.deckhand.v1.LeaseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\x12$\n" +

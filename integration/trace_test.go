@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"compress/gzip"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	trace "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// collected are the spans that a collector got, each with its service's name.
+type collected struct {
+	mu    sync.Mutex
+	spans []span
+}
+
+type span struct {
+	*trace.Span
+
+	service string
+}
+
+func (s span) id() string     { return hex.EncodeToString(s.GetSpanId()) }
+func (s span) parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
+func (s span) trace() string  { return hex.EncodeToString(s.GetTraceId()) }
+
+// newCollector is an OpenTelemetry collector, as far as OTLP/HTTP goes.
+func newCollector(t *testing.T) (url string, got *collected) {
+	t.Helper()
+	got = &collected{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := io.Reader(r.Body)
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			unpacked, err := gzip.NewReader(r.Body)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			body = unpacked
+		}
+		data, err := io.ReadAll(body)
+		var req collector.ExportTraceServiceRequest
+		if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(data, &req) != nil {
+			http.Error(w, "not OTLP", http.StatusBadRequest)
+			return
+		}
+		got.add(&req)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, got
+}
+
+func (c *collected) add(req *collector.ExportTraceServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range req.GetResourceSpans() {
+		service := ""
+		for _, a := range r.GetResource().GetAttributes() {
+			if a.GetKey() == "service.name" {
+				service = a.GetValue().GetStringValue()
+			}
+		}
+		for _, scope := range r.GetScopeSpans() {
+			for _, s := range scope.GetSpans() {
+				c.spans = append(c.spans, span{s, service})
+			}
+		}
+	}
+}
+
+// named answers the spans of a trace by name.
+func (c *collected) named(traceID, name string) (out []span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.spans {
+		if s.trace() == traceID && s.GetName() == name {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+const tracedScript = `turns:
+  - text: I look.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo parent=$TRACEPARENT"}
+  - text: Done.
+    calls:
+      - {tool: complete_task, arguments: {summary: done}}
+`
+
+// N1, N3: one trace leads from the call that submits a task, over the worker
+// that claims it, to the command in its jail, which is told of it; the node logs
+// its id.
+func TestOneTraceAcrossHubWorkerAndNode(t *testing.T) {
+	t.Parallel()
+	url, got := newCollector(t)
+	f := newFleetWith(t, []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=200"})
+	node := f.startNode()
+	f.startWorker()
+	f.persona("traced", tracedScript)
+	id := f.submit("traced")
+	eventually(t, time.Minute, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	log := f.cli(0, "task", "logs", id).out
+	parent := regexp.MustCompile(`parent=00-([0-9a-f]{32})-([0-9a-f]{16})-01`).FindStringSubmatch(log)
+	require.NotNil(t, parent, log)
+	traceID, execID := parent[1], parent[2]
+
+	spans := map[string]span{}
+	for _, name := range []string{
+		"deckhand.v1.TaskService/SubmitTask", "invoke_agent traced", "execute_tool shell_exec", "exec",
+	} {
+		eventually(t, time.Minute, "the span "+name, func() bool { return len(got.named(traceID, name)) > 0 })
+		require.Len(t, got.named(traceID, name), 1, name)
+		spans[name] = got.named(traceID, name)[0]
+	}
+	submit, run, tool, exec := spans["deckhand.v1.TaskService/SubmitTask"], spans["invoke_agent traced"], spans["execute_tool shell_exec"], spans["exec"]
+	require.Equal(t, "deckhand-hub", submit.service)
+	require.Equal(t, "deckhand-worker", run.service)
+	require.Equal(t, submit.id(), run.parent(), "the worker goes on with the submitter's trace")
+	require.Equal(t, execID, exec.id(), "the command was told its own span")
+	require.Equal(t, tool.id(), exec.parent())
+	calls := got.named(traceID, "deckhand.v1.WorkerService/ExecuteStep")
+	require.Len(t, calls, 2, "the worker's end and the hub's")
+	require.True(t, slices.ContainsFunc(calls, func(s span) bool { return s.service == "deckhand-hub" && s.id() == tool.parent() }))
+	require.Len(t, got.named(traceID, "chat scripted"), 2, "each turn")
+	require.LessOrEqual(t, exec.GetStartTimeUnixNano(), exec.GetEndTimeUnixNano())
+	require.GreaterOrEqual(t, exec.GetStartTimeUnixNano(), tool.GetStartTimeUnixNano())
+	require.Contains(t, node.output.String(), `"trace_id":"`+traceID+`"`, "the node's log")
+	require.NotContains(t, strings.ToLower(node.output.String()), "otlp")
+}
+
+// N3: where nobody collects, commands are told of no trace.
+func TestNoTraceUnlessSomebodyCollects(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	f.persona("traced", tracedScript)
+	id := f.submit("traced")
+	eventually(t, time.Minute, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	require.Contains(t, f.cli(0, "task", "logs", id).out, "parent=\n")
+}
