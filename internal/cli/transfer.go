@@ -3,7 +3,6 @@ package cli
 import (
 	"archive/tar"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,10 +11,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"github.com/zeebo/blake3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
@@ -80,16 +82,34 @@ func collect(ctx context.Context, root string) ([]local, error) {
 			}
 		case info.Mode().IsRegular():
 			e.Type, e.ModifiedAt = "file", timestamppb.New(info.ModTime())
-			if e.Digest, e.Size, err = digestFile(at); err != nil {
-				return err
-			}
 		default:
 			return nil // pipes and the like are nothing to copy
 		}
 		out = append(out, local{at, e})
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, digestAll(ctx, out)
+}
+
+// digestAll fills in files' digests and sizes, several files at once.
+func digestAll(ctx context.Context, all []local) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for _, one := range all {
+		if one.entry.GetType() != "file" {
+			continue
+		}
+		work.Go(func() (err error) {
+			if err = ctx.Err(); err == nil {
+				one.entry.Digest, one.entry.Size, err = digestFile(one.at)
+			}
+			return err
+		})
+	}
+	return work.Wait()
 }
 
 func digestFile(at string) (digest string, size int64, err error) {
@@ -98,7 +118,7 @@ func digestFile(at string) (digest string, size int64, err error) {
 		return "", 0, err
 	}
 	defer f.Close()
-	h := sha256.New()
+	h := blake3.New()
 	size, err = io.Copy(h, f)
 	return hex.EncodeToString(h.Sum(nil)), size, err
 }
@@ -144,8 +164,9 @@ func (a *app) put(ctx context.Context, owner, ref, from, into string) error {
 	return nil
 }
 
-// pieceBytes is how much of a file is sent at once.
-const pieceBytes = 256 << 10
+// pieceBytes is how much of a file is sent at once: with what goes around it, it
+// fits a buffer of 1 MiB.
+const pieceBytes = 1<<20 - 1<<10
 
 func send(ctx context.Context, client *sdk.Client, owner, ref, into string, all []local) (*deckhandv1.UploadFilesResponse, error) {
 	stream := client.Files.UploadFiles(ctx)

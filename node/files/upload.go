@@ -13,8 +13,8 @@ import (
 	"path"
 	"strings"
 	"syscall"
-	"time"
 
+	"github.com/zeebo/blake3"
 	"google.golang.org/grpc"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -59,7 +59,7 @@ func (w *workspace) sendFrom(into string, e *nodev1.UploadEntry) (int64, error) 
 	if err == nil {
 		defer f.Close()
 		if info.Size() == e.GetSize() && info.Mode().Perm() == fs.FileMode(e.GetMode()) {
-			hash := sha256.New()
+			hash := blake3.New()
 			if _, err := io.Copy(hash, f); err != nil {
 				return 0, err
 			}
@@ -119,7 +119,6 @@ func (s *Service) upload(stream grpc.ClientStreamingServer[nodev1.UploadFilesReq
 	}
 	defer w.close()
 	u := &upload{w: w, into: into, lock: s.lock(begin.GetJailId())}
-	defer u.close()
 	id := begin.GetOperationId()
 	if s.cfg.Changes != nil {
 		keep := id != ""
@@ -133,11 +132,25 @@ func (s *Service) upload(stream grpc.ClientStreamingServer[nodev1.UploadFilesReq
 			u.out.Workspace = s.cfg.Changes.End(context.WithoutCancel(stream.Context()), begin.GetJailId(), id, keep)
 		}()
 	}
+	u.small = newWriters(u)
+	stopped := false
+	stop := func() error {
+		stopped = true
+		files, err := u.small.stop()
+		u.out.Files += files
+		return err
+	}
+	defer func() {
+		u.close()
+		if !stopped {
+			_ = stop() // the first error is said already
+		}
+	}()
 	for {
 		m, err := stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF):
-			if err := u.finish(); err != nil {
+			if err := errors.Join(u.finish(), stop()); err != nil {
 				return nil, err
 			}
 			u.setModes()
@@ -167,10 +180,14 @@ type upload struct {
 	// made is the folder that was made last: most files are in the same one.
 	made string
 	dirs []*nodev1.UploadEntry
+	// small writes the small files.
+	small *writers
 
 	now  *nodev1.UploadEntry // the file whose data comes; nil for none
-	file *os.File
+	name string              // where it goes
+	file *os.File            // nil for a small one
 	hash hash.Hash
+	part []byte // of a small one
 	at   int64
 }
 
@@ -199,6 +216,11 @@ func (u *upload) entry(e *nodev1.UploadEntry) error {
 	case "symlink":
 		return explain(e.GetPath(), u.symlink(name, e.GetTarget()))
 	case "file":
+		u.name = name
+		if e.GetSize() <= smallFile && e.GetOffset() == 0 {
+			u.now, u.at, u.part = e, 0, nil
+			return u.small.failed()
+		}
 		return explain(e.GetPath(), u.begin(e))
 	}
 	return fault.New(fault.Invalid, "%q is a %s, which cannot be uploaded", e.GetPath(), e.GetType()).WithFix("send files, folders and links")
@@ -245,7 +267,7 @@ func (u *upload) begin(e *nodev1.UploadEntry) (err error) {
 		return fault.New(fault.Aborted, "what was uploaded of %q so far is not what this node wrote", e.GetPath()).
 			WithFix("delete %s in the workspace and begin again", temp)
 	}
-	u.hash = sha256.New()
+	u.hash = blake3.New()
 	if info.Size() < e.GetOffset() {
 		return fault.New(fault.Aborted, "of %q there are %d bytes, and the upload goes on at %d", e.GetPath(), info.Size(), e.GetOffset()).
 			WithFix("compare again, and go on from there")
@@ -268,6 +290,16 @@ func (u *upload) data(data []byte) error {
 		return fault.New(fault.Invalid, "%q is said to have %d bytes, and more came", u.now.GetPath(), u.now.GetSize()).
 			WithFix("the file changed while it was sent: begin again")
 	}
+	if u.file == nil {
+		u.at += int64(len(data))
+		u.out.Bytes += int64(len(data))
+		if u.part == nil {
+			u.part = data // most come in one piece, which nobody else has
+		} else {
+			u.part = append(u.part, data...)
+		}
+		return nil
+	}
 	_, _ = u.hash.Write(data)
 	n, err := u.file.Write(data)
 	u.at += int64(n)
@@ -286,23 +318,19 @@ func (u *upload) finish() error {
 		return fault.New(fault.Invalid, "of %q %d bytes came, not %d", e.GetPath(), u.at, e.GetSize()).WithFix("send all of it")
 	}
 	u.now = nil
+	if u.file == nil {
+		u.small.queue <- small{e, u.name, u.part}
+		return u.small.failed()
+	}
 	temp := partName(e)
 	if have := hex.EncodeToString(u.hash.Sum(nil)); !strings.EqualFold(have, e.GetDigest()) {
 		_ = u.w.root.Remove(temp)
-		return fault.New(fault.Invalid, "%q has digest %s, not %s", e.GetPath(), have, e.GetDigest()).
-			WithFix("the file changed while it was sent, or was damaged on the way: begin again")
+		return wrongDigest(e, have)
 	}
-	name, err := below(u.into, e.GetPath())
-	if err != nil {
-		return err
-	}
-	err = errors.Join(u.file.Chown(u.w.uid, u.w.gid), u.file.Chmod(fs.FileMode(e.GetMode()).Perm()))
-	if err == nil && e.GetModifiedAt() != nil {
-		err = u.w.root.Chtimes(temp, time.Time{}, e.GetModifiedAt().AsTime())
-	}
+	err := u.complete(u.file, e)
 	if err == nil {
 		u.lock.Lock()
-		err = u.w.root.Rename(temp, name)
+		err = u.w.root.Rename(temp, u.name)
 		u.lock.Unlock()
 	}
 	if err != nil {

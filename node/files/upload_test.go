@@ -3,6 +3,7 @@ package files_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
@@ -12,9 +13,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/zeebo/blake3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/files"
@@ -36,7 +39,8 @@ func dial(t *testing.T, s *files.Service) nodev1.FileServiceClient {
 }
 
 func fileEntry(path, content string) *nodev1.UploadEntry {
-	return &nodev1.UploadEntry{Path: path, Type: "file", Mode: 0o640, Size: int64(len(content)), Digest: digest(content)}
+	sum := blake3.Sum256([]byte(content))
+	return &nodev1.UploadEntry{Path: path, Type: "file", Mode: 0o640, Size: int64(len(content)), Digest: hex.EncodeToString(sum[:])}
 }
 
 type sent struct {
@@ -66,15 +70,21 @@ func TestATreeIsUploaded(t *testing.T) {
 	s, dir := service(t)
 	api := dial(t, s)
 	large := strings.Repeat("0123456789", 5000)
-	out, err := upload(t, api, "into",
+	when := timestamppb.New(time.Unix(1_600_000_000, 123_000_000))
+	dated := fileEntry("d/dated", "dated")
+	dated.ModifiedAt = when
+	out, err := upload(t, api, "into", sent{dated, "dated"},
 		sent{entry: &nodev1.UploadEntry{Path: "d", Type: "dir", Mode: 0o700}}, sent{fileEntry("d/large", large), large},
 		sent{fileEntry("empty", ""), ""}, sent{entry: &nodev1.UploadEntry{Path: "link", Type: "symlink", Target: "d/large"}})
 	require.NoError(t, err)
-	require.EqualValues(t, 2, out.GetFiles())
+	require.EqualValues(t, 3, out.GetFiles())
+	info, err := os.Stat(filepath.Join(dir, "into", "d", "dated"))
+	require.NoError(t, err)
+	require.True(t, when.AsTime().Equal(info.ModTime()), "%v", info.ModTime())
 	content, err := os.ReadFile(filepath.Join(dir, "into", "link"))
 	require.NoError(t, err)
 	require.Equal(t, large, string(content))
-	info, err := os.Stat(filepath.Join(dir, "into", "d"))
+	info, err = os.Stat(filepath.Join(dir, "into", "d"))
 	require.NoError(t, err)
 	require.EqualValues(t, 0o700, info.Mode().Perm())
 	got, err := api.CompareFiles(t.Context(), &nodev1.CompareFilesRequest{JailId: jailID, Path: "into", Entries: []*nodev1.UploadEntry{
@@ -118,19 +128,23 @@ func TestUploadsThatAreRefused(t *testing.T) {
 		one  sent
 		code fault.Code
 	}{
-		"up":               {"", sent{fileEntry("../outside/a", "x"), "x"}, fault.SandboxViolation},
-		"through a link":   {"", sent{fileEntry("link/a", "x"), "x"}, fault.SandboxViolation},
-		"into a link":      {"link", sent{fileEntry("a", "x"), "x"}, fault.SandboxViolation},
-		"absolute":         {"", sent{fileEntry("/workspace/a", "x"), "x"}, ""},
-		"another content":  {"", sent{wrong, "CONTENT"}, ""},
-		"more than it has": {"", sent{wrong, "content and more"}, ""},
-		"less than it has": {"", sent{wrong, "con"}, ""},
+		"up":                             {"", sent{fileEntry("../outside/a", "x"), "x"}, fault.SandboxViolation},
+		"through a link":                 {"", sent{fileEntry("link/a", "x"), "x"}, fault.SandboxViolation},
+		"into a link":                    {"link", sent{fileEntry("a", "x"), "x"}, fault.SandboxViolation},
+		"absolute":                       {"", sent{fileEntry("/workspace/a", "x"), "x"}, ""},
+		"another content":                {"", sent{wrong, "CONTENT"}, ""},
+		"more than it has":               {"", sent{wrong, "content and more"}, ""},
+		"less than it has":               {"", sent{wrong, "con"}, ""},
+		"a large one of another content": {"", sent{fileEntry("a", strings.Repeat("x", 50_000)), strings.Repeat("y", 50_000)}, ""},
 	} {
 		_, err := upload(t, api, c.into, c.one)
 		require.Error(t, err, name)
 		require.Equal(t, c.code, fault.As(fault.FromGRPC(err)).Code, "%s: %v", name, err)
 	}
 	require.NoFileExists(t, filepath.Join(dir, "a"))
+	left, err := filepath.Glob(filepath.Join(dir, files.PartPrefix+"small*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
 	outside, err := os.ReadDir(filepath.Join(filepath.Dir(dir), "outside"))
 	require.NoError(t, err)
 	require.Len(t, outside, 1)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,9 +11,12 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
+	"github.com/zeebo/blake3"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -27,7 +29,7 @@ const (
 	uploadFiles  = 10_000
 	uploadLarge  = 1 << 30
 	uploadRounds = 3
-	uploadPiece  = 512 << 10
+	uploadPiece  = 1<<20 - 1<<10
 )
 
 // uploadTree measures a tree of 10 000 small files and one of 1 GB, uploaded
@@ -132,42 +134,16 @@ func upload(ctx context.Context, api nodev1.FileServiceClient, jailID, source st
 	}}); err != nil {
 		return err
 	}
+	all, err := digests(ctx, source)
+	if err != nil {
+		return err
+	}
 	buf := make([]byte, uploadPiece)
-	err = filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+	for _, one := range all {
+		if err = sendFile(stream, one, buf); err != nil {
+			break
 		}
-		f, err := os.Open(path) //nolint:gosec // a tree of our own
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		h := sha256.New()
-		size, err := io.Copy(h, f)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(source, path)
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{
-			Path: name, Type: "file", Mode: 0o644, Size: size, Digest: hex.EncodeToString(h.Sum(nil)),
-		}}}); err != nil {
-			return err
-		}
-		for at := int64(0); at < size; {
-			n, err := f.ReadAt(buf, at)
-			if n == 0 && err != nil {
-				return err
-			}
-			if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: buf[:n]}}); err != nil {
-				return err
-			}
-			at += int64(n)
-		}
-		return nil
-	})
+	}
 	out, rerr := stream.CloseAndRecv()
 	if err == nil || errors.Is(err, io.EOF) {
 		err = rerr
@@ -176,6 +152,69 @@ func upload(ctx context.Context, api nodev1.FileServiceClient, jailID, source st
 		err = fmt.Errorf("%d files arrived", out.GetFiles())
 	}
 	return err
+}
+
+// outgoing is a file with its entry.
+type outgoing struct {
+	at    string
+	entry *nodev1.UploadEntry
+}
+
+// digests answers the files of a tree, as the command line does it: several at
+// once.
+func digests(ctx context.Context, source string) (all []outgoing, err error) {
+	err = filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(source, path)
+		all = append(all, outgoing{path, &nodev1.UploadEntry{Path: name, Type: "file", Mode: 0o644}})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	work, _ := errgroup.WithContext(ctx)
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for _, one := range all {
+		work.Go(func() error {
+			f, err := os.Open(one.at)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			h := blake3.New()
+			one.entry.Size, err = io.Copy(h, f)
+			one.entry.Digest = hex.EncodeToString(h.Sum(nil))
+			return err
+		})
+	}
+	return all, work.Wait()
+}
+
+func sendFile(stream grpc.ClientStreamingClient[nodev1.UploadFilesRequest, nodev1.UploadFilesResponse], one outgoing, buf []byte) error {
+	f, err := os.Open(one.at)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: one.entry}}); err != nil {
+		return err
+	}
+	for {
+		n, err := f.Read(buf)
+		if n > 0 {
+			if err := stream.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: buf[:n]}}); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // tarOver copies a tree by tar through a loopback connection.
