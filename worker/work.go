@@ -104,8 +104,12 @@ func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse,
 			return nil, err
 		}
 	}
+	project := loop.Project{Instructions: started.GetInstructions()}
+	for _, s := range started.GetSkills() {
+		project.Skills = append(project.Skills, loop.Skill{Name: s.GetName(), Description: s.GetDescription(), Path: s.GetPath()})
+	}
 	return loop.Run(ctx, loop.Config{
-		Hub: w.client.Workers, Model: m, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Log: log,
+		Hub: w.client.Workers, Model: m, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Project: project, Log: log,
 	})
 }
 

@@ -159,7 +159,15 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.StartTaskResponse{NodeId: p.NodeID, JailId: p.JailID, Scratchpad: p.Scratchpad}), nil
+	res := &deckhandv1.StartTaskResponse{
+		NodeId: p.NodeID, JailId: p.JailID, Scratchpad: p.Project.Scratchpad, Instructions: p.Project.Instructions,
+	}
+	for _, skill := range p.Project.Skills {
+		res.Skills = append(res.Skills, &deckhandv1.StartTaskResponse_Skill{
+			Name: h.Redact.String(skill.Name), Description: h.Redact.String(skill.Description), Path: skill.Path,
+		})
+	}
+	return connect.NewResponse(res), nil
 }
 
 // RecordEvents appends to the task's history.

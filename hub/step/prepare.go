@@ -16,9 +16,9 @@ import (
 
 // Prepared is what a run begins with.
 type Prepared struct {
-	NodeID     string
-	JailID     string
-	Scratchpad string
+	NodeID  string
+	JailID  string
+	Project tool.Project
 }
 
 // Prepare makes the jail, puts the task's inputs into its workspace, and moves
@@ -58,10 +58,11 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return Prepared{}, err
 		}
 	}
-	notes, err := tool.ReadScratchpad(ctx, call)
+	project, err := tool.ReadProject(ctx, call)
 	if err != nil {
-		return Prepared{}, fmt.Errorf("read scratchpad: %w", fault.FromGRPC(err))
+		return Prepared{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))
 	}
+	project.Scratchpad, project.Instructions = s.cfg.Redact.String(project.Scratchpad), s.cfg.Redact.String(project.Instructions)
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := lease.Hold(ctx, tx, orgID, le)
 		if err != nil || task.State(t.State) == task.Running {
@@ -70,7 +71,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		_, err = task.Move(ctx, tx, t, task.Running, "", event.Actor{Kind: "worker", ID: *t.WorkerID})
 		return err
 	})
-	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Scratchpad: s.cfg.Redact.String(notes)}, err
+	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Project: project}, err
 }
 
 // Holder names who holds a jail frozen while a task waits for a person.

@@ -268,14 +268,6 @@ func outcome(r tool.Result) State {
 	return Succeeded
 }
 
-// encodeOutcome answers the outcome of a result as masked JSON.
-func (s *Steps) encodeOutcome(r tool.Result) (json.RawMessage, error) {
-	if r.Outcome == nil {
-		return json.RawMessage("{}"), nil
-	}
-	return json.Marshal(s.cfg.Redact.Map(r.Outcome))
-}
-
 // maxShown is how much of one text among the arguments an event carries; the
 // step has it all.
 const maxShown = 4 << 10
@@ -505,7 +497,7 @@ func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
 
 // call puts together what a tool needs, from the hub's own stored arguments.
 func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
-	call := tool.Call{StepID: step.ID, ExecID: step.ExecID, Live: func(ctx context.Context) bool {
+	call := tool.Call{StepID: step.ID, ExecID: step.ExecID, Past: past{s.cfg.Store, step}, Live: func(ctx context.Context) bool {
 		now, err := s.Get(ctx, step.OrgID, step.ID)
 		return err != nil || State(now.State) == Started && now.Run == step.Run
 	}}
@@ -569,6 +561,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		}
 		r.Observation += "\n" + hungry.note
 	}
+	r = withFiles(r)
 	encoded, err := s.encodeOutcome(r)
 	if err != nil {
 		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)

@@ -49,6 +49,8 @@ type Call struct {
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
 	Answer Answer
+	// Past is the task's history.
+	Past Past
 }
 
 // Result is how a call ended.
@@ -132,7 +134,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), workTools(), askTools()) {
+	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), workTools(), recallTools(), askTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err

@@ -31,6 +31,13 @@ func workTools() []*Tool {
 						"status":{"enum":["pending","in_progress","done","skipped"]},
 						"parent":{"type":"string","maxLength":64,"description":"The id of the item that this one is part of"},
 						"depends_on":{"type":"array","maxItems":50,"items":{"type":"string","maxLength":64},"description":"Ids of items that must be done first"}}}},
+				"next":{"type":"object","additionalProperties":false,"required":["action"],"description":"What you do next, and why that","properties":{
+					"action":{"type":"string","minLength":1,"maxLength":500},
+					"confidence":{"type":"number","minimum":0,"maximum":1,"description":"How sure you are that it is right"},
+					"alternative":{"type":"string","maxLength":500,"description":"What else you considered"}}},
+				"estimate":{"type":"object","additionalProperties":false,"description":"What is left to do, as far as you can tell","properties":{
+					"iterations":{"type":"integer","minimum":0,"maximum":1000},
+					"minutes":{"type":"number","minimum":0,"maximum":10080}}},
 				"success_criteria":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":1000}},
 				"risks":{"type":"array","maxItems":20,"items":{"type":"string","maxLength":1000}}}}`,
 			run: func(_ context.Context, c Call) (Result, error) {

@@ -45,6 +45,13 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		}},
 		{"max_tokens", func(n *yaml.Node) { p.MaxTokens = int(d.integer(n, "max_tokens", 256, 200_000)) }},
 		{"thinking", func(n *yaml.Node) { p.Thinking = d.thinking(n) }},
+		{"context", func(n *yaml.Node) {
+			d.mapping(n, "context", []field{
+				{"summarize_at", func(n *yaml.Node) {
+					p.Context.SummarizeAt = int(d.integer(n, "context.summarize_at", 4_000, 1_000_000))
+				}},
+			})
+		}},
 		{"tools", func(n *yaml.Node) { p.Tools = d.list(n, "tools", 200, d.tool) }},
 		{"trust", func(n *yaml.Node) {
 			p.Trust = Trust(d.choice(n, "trust", []string{string(Trusted), string(Verified), string(Untrusted)}))

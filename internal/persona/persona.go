@@ -59,6 +59,7 @@ type Persona struct {
 	// MaxTokens caps the output of one model call.
 	MaxTokens int
 	Thinking  Thinking
+	Context   Context
 	// Tools are the names of the tools that the agent may use, in order.
 	Tools     []string
 	Trust     Trust
@@ -106,6 +107,14 @@ type Thinking struct {
 	// Tokens is a fixed budget in one call, for models that want one. Always
 	// under MaxTokens; 0 for none.
 	Tokens int
+}
+
+// Context says how much of its past a model is shown.
+type Context struct {
+	// SummarizeAt is the size of the prompt, in tokens, from which on the oldest
+	// turns give way to a summary; 0 for 80 000. Never more than 60 % of what the
+	// model takes.
+	SummarizeAt int
 }
 
 // Limits end a run that does not end by itself.

@@ -267,14 +267,25 @@ func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1
 	return &nodev1.ReadFileResponse{Content: data, Size: int64(len(data))}, nil
 }
 
-// ListFiles answers the files of a jail.
+// ListFiles answers the files of a jail, or what is directly in a folder of it.
 func (n *Node) ListFiles(_ context.Context, req *nodev1.ListFilesRequest) (*nodev1.ListFilesResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	res := &nodev1.ListFilesResponse{}
+	folders := map[string]bool{}
 	for key, data := range n.files {
-		if path, ok := strings.CutPrefix(key, req.GetJailId()+"/"); ok {
-			res.Files = append(res.Files, &nodev1.FileInfo{Path: path, Type: "file", Size: int64(len(data))})
+		name, ok := strings.CutPrefix(key, req.GetJailId()+"/")
+		if ok && req.GetPath() != "" {
+			name, ok = strings.CutPrefix(name, req.GetPath()+"/")
+		}
+		folder, _, below := strings.Cut(name, "/")
+		switch {
+		case !ok || folders[folder]:
+		case below && req.GetPath() != "":
+			folders[folder] = true
+			res.Files = append(res.Files, &nodev1.FileInfo{Path: req.GetPath() + "/" + folder, Type: "directory"})
+		default:
+			res.Files = append(res.Files, &nodev1.FileInfo{Path: name, Type: "file", Size: int64(len(data))})
 		}
 	}
 	return res, nil

@@ -30,8 +30,8 @@ func (r *run) limits() []limit {
 		{"active_time", fault.ExecutionTimeout, l.ActiveTime.Seconds(), r.state.Active.Seconds(), func(v float64) string {
 			return time.Duration(v * float64(time.Second)).Round(time.Second).String()
 		}},
-		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens()), number},
-		{"calls", fault.BudgetLimit, float64(l.Calls), float64(len(r.turns)), number},
+		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens() + r.state.Spent.Tokens), number},
+		{"calls", fault.BudgetLimit, float64(l.Calls), float64(int64(len(r.turns)) + r.state.Spent.Calls), number},
 		{"cost_usd", fault.BudgetLimit, l.CostUSD, float64(u.GetCostMicros()) / 1e6, func(v float64) string {
 			return "$" + strconv.FormatFloat(v, 'f', 4, 64)
 		}},

@@ -56,6 +56,10 @@ type Config struct {
 	Claim *deckhandv1.ClaimTaskResponse
 	// Scratchpad is the workspace's as it is now; empty when there is none.
 	Scratchpad string
+	// Project is what the workspace says to agents.
+	Project Project
+	// ContextTokens is how many tokens the model takes; 0 for 200 000.
+	ContextTokens int
 	// Log may be nil.
 	Log hclog.Logger
 
@@ -136,6 +140,12 @@ type run struct {
 	// told is what people said, by the turn after which the model gets it.
 	told  map[int32][]*deckhandv1.TaskMessage
 	state state
+	// window is what the model sees of them.
+	window window
+	// planned is the plan in force; nil when it must be looked for.
+	planned *standing
+	// forgot is the last turn whose results the window let go of.
+	forgot int32
 	// since is when time was last counted into state.Active.
 	since time.Time
 }
@@ -176,8 +186,14 @@ func newRun(cfg Config) (*run, error) {
 	}
 	r.system = systemPrompt(cfg.Persona, r.tools)
 	if r.state.Opening == "" {
-		r.state.Opening = opening(r.task, cfg.Scratchpad)
+		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
 	}
+	if int(r.state.Summary.UpTo) > len(r.turns) {
+		return nil, fault.New(fault.Internal, "the summary of task %s stands for %d turns, and there are %d",
+			r.task.GetId(), r.state.Summary.UpTo, len(r.turns)).WithCode(fault.ResumeFailed)
+	}
+	r.window = newWindow(cfg.Persona.Context.SummarizeAt, cfg.ContextTokens)
+	r.window.measure(r.system, claim.GetTools())
 	return r, nil
 }
 
@@ -227,7 +243,7 @@ func (r *run) begin() {
 		"attempt": r.cfg.Claim.GetLease().GetAttempt(), "provider": r.provider(), "model": r.modelName(),
 		"scripted":  r.provider() == persona.ProviderScript,
 		"iteration": r.state.Iteration, "turns": len(r.turns), "tools": toolNames(r.cfg.Claim.GetTools()),
-		"limits": limitsPayload(r.cfg.Persona.Limits),
+		"limits": limitsPayload(r.cfg.Persona.Limits), "context_limit": r.window.limit,
 	}
 	kind := "execution_started"
 	if r.cfg.Claim.GetLease().GetAttempt() > 1 {
@@ -253,7 +269,7 @@ func (r *run) modelName() string {
 // nextTurn asks the model and stores its answer: phases 1 to 3, and the choice
 // of 4, which goes into the same transaction as the turn.
 func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, *Outcome, error) {
-	r.phase.enter("analyze_context", nil)
+	r.phase.enter("analyze_context", r.gathered())
 	request := r.request()
 
 	r.phase.enter("update_plan", r.planPhase())
@@ -262,6 +278,13 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	r.out.flushSoon(ctx)
 	stream := startThinking(ctx, r.hub, iteration, r.cfg.ThinkingInterval)
 	turn, err := r.cfg.Model.Generate(ctx, request, stream.add)
+	for limit := r.window.limit / 2; tooLong(err) && limit > 1000; limit /= 2 {
+		// The provider counts otherwise than it said: less goes along.
+		if r.compact(ctx, limit); int(r.state.Summary.At) < len(r.turns) {
+			break // there is nothing left to summarise
+		}
+		turn, err = r.cfg.Model.Generate(ctx, r.request(), stream.add)
+	}
 	stream.stop()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -275,6 +298,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 		}
 		return nil, nil, fmt.Errorf("ask the model: %w", err)
 	}
+	r.reported(turn)
 	normalise(turn, iteration, r.cfg.Claim.GetLease().GetAttempt())
 	r.out.add("thinking", thinkingPayload(turn))
 	r.phase.enter("select_tool", map[string]any{"calls": len(model.Calls(turn))})
@@ -319,18 +343,26 @@ func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 // close is phases 6 and 7: it looks at what came of the turn, and stores the
 // checkpoint or, when the run is over, answers the outcome that carries it.
 func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error) {
-	r.phase.enter("observe_result", r.observed(turn))
+	results := r.results(turn)
+	r.phase.enter("observe_result", observed(results))
+	r.planned = nil
 	plan := r.planUpdated(turn)
 	if plan != nil {
 		r.out.add("plan_updated", plan.payload(turn.GetTurn()))
 	}
 	r.phase.enter("iterate", nil)
 	out := r.decide(turn)
-	reflection := r.reflect(turn, out)
+	if out == nil {
+		out = r.guarded(turn, results)
+	}
+	reflection := r.reflect(turn, results, out)
 	r.state.Iteration = turn.GetTurn()
 	r.state.Progress = reflection.progress
 	r.countTime()
 	r.warn()
+	if out == nil {
+		r.tidy(ctx, turn)
+	}
 	state, err := r.state.encode()
 	if err != nil {
 		return nil, err
@@ -358,6 +390,16 @@ func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error
 			return err
 		})
 	})
+}
+
+// tidy makes room for the next turn when the transcript has grown too large, and
+// lets go of what only the loop itself would need again.
+func (r *run) tidy(ctx context.Context, turn *deckhandv1.Turn) {
+	r.request()
+	if estimate := r.window.meter.Estimate(r.window.asked); estimate >= r.window.limit {
+		r.compact(ctx, r.window.limit)
+	}
+	r.forget(turn)
 }
 
 // decide answers how the run ends with this turn, or nil when it goes on.
@@ -416,6 +458,12 @@ func (r *run) finish(out *Outcome) *Outcome {
 	}
 	out.Events = r.out.take()
 	return out
+}
+
+// tooLong says that a model does not take so long a transcript.
+func tooLong(err error) bool {
+	e := model.AsError(err)
+	return e != nil && e.Kind == model.ContextTooLong
 }
 
 // modelFailed answers what a model's error does to the task: one that a person

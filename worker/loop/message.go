@@ -20,6 +20,7 @@ func (r *run) hear(messages []*deckhandv1.TaskMessage) {
 		}
 		if !known {
 			r.told[m.GetAfterTurn()] = append(r.told[m.GetAfterTurn()], m)
+			r.reheard(m.GetAfterTurn())
 		}
 	}
 }

@@ -15,12 +15,16 @@ const (
 	// What the model sees of one result: so much of its head and tail.
 	observationHead = 12 << 10
 	observationTail = 12 << 10
+	// leastShare is the least that it sees of one among many.
+	leastShare = 2 << 10
 )
 
 // results answers what came of each call of a turn, in the order of the calls.
 func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 	calls := model.Calls(turn)
 	out := make([]model.Result, len(calls))
+	// Many results at once share what one turn may take of the window.
+	share := max(leastShare, min(observationHead+observationTail, r.window.limit*perToken/3/max(1, len(calls))))
 	for i, call := range calls {
 		out[i] = model.Result{CallID: call.GetId(), Tool: call.GetName()}
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
@@ -34,7 +38,7 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 		case step == nil:
 			out[i].Text, out[i].IsError = "error: the call was not made", true
 		default:
-			out[i].Text = fence(step, shorten(step))
+			out[i].Text = fence(step, shorten(step, share))
 			out[i].IsError = step.GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED
 		}
 	}
@@ -56,15 +60,15 @@ func errorText(e *fault.Error) string {
 
 // shorten answers an observation, or its head and tail with a citation of what
 // was left out. It cuts at lines where there are any near.
-func shorten(step *deckhandv1.Step) string {
+func shorten(step *deckhandv1.Step, most int) string {
 	text := step.GetObservation()
 	if text == "" && step.GetDecisionReason() != "" {
 		text = step.GetDecisionReason()
 	}
-	if len(text) <= observationHead+observationTail {
+	if len(text) <= most {
 		return text
 	}
-	head, tail := cutHead(text, observationHead), cutTail(text, observationTail)
+	head, tail := cutHead(text, most/2), cutTail(text, most/2)
 	from, to := len(head), len(text)-len(tail)
 	return fmt.Sprintf("%s\n[... bytes %d to %d of %d of the result of step %s left out ...]\n%s",
 		strings.TrimRight(head, "\n"), from, to, len(text), step.GetId(), tail)

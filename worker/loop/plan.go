@@ -14,6 +14,18 @@ type plan struct {
 	Items           []planItem `json:"items"`
 	SuccessCriteria []string   `json:"success_criteria,omitempty"`
 	Risks           []string   `json:"risks,omitempty"`
+	// Next is the action that the agent has chosen, how sure it is of it, and
+	// what else it considered.
+	Next *struct {
+		Action      string   `json:"action"`
+		Confidence  *float64 `json:"confidence,omitempty"`
+		Alternative string   `json:"alternative,omitempty"`
+	} `json:"next,omitempty"`
+	// Estimate is what is left to do.
+	Estimate *struct {
+		Iterations *int     `json:"iterations,omitempty"`
+		Minutes    *float64 `json:"minutes,omitempty"`
+	} `json:"estimate,omitempty"`
 }
 
 type planItem struct {
@@ -126,9 +138,16 @@ func (p *plan) next() string {
 }
 
 func (p *plan) payload(turn int32) map[string]any {
-	return map[string]any{
+	out := map[string]any{
 		"turn": turn, "items": p.Items, "success_criteria": p.SuccessCriteria, "risks": p.Risks, "progress": p.progress(),
 	}
+	if p.Next != nil {
+		out["next"] = p.Next
+	}
+	if p.Estimate != nil {
+		out["estimate"] = p.Estimate
+	}
+	return out
 }
 
 // planUpdated answers the plan that a turn set, or nil.
@@ -152,7 +171,22 @@ func (r *run) planUpdated(turn *deckhandv1.Turn) *plan {
 
 // plan answers the plan in force, and the turn that set it; nil for none.
 func (r *run) plan() (*plan, int32) {
-	for i := len(r.turns) - 1; i >= 0; i-- {
+	if r.planned == nil || len(r.turns) > int(r.state.Iteration) {
+		p, turn := r.planUpTo(int32(len(r.turns))) //nolint:gosec // at most 1 000
+		r.planned = &standing{p, turn}
+	}
+	return r.planned.plan, r.planned.turn
+}
+
+// standing is the plan in force and the turn that set it.
+type standing struct {
+	plan *plan
+	turn int32
+}
+
+// planUpTo answers the plan in force after a turn.
+func (r *run) planUpTo(upTo int32) (*plan, int32) {
+	for i := int(upTo) - 1; i >= 0; i-- {
 		if p := r.planUpdated(r.turns[i]); p != nil {
 			return p, r.turns[i].GetTurn()
 		}

@@ -19,11 +19,11 @@ type reflection struct {
 	person   bool
 }
 
-func (r *run) reflect(turn *deckhandv1.Turn, out *Outcome) reflection {
+func (r *run) reflect(turn *deckhandv1.Turn, results []model.Result, out *Outcome) reflection {
 	calls := model.Calls(turn)
 	ref := reflection{progress: r.state.Progress}
 	var done, failed int
-	for i, result := range r.results(turn) {
+	for i, result := range results {
 		if !result.IsError {
 			done++
 			continue
@@ -63,7 +63,7 @@ func (r *run) reflect(turn *deckhandv1.Turn, out *Outcome) reflection {
 // issue answers what went wrong with a call, without the fence.
 func (r *run) issue(turn *deckhandv1.Turn, index int, result model.Result) string {
 	if step := r.steps[callKey{turn.GetTurn(), int32(index)}]; step != nil {
-		return shorten(step)
+		return shorten(step, leastShare)
 	}
 	return result.Text
 }
@@ -76,9 +76,9 @@ func (ref reflection) payload() map[string]any {
 }
 
 // observed sums up, for the phase's event, what came of the turn's calls.
-func (r *run) observed(turn *deckhandv1.Turn) map[string]any {
+func observed(results []model.Result) map[string]any {
 	var succeeded, failed, bytes int
-	for _, result := range r.results(turn) {
+	for _, result := range results {
 		if result.IsError {
 			failed++
 		} else {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/guard"
 )
 
 // state is what a checkpoint keeps beyond the turns and steps, from which
@@ -26,6 +27,11 @@ type state struct {
 	Notes map[int32]string `json:"notes,omitempty"`
 	// Warned are the limits of which 80 % were reached.
 	Warned []string `json:"warned,omitempty"`
+	// Summary stands in the place of the oldest turns.
+	Summary summary `json:"summary"`
+	Spent   spent   `json:"spent"`
+	// Guard watches for circles.
+	Guard guard.Guard `json:"guard"`
 }
 
 func decodeState(checkpoint *deckhandv1.Checkpoint) (state, error) {

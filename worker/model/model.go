@@ -31,6 +31,10 @@ type Request struct {
 	// Messages alternate: to the model, its turn, to the model, …; the first
 	// and the last are to the model.
 	Messages []Message
+	// Before is what the first message stands for since the oldest turns were
+	// summarised: the messages as they were. Nobody sends them; a script finds
+	// its place by them.
+	Before []Message
 	// Tools that the model may call. They stay the same over a task's turns.
 	Tools []*deckhandv1.Tool
 	// MaxTokens caps the output of this turn, thinking included.

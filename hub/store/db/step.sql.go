@@ -599,6 +599,66 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 	return i, err
 }
 
+const searchSteps = `-- name: SearchSteps :many
+SELECT id, number, turn, tool, state, arguments, observation FROM steps
+WHERE org_id = $1 AND task_id = $2
+  AND NOT EXISTS (SELECT 1 FROM unnest($3::text[]) AS word
+                  WHERE position(word IN lower(arguments::text || ' ' || observation)) = 0)
+ORDER BY number DESC LIMIT $4
+`
+
+type SearchStepsParams struct {
+	OrgID   string
+	TaskID  string
+	Words   []string
+	MaxRows int32
+}
+
+type SearchStepsRow struct {
+	ID          string
+	Number      int32
+	Turn        int32
+	Tool        string
+	State       string
+	Arguments   json.RawMessage
+	Observation string
+}
+
+// The task's steps that have all the words, in lower case, in what they asked or
+// in what came of it; newest first.
+func (q *Queries) SearchSteps(ctx context.Context, arg SearchStepsParams) ([]SearchStepsRow, error) {
+	rows, err := q.db.Query(ctx, searchSteps,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Words,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SearchStepsRow{}
+	for rows.Next() {
+		var i SearchStepsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Number,
+			&i.Turn,
+			&i.Tool,
+			&i.State,
+			&i.Arguments,
+			&i.Observation,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setCancelledStepLog = `-- name: SetCancelledStepLog :exec
 UPDATE steps SET log_bytes = $1, outcome = $2
 WHERE org_id = $3 AND id = $4 AND state = 'cancelled'

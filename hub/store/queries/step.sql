@@ -80,3 +80,12 @@ WHERE org_id = @org_id AND id = @id AND state = 'cancelled';
 UPDATE steps SET state = 'cancelled', decision_reason = @reason, finished_at = clock_timestamp()
 WHERE org_id = @org_id AND task_id = @task_id AND state IN ('proposed', 'waiting', 'granted', 'started')
 RETURNING *;
+
+-- name: SearchSteps :many
+-- The task's steps that have all the words, in lower case, in what they asked or
+-- in what came of it; newest first.
+SELECT id, number, turn, tool, state, arguments, observation FROM steps
+WHERE org_id = @org_id AND task_id = @task_id
+  AND NOT EXISTS (SELECT 1 FROM unnest(@words::text[]) AS word
+                  WHERE position(word IN lower(arguments::text || ' ' || observation)) = 0)
+ORDER BY number DESC LIMIT @max_rows;

@@ -344,6 +344,14 @@ func (h *Hub) Steal(taskID string) {
 	h.endLease(h.tasks[taskID], deckhandv1.TaskState_TASK_STATE_QUEUED, "stolen")
 }
 
+// Requeue puts a task that is paused into the queue again, as a person does.
+func (h *Hub) Requeue(taskID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tasks[taskID].Task.State = stateQueued
+	h.poke()
+}
+
 // Approve answers all that a task waits for, and puts it into the queue when it
 // is parked.
 func (h *Hub) Approve(taskID string) {

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -71,11 +72,15 @@ func (s *Script) Tools() []string { return s.tools }
 
 // Generate implements model.Model.
 func (s *Script) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
-	next, captures, err := s.walk(req.Messages)
+	messages := req.Messages
+	if len(req.Before) > 0 {
+		messages = slices.Concat(req.Before, req.Messages[1:])
+	}
+	next, captures, err := s.walk(messages)
 	if err != nil {
 		return nil, &model.Error{Kind: model.Invalid, Provider: Provider, Message: err.Error(), Err: err}
 	}
-	out, err := s.say(next, captures, len(req.Messages))
+	out, err := s.say(next, captures, len(messages))
 	if err != nil {
 		return nil, &model.Error{Kind: model.Invalid, Provider: Provider, Message: err.Error(), Err: err}
 	}

@@ -198,12 +198,7 @@ func TestShippedPersonasAndScriptsFit(t *testing.T) {
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		p, err := persona.Parse(filepath.Base(file), data, persona.Known{
-			Tools: []string{
-				"shell_exec", "file_read", "file_write", "file_list", "update_plan", "manage_scratchpad", "complete_task",
-			},
-			Providers: []string{"script", "anthropic"}, Modes: []string{"autonomous"},
-		})
+		p, err := persona.Parse(filepath.Base(file), data, persona.Known{})
 		require.NoError(t, err)
 		if p.Script == "" {
 			continue

@@ -928,7 +928,11 @@ type StartTaskResponse struct {
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	JailId string                 `protobuf:"bytes,2,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
 	// The workspace's scratchpad, its newest 32 KiB; empty when there is none.
-	Scratchpad    string `protobuf:"bytes,3,opt,name=scratchpad,proto3" json:"scratchpad,omitempty"`
+	Scratchpad string `protobuf:"bytes,3,opt,name=scratchpad,proto3" json:"scratchpad,omitempty"`
+	// The workspace's AGENTS.md, its first 32 KiB; empty when there is none.
+	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// The workspace's skills: folders with a SKILL.md below .agents/skills.
+	Skills        []*StartTaskResponse_Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -982,6 +986,20 @@ func (x *StartTaskResponse) GetScratchpad() string {
 		return x.Scratchpad
 	}
 	return ""
+}
+
+func (x *StartTaskResponse) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *StartTaskResponse) GetSkills() []*StartTaskResponse_Skill {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
 }
 
 type RecordEventsRequest struct {
@@ -2331,6 +2349,68 @@ func (x *RenewLeasesResponse_Renewal) GetReason() string {
 	return ""
 }
 
+// Skill says how something is done; its SKILL.md has the rest.
+type StartTaskResponse_Skill struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Description string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Of its SKILL.md, below the workspace.
+	Path          string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartTaskResponse_Skill) Reset() {
+	*x = StartTaskResponse_Skill{}
+	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartTaskResponse_Skill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartTaskResponse_Skill) ProtoMessage() {}
+
+func (x *StartTaskResponse_Skill) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartTaskResponse_Skill.ProtoReflect.Descriptor instead.
+func (*StartTaskResponse_Skill) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{12, 0}
+}
+
+func (x *StartTaskResponse_Skill) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StartTaskResponse_Skill) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *StartTaskResponse_Skill) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 var File_deckhand_v1_worker_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_worker_proto_rawDesc = "" +
@@ -2431,13 +2511,19 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
 	"\x10StartTaskRequest\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"e\n" +
+	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\x9a\x02\n" +
 	"\x11StartTaskResponse\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x1e\n" +
 	"\n" +
 	"scratchpad\x18\x03 \x01(\tR\n" +
-	"scratchpad\"\xa3\x01\n" +
+	"scratchpad\x12\"\n" +
+	"\finstructions\x18\x04 \x01(\tR\finstructions\x12<\n" +
+	"\x06skills\x18\x05 \x03(\v2$.deckhand.v1.StartTaskResponse.SkillR\x06skills\x1aQ\n" +
+	"\x05Skill\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\"\xa3\x01\n" +
 	"\x13RecordEventsRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12;\n" +
 	"\x06events\x18\x02 \x03(\v2\x17.deckhand.v1.EventDraftB\n" +
@@ -2541,7 +2627,7 @@ func file_deckhand_v1_worker_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_worker_proto_rawDescData
 }
 
-var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_deckhand_v1_worker_proto_goTypes = []any{
 	(*Lease)(nil),                       // 0: deckhand.v1.Lease
 	(*Block)(nil),                       // 1: deckhand.v1.Block
@@ -2579,95 +2665,97 @@ var file_deckhand_v1_worker_proto_goTypes = []any{
 	(*Block_ToolCall)(nil),              // 33: deckhand.v1.Block.ToolCall
 	(*RegisterWorkerResponse_Bus)(nil),  // 34: deckhand.v1.RegisterWorkerResponse.Bus
 	(*RenewLeasesResponse_Renewal)(nil), // 35: deckhand.v1.RenewLeasesResponse.Renewal
-	(*Usage)(nil),                       // 36: deckhand.v1.Usage
-	(*timestamppb.Timestamp)(nil),       // 37: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),             // 38: google.protobuf.Struct
-	(*durationpb.Duration)(nil),         // 39: google.protobuf.Duration
-	(*Task)(nil),                        // 40: deckhand.v1.Task
-	(*Tool)(nil),                        // 41: deckhand.v1.Tool
-	(*Step)(nil),                        // 42: deckhand.v1.Step
-	(*TaskMessage)(nil),                 // 43: deckhand.v1.TaskMessage
-	(TaskState)(0),                      // 44: deckhand.v1.TaskState
+	(*StartTaskResponse_Skill)(nil),     // 36: deckhand.v1.StartTaskResponse.Skill
+	(*Usage)(nil),                       // 37: deckhand.v1.Usage
+	(*timestamppb.Timestamp)(nil),       // 38: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),             // 39: google.protobuf.Struct
+	(*durationpb.Duration)(nil),         // 40: google.protobuf.Duration
+	(*Task)(nil),                        // 41: deckhand.v1.Task
+	(*Tool)(nil),                        // 42: deckhand.v1.Tool
+	(*Step)(nil),                        // 43: deckhand.v1.Step
+	(*TaskMessage)(nil),                 // 44: deckhand.v1.TaskMessage
+	(TaskState)(0),                      // 45: deckhand.v1.TaskState
 }
 var file_deckhand_v1_worker_proto_depIdxs = []int32{
 	31, // 0: deckhand.v1.Block.text:type_name -> deckhand.v1.Block.Text
 	32, // 1: deckhand.v1.Block.reasoning:type_name -> deckhand.v1.Block.Reasoning
 	33, // 2: deckhand.v1.Block.tool_call:type_name -> deckhand.v1.Block.ToolCall
 	1,  // 3: deckhand.v1.Turn.blocks:type_name -> deckhand.v1.Block
-	36, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
-	37, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
-	38, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
-	37, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	38, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
+	37, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
+	38, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
+	39, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
+	38, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	39, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
 	34, // 9: deckhand.v1.RegisterWorkerResponse.bus:type_name -> deckhand.v1.RegisterWorkerResponse.Bus
-	39, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
-	39, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
+	40, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
+	40, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
 	0,  // 12: deckhand.v1.ClaimTaskResponse.lease:type_name -> deckhand.v1.Lease
-	40, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
-	41, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
+	41, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
+	42, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
 	2,  // 15: deckhand.v1.ClaimTaskResponse.turns:type_name -> deckhand.v1.Turn
-	42, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
+	43, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
 	3,  // 17: deckhand.v1.ClaimTaskResponse.checkpoint:type_name -> deckhand.v1.Checkpoint
-	43, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
-	39, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
+	44, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
+	40, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
 	0,  // 20: deckhand.v1.RenewLeasesRequest.leases:type_name -> deckhand.v1.Lease
 	35, // 21: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
 	0,  // 22: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 23: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 24: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
-	0,  // 25: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 26: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
-	2,  // 27: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
-	4,  // 28: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
-	2,  // 29: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
-	42, // 30: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
-	0,  // 31: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
-	42, // 32: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 33: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
-	42, // 34: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 35: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
-	3,  // 36: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	4,  // 37: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
-	43, // 38: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
-	0,  // 39: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
-	44, // 40: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
-	4,  // 41: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	3,  // 42: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	39, // 43: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	0,  // 44: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 45: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 46: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	5,  // 47: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
-	7,  // 48: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
-	9,  // 49: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
-	11, // 50: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
-	13, // 51: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
-	15, // 52: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
-	17, // 53: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
-	19, // 54: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
-	21, // 55: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
-	23, // 56: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
-	25, // 57: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
-	27, // 58: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
-	29, // 59: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
-	6,  // 60: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
-	8,  // 61: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
-	10, // 62: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
-	12, // 63: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
-	14, // 64: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
-	16, // 65: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
-	18, // 66: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
-	20, // 67: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
-	22, // 68: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
-	24, // 69: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
-	26, // 70: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
-	28, // 71: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
-	30, // 72: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
-	60, // [60:73] is the sub-list for method output_type
-	47, // [47:60] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	36, // 23: deckhand.v1.StartTaskResponse.skills:type_name -> deckhand.v1.StartTaskResponse.Skill
+	0,  // 24: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 25: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
+	0,  // 26: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 27: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
+	2,  // 28: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
+	4,  // 29: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
+	2,  // 30: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
+	43, // 31: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
+	0,  // 32: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
+	43, // 33: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 34: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
+	43, // 35: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 36: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
+	3,  // 37: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	4,  // 38: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
+	44, // 39: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
+	0,  // 40: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
+	45, // 41: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
+	4,  // 42: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	3,  // 43: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	40, // 44: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	0,  // 45: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 46: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 47: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	5,  // 48: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
+	7,  // 49: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
+	9,  // 50: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
+	11, // 51: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
+	13, // 52: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
+	15, // 53: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
+	17, // 54: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
+	19, // 55: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
+	21, // 56: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
+	23, // 57: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
+	25, // 58: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
+	27, // 59: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
+	29, // 60: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
+	6,  // 61: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
+	8,  // 62: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
+	10, // 63: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
+	12, // 64: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
+	14, // 65: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
+	16, // 66: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
+	18, // 67: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
+	20, // 68: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
+	22, // 69: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
+	24, // 70: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
+	26, // 71: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
+	28, // 72: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
+	30, // 73: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_worker_proto_init() }
@@ -2688,7 +2776,7 @@ func file_deckhand_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_worker_proto_rawDesc), len(file_deckhand_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,35 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+)
+
+// past is the history of a step's task. It implements tool.Past.
+type past struct {
+	store *store.Store
+	step  db.Step
+}
+
+// maxFound is how many steps a search looks at.
+const maxFound = 40
+
+// Search implements tool.Past.
+func (p past) Search(ctx context.Context, words []string) ([]tool.Found, error) {
+	rows, err := p.store.SearchSteps(ctx, db.SearchStepsParams{OrgID: p.step.OrgID, TaskID: p.step.TaskID, Words: words, MaxRows: maxFound})
+	if err != nil {
+		return nil, fmt.Errorf("search the steps of task %s: %w", p.step.TaskID, err)
+	}
+	out := make([]tool.Found, len(rows))
+	for i, row := range rows {
+		out[i] = tool.Found{
+			StepID: row.ID, Number: row.Number, Turn: row.Turn, Tool: row.Tool, State: row.State,
+			Arguments: string(row.Arguments), Observation: row.Observation,
+		}
+	}
+	return out, nil
+}

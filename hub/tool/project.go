@@ -1,0 +1,121 @@
+package tool
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+const (
+	instructionsFile = "AGENTS.md"
+	skillsFolder     = ".agents/skills"
+	skillFile        = "SKILL.md"
+	// maxSkills is how many skills of a workspace an agent is told of.
+	maxSkills = 50
+	// skillHead is how much of a SKILL.md its front matter may take.
+	skillHead = 4 << 10
+	// maxSkillText bounds a name or description.
+	maxSkillText = 500
+)
+
+// Project is what a workspace says to the agents that work in it: its scratchpad,
+// its AGENTS.md, and its skills.
+type Project struct {
+	Scratchpad   string
+	Instructions string
+	Skills       []Skill
+}
+
+// Skill is a folder in the Agent Skills format: a SKILL.md whose front matter
+// says when it is to be read.
+type Skill struct{ Name, Description, Path string }
+
+// ReadProject answers what is there; what is not stays empty.
+func ReadProject(ctx context.Context, c Call) (Project, error) {
+	var p Project
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		p.Scratchpad, err = ReadScratchpad(ctx, c)
+		return err
+	})
+	group.Go(func() (err error) {
+		p.Instructions, err = readHead(ctx, c, instructionsFile, scratchpadBytes)
+		return err
+	})
+	group.Go(func() (err error) {
+		p.Skills, err = readSkills(ctx, c)
+		return err
+	})
+	return p, group.Wait()
+}
+
+// readHead answers a file's first bytes as text; "" for one that cannot be read
+// as one, such as a folder or a link that leads out.
+func readHead(ctx context.Context, c Call, file string, limit int64) (string, error) {
+	var res *nodev1.ReadFileResponse
+	err := inJail(ctx, c, func() (err error) {
+		res, err = c.Node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: c.Jail.GetJailId(), Path: file, Limit: limit})
+		return err
+	})
+	if err := unlessRefused(err); err != nil {
+		return "", err
+	}
+	return strings.ToValidUTF8(string(res.GetContent()), "\uFFFD"), nil
+}
+
+func readSkills(ctx context.Context, c Call) ([]Skill, error) {
+	var res *nodev1.ListFilesResponse
+	err := inJail(ctx, c, func() (err error) {
+		res, err = c.Node.Files().ListFiles(ctx, &nodev1.ListFilesRequest{JailId: c.Jail.GetJailId(), Path: skillsFolder, Limit: maxSkills})
+		return err
+	})
+	if err := unlessRefused(err); err != nil {
+		return nil, err
+	}
+	var out []Skill
+	for _, folder := range res.GetFiles() {
+		file := path.Join(skillsFolder, path.Base(folder.GetPath()), skillFile)
+		head, err := readHead(ctx, c, file, skillHead)
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := skillOf(head, file); ok {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// skillOf reads the front matter of a SKILL.md.
+func skillOf(head, file string) (Skill, bool) {
+	rest, ok := strings.CutPrefix(strings.ReplaceAll(head, "\r\n", "\n"), "---\n")
+	front, _, closed := strings.Cut(rest, "\n---")
+	var about struct{ Name, Description string }
+	if !ok || !closed || yaml.Unmarshal([]byte(front), &about) != nil || about.Name == "" {
+		return Skill{}, false
+	}
+	bound := func(text string) string {
+		return strings.ToValidUTF8(text[:min(len(text), maxSkillText)], "")
+	}
+	return Skill{Name: bound(about.Name), Description: bound(about.Description), Path: file}, true
+}
+
+// unlessRefused passes on an error of the way to the node; what the node refuses
+// is not there.
+func unlessRefused(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := fault.As(fault.FromGRPC(err))
+	switch e.Kind {
+	case fault.Unavailable, fault.Canceled, fault.Deadline, fault.Internal, fault.Unauthenticated:
+		return err
+	}
+	return nil
+}

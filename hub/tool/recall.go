@@ -1,0 +1,124 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Past is the task's own history, for tools that look things up in it.
+type Past interface {
+	// Search answers the task's steps that have all words, in lower case, newest
+	// first.
+	Search(ctx context.Context, words []string) ([]Found, error)
+}
+
+// Found is a step that a search found.
+type Found struct {
+	StepID       string
+	Number, Turn int32
+	Tool, State  string
+	// Arguments and Observation are masked.
+	Arguments, Observation string
+}
+
+const (
+	searchTimeout = 30 * time.Second
+	// searchBytes is how much a search answers.
+	searchBytes = 8 << 10
+	// excerptLine and excerptLines bound what is shown of one step.
+	excerptLine  = 300
+	excerptLines = 6
+)
+
+// recallTools keep what the agent knows within its reach, however long its task.
+func recallTools() []*Tool {
+	return []*Tool{
+		{
+			Name: "pin_fact",
+			Description: "Keep a fact in front of you, word for word, also after your oldest turns give way to a summary: an exact name, " +
+				"id, path or value that you will need later. A new fact takes the place of an old one with its key; without a fact the key is unpinned.",
+			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
+			Idempotent: true, Reversible: true, Timeout: workTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["key"],"properties":{
+				"key":{"type":"string","minLength":1,"maxLength":100},
+				"fact":{"type":"string","maxLength":1000}}}`,
+			run: func(_ context.Context, c Call) (Result, error) {
+				if text(c.Arguments, "fact") == "" {
+					return Result{Observation: "unpinned " + text(c.Arguments, "key")}, nil
+				}
+				return Result{Observation: "pinned " + text(c.Arguments, "key")}, nil
+			},
+		},
+		{
+			Name: "context_search",
+			Description: "Find exact words in everything you did and saw in this task, also in what you no longer see: " +
+				"the steps whose arguments or results have all the words, newest first, each with the lines around them.",
+			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,
+			Idempotent: true, ReadOnly: true, Timeout: searchTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
+				"query":{"type":"string","minLength":2,"maxLength":300,"description":"Words, such as a name, a path or a part of an error; case does not matter"}}}`,
+			run: runContextSearch,
+		},
+	}
+}
+
+func runContextSearch(ctx context.Context, c Call) (Result, error) {
+	words := strings.Fields(strings.ToLower(text(c.Arguments, "query")))
+	if len(words) == 0 {
+		return Result{Failed: true, Code: fault.InvalidParameters, Observation: fmt.Sprintf("error %s: the query has no words", fault.InvalidParameters)}, nil
+	}
+	found, err := c.Past.Search(ctx, words)
+	if err != nil {
+		return Result{}, err
+	}
+	var out strings.Builder
+	shown := 0
+	for _, f := range found {
+		if f.StepID == c.StepID {
+			continue // it has the words too
+		}
+		piece := fmt.Sprintf("turn %d, step %d: %s, %s\n%s\n", f.Turn, f.Number, f.Tool, f.State, lines(f, words))
+		if out.Len()+len(piece) > searchBytes && shown > 0 {
+			out.WriteString("[older steps have the words too: use more words]\n")
+			break
+		}
+		out.WriteString(piece)
+		shown++
+	}
+	if shown == 0 {
+		out.WriteString("nothing in this task has all of these words: try fewer")
+	}
+	return Result{Observation: out.String(), Outcome: map[string]any{"steps": shown}}, nil
+}
+
+// lines answers the lines of a step that have one of the words.
+func lines(f Found, words []string) string {
+	var out []string
+	for _, line := range strings.Split(f.Arguments+"\n"+f.Observation, "\n") {
+		low := strings.ToLower(line)
+		at := -1
+		for _, w := range words {
+			if at = strings.Index(low, w); at >= 0 {
+				break
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		if len(out) == excerptLines {
+			out = append(out, "  [...]")
+			break
+		}
+		if len(line) > excerptLine {
+			from := max(0, min(at, len(line))-excerptLine/3)
+			line = "…" + strings.ToValidUTF8(line[from:min(len(line), from+excerptLine)], "") + "…"
+		}
+		out = append(out, "  "+line)
+	}
+	return strings.Join(out, "\n")
+}
