@@ -122,7 +122,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	})
 	h.recorder = recorder
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: provider.Names(), Modes: modes})
+	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: provider.Runnable(), Modes: modes})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,

@@ -26,3 +26,14 @@ func (s *Steps) encodeOutcome(r tool.Result) (json.RawMessage, error) {
 	}
 	return json.Marshal(s.cfg.Redact.Map(r.Outcome))
 }
+
+// outcome answers the state that a result brings a started step to.
+func outcome(r tool.Result) State {
+	switch {
+	case r.Unknown:
+		return Unknown
+	case r.Failed:
+		return Failed
+	}
+	return Succeeded
+}

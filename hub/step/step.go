@@ -22,7 +22,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -231,64 +230,6 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 // to be asked.
 func conversational(record *tool.Tool) bool {
 	return record != nil && record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks
-}
-
-// executing is the event of a step's start.
-func executing(step db.Step) event.Draft {
-	return event.Draft{Type: "tool_executing", Payload: map[string]any{
-		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
-	}}
-}
-
-// completed is the event of a step's end; changed is what it changed in its
-// workspace, nil for nothing.
-func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft {
-	payload := map[string]any{
-		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "state": step.State,
-		"error_code": step.ErrorCode, "outcome": r.Outcome, "log_bytes": step.LogBytes,
-		"duration_ms": step.FinishedAt.Sub(*step.StartedAt).Milliseconds(),
-	}
-	if r.Outcome == nil {
-		payload["outcome"] = map[string]any{}
-	}
-	if changed != nil {
-		payload["workspace"] = changed
-	}
-	return event.Draft{Type: "tool_completed", Payload: payload}
-}
-
-// outcome answers the state that a result brings a started step to.
-func outcome(r tool.Result) State {
-	switch {
-	case r.Unknown:
-		return Unknown
-	case r.Failed:
-		return Failed
-	}
-	return Succeeded
-}
-
-// maxShown is how much of one text among the arguments an event carries; the
-// step has it all.
-const maxShown = 4 << 10
-
-// brief shortens long texts in arguments.
-func brief(arguments map[string]any) map[string]any {
-	out := make(map[string]any, len(arguments))
-	for k, v := range arguments {
-		if text, ok := v.(string); ok && len(text) > maxShown {
-			v = fmt.Sprintf("%s [... %d bytes in all]", strings.ToValidUTF8(text[:maxShown], ""), len(text))
-		}
-		out[k] = v
-	}
-	return out
-}
-
-func text(e *fault.Error) string {
-	if e.Fix == "" {
-		return e.Message
-	}
-	return e.Message + ": " + e.Fix
 }
 
 // Execute has a granted step run, or re-attaches to one that was started, and

@@ -23,5 +23,5 @@ func TestEvalGuardrailsPrintsPrecisionAndRecall(t *testing.T) {
 	require.GreaterOrEqual(t, scores[0].Traces, 100)
 	require.GreaterOrEqual(t, scores[0].Precision, 0.90)
 	require.GreaterOrEqual(t, scores[0].Recall, 0.80)
-	require.Contains(t, execute(t.Context(), "eval", "guardrails").stdout, "precision")
+	require.Contains(t, execute(t.Context(), "eval", "guardrails").stdout, "PRECISION")
 }

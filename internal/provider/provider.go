@@ -62,11 +62,14 @@ func Of(name string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// Names answers all names, those of models before the script.
-func Names() []string {
-	out := make([]string, len(all))
-	for i, p := range all {
-		out[i] = p.Name
+// Runnable answers the names that workers can run, which are those that a
+// persona may name. The hub's relay speaks more.
+func Runnable() []string {
+	var out []string
+	for _, p := range all {
+		if p.Format == Messages || p.Format == Script {
+			out = append(out, p.Name)
+		}
 	}
 	return out
 }

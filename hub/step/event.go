@@ -1,0 +1,58 @@
+package step
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// executing is the event of a step's start.
+func executing(step db.Step) event.Draft {
+	return event.Draft{Type: "tool_executing", Payload: map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
+	}}
+}
+
+// completed is the event of a step's end; changed is what it changed in its
+// workspace, nil for nothing.
+func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft {
+	payload := map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "state": step.State,
+		"error_code": step.ErrorCode, "outcome": r.Outcome, "log_bytes": step.LogBytes,
+		"duration_ms": step.FinishedAt.Sub(*step.StartedAt).Milliseconds(),
+	}
+	if r.Outcome == nil {
+		payload["outcome"] = map[string]any{}
+	}
+	if changed != nil {
+		payload["workspace"] = changed
+	}
+	return event.Draft{Type: "tool_completed", Payload: payload}
+}
+
+// maxShown is how much of one text among the arguments an event carries; the
+// step has it all.
+const maxShown = 4 << 10
+
+// brief shortens long texts in arguments.
+func brief(arguments map[string]any) map[string]any {
+	out := make(map[string]any, len(arguments))
+	for k, v := range arguments {
+		if text, ok := v.(string); ok && len(text) > maxShown {
+			v = fmt.Sprintf("%s [... %d bytes in all]", strings.ToValidUTF8(text[:maxShown], ""), len(text))
+		}
+		out[k] = v
+	}
+	return out
+}
+
+func text(e *fault.Error) string {
+	if e.Fix == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Fix
+}
