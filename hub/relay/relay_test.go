@@ -74,7 +74,12 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 			p, _ := provider.Of(name)
 			return credential.Access{Provider: p, BaseURL: upstream.URL + "/base", Key: config.Secret(key)}, nil
 		},
-		Refused: func(context.Context, string, credential.Access) error { r.refused++; return nil },
+		Refused: func(context.Context, string, credential.Access) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.refused++
+			return nil
+		},
 		Price: func(_ context.Context, _ string, m relay.Model) (price.Model, error) {
 			p, ok := price.Shipped().Of(m.Provider, m.Name)
 			if !ok {
@@ -83,11 +88,11 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 			return p, nil
 		},
 		Reserve: func(_ context.Context, call budget.Call) (*budget.Reservation, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			if r.full {
 				return nil, fault.New(fault.Exhausted, "the budget is reached").WithCode(fault.BudgetLimit).WithFix("raise it")
 			}
-			r.mu.Lock()
-			defer r.mu.Unlock()
 			r.reserved = append(r.reserved, call)
 			return &budget.Reservation{ID: "call_1", OrgID: "org_1", TaskID: call.Task.ID, Worst: call.Worst}, nil
 		},
@@ -199,6 +204,8 @@ func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
 			cost := <-r.settled
 			require.Equal(t, c.basis, cost.Basis)
 			require.Equal(t, c.usage, cost.Usage)
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			require.LessOrEqual(t, cost.Micros, r.reserved[0].Worst+2000, "what was reserved is enough")
 			require.NotContains(t, fmt.Sprint(r.headers), "token]", "the lease does not leave the hub")
 			require.Contains(t, fmt.Sprint(r.headers), key)
@@ -286,13 +293,17 @@ func TestCallsThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(http.ResponseWriter, *http.Request) { t.Error("the provider was asked") })
+			r.mu.Lock()
 			r.full = c.full
+			r.mu.Unlock()
 			res := r.post(t.Context(), c.path, c.ask, c.lease)
 			body, err := io.ReadAll(res.Body)
 			require.NoError(t, err)
 			require.Equal(t, c.status, res.StatusCode, string(body))
 			require.Equal(t, string(c.code), res.Header.Get(fault.CodeHeader))
 			require.Contains(t, strings.ReplaceAll(string(body), `\"`, `"`), c.says)
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			require.Empty(t, r.reserved)
 		})
 	}
@@ -325,7 +336,9 @@ func TestErrorsOfAProviderArePassedOn(t *testing.T) {
 	require.Equal(t, string(fault.CredentialInvalid), res.Header.Get(fault.CodeHeader))
 	require.Contains(t, res.Header.Get(fault.FixHeader), "deckhand provider connect anthropic")
 	require.NotContains(t, string(body), "sk-")
+	r.mu.Lock()
 	require.Equal(t, 1, r.refused)
+	r.mu.Unlock()
 	<-r.settled
 	status = 302
 	res = r.post(t.Context(), messages, askMessages, held)
