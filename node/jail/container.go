@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -33,7 +34,8 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 	if err != nil {
 		return nil, err
 	}
-	ctx = m.namespaced(ctx)
+	ctx, cancel := context.WithTimeout(m.namespaced(ctx), makeTimeout)
+	defer cancel()
 	spec, err := m.ociSpec(ctx, p, s, root)
 	if err != nil {
 		return nil, err
@@ -52,9 +54,9 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 	if err := task.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start the task: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	answer, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	conn, err := await(ctx, socketDialer{p.state}, int32(task.Pid()))
+	conn, err := await(answer, socketDialer{p.state}, int32(task.Pid()))
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
@@ -140,7 +142,8 @@ func (m *Manager) running(ctx context.Context, id string) (int32, error) {
 	if id == HostID {
 		return m.hostRunning(ctx, m.paths(id))
 	}
-	ctx = m.namespaced(ctx)
+	ctx, cancel := context.WithTimeout(m.namespaced(ctx), callTimeout)
+	defer cancel()
 	ctr, err := m.containerd.LoadContainer(ctx, id)
 	if errdefs.IsNotFound(err) {
 		return 0, nil
@@ -170,16 +173,23 @@ func (m *Manager) running(ctx context.Context, id string) (int32, error) {
 
 // unavailable says that it is containerd that is missing, when it is.
 func (m *Manager) unavailable(err error) error {
-	if !errdefs.IsUnavailable(err) {
+	if !errdefs.IsUnavailable(err) && !isDeadline(err) {
 		return fmt.Errorf("ask containerd: %w", err)
 	}
 	return fault.New(fault.Unavailable, "containerd does not answer at %s", m.cfg.Containerd).
 		WithFix("start it, or name its socket with --containerd; jails go on without it").WithCause(err)
 }
 
+// isDeadline says that a call took longer than it may, whichever side saw it
+// first.
+func isDeadline(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errdefs.IsDeadlineExceeded(err)
+}
+
 // end takes a jail's task and container away, whatever is left of them.
 func (m *Manager) end(ctx context.Context, e *entry, id string) error {
-	ctx = m.namespaced(ctx)
+	ctx, cancel := context.WithTimeout(m.namespaced(ctx), endTimeout)
+	defer cancel()
 	if conn := m.connOf(e); conn != nil {
 		if err := m.thawForGood(e, conn.pid); err != nil {
 			return fmt.Errorf("thaw jail %s: %w", id, err)
@@ -245,15 +255,36 @@ func (m *Manager) endTask(ctx context.Context, task client.Task) error {
 			return err
 		}
 	}
-	if _, err := task.Delete(ctx, client.WithProcessKill); err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("delete the task: %w", err)
+	return m.deleteTask(ctx, task)
+}
+
+// deleteTask deletes a task, and what it still runs. A containerd that was
+// killed while it made the task may have lost the end of its process, and then
+// waits for that end for ever: such a task is deleted without waiting.
+func (m *Manager) deleteTask(ctx context.Context, task client.Task) error {
+	patient, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := task.Delete(patient, client.WithProcessKill)
+	if err == nil || errdefs.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	if ctx.Err() == nil && patient.Err() != nil {
+		m.cfg.Log.Warn("containerd does not see a task end; deleting it without waiting", "jail_id", task.ID(), "error", err)
+		_, err = m.containerd.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: task.ID()})
+		if err = errgrpc.ToNative(err); err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+	}
+	return fmt.Errorf("delete the task: %w", err)
 }
 
 func terminate(ctx context.Context, task client.Task, exited <-chan client.ExitStatus) error {
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := task.Kill(ctx, sig); err != nil && !errdefs.IsNotFound(err) {
+		err := task.Kill(ctx, sig)
+		if errdefs.IsNotFound(err) {
+			return nil // ended already, whether anybody saw it or not
+		}
+		if err != nil {
 			return fmt.Errorf("signal the jail's init: %w", err)
 		}
 		timer := time.NewTimer(stopPatience)

@@ -46,11 +46,19 @@ import (
 
 var jailID = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
+// Every call to containerd is bounded: one that was killed and started again
+// may wait for what never comes.
 const (
 	dialTimeout  = 5 * time.Second
 	startTimeout = 20 * time.Second
 	// stopPatience is how long init may take to end every command.
 	stopPatience = 10 * time.Second
+	// callTimeout bounds a question to containerd.
+	callTimeout = 10 * time.Second
+	// makeTimeout and endTimeout bound all that is asked of it to make a jail and
+	// to end one; the second has room for both signals and both deletions.
+	makeTimeout = time.Minute
+	endTimeout  = 2*stopPatience + 3*callTimeout
 )
 
 // Manager keeps a node's jails. Its methods may be called from anywhere; what
@@ -513,8 +521,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	}
 	if err != nil {
 		// The caller may have given up; what is half made goes all the same.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
-		defer cancel()
+		ctx := context.WithoutCancel(ctx)
 		rec.Stopped = true
 		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), m.writeRecord(p.record, rec))
 	}
