@@ -24,7 +24,6 @@ package budget
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -148,44 +147,27 @@ type Reservation struct {
 // Reserve sets a call's worst case aside, or refuses with AGENT_010 and the
 // account that has too little left.
 func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
-	params := db.ReserveModelCallParams{
-		ID: ident.New("call"), OrgID: call.Task.OrgID, TaskID: call.Task.ID, Attempt: call.Task.Attempt, UserName: call.Task.CreatedBy,
-		Provider: call.Provider, Model: call.Model, Amount: call.Worst, LostAfter: l.cfg.MaxCall + time.Minute,
-	}
 	accounts, err := l.accounts(ctx, call.Task)
 	if err != nil {
 		return nil, err
 	}
-	now := l.cfg.Now()
-	for _, a := range accounts {
-		params.Scopes = append(params.Scopes, string(a.scope))
-		params.Objects = append(params.Objects, a.object)
-		params.Periods = append(params.Periods, a.every.Of(now))
-		params.Everys = append(params.Everys, string(a.every))
-		params.Defaults = append(params.Defaults, a.limit)
-	}
-	r := &Reservation{ID: params.ID, OrgID: params.OrgID, TaskID: params.TaskID, Worst: call.Worst}
-	answer, err := l.change(ctx, params.OrgID, func(ctx context.Context, q *db.Queries) (json.RawMessage, error) {
-		return q.ReserveModelCall(ctx, params)
-	}, func() { l.release(r) })
-	if err != nil {
+	r := &Reservation{ID: ident.New("call"), OrgID: call.Task.OrgID, TaskID: call.Task.ID, Worst: call.Worst}
+	c := &change{reserve: &reserve{Reservation: r, call: call, accounts: accounts}}
+	if err := l.change(ctx, r.OrgID, c); err != nil {
 		return nil, fmt.Errorf("reserve a call of task %s: %w", call.Task.ID, err)
 	}
-	var said refusal
-	if err := json.Unmarshal(answer, &said); err != nil {
-		return nil, fmt.Errorf("read the answer to a reservation: %w", err)
-	}
-	if !said.OK {
-		return nil, said.fault(call.Worst)
+	if poor := c.reserve.poor; poor != nil {
+		return nil, refused(*poor, call.Worst)
 	}
 	return r, nil
 }
 
+// account names one that a call draws on, and the limit that it has where
+// nobody has set one; negative for none.
 type account struct {
-	scope  Scope
-	object string
-	every  Every
-	limit  int64
+	key
+
+	byDefault int64
 }
 
 // accounts are all that a task's calls draw on, the narrowest first: it is the
@@ -195,7 +177,11 @@ func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []account{{Task, t.ID, Once, own}}
+	now := l.cfg.Now()
+	of := func(scope Scope, object string, every Every, limit int64) account {
+		return account{key{scope, object, every.Of(now)}, limit}
+	}
+	out := []account{of(Task, t.ID, Once, own)}
 	first := own
 	if t.ParentID != nil || t.LineageID != t.ID {
 		rows, err := l.cfg.Store.TaskAncestors(ctx, db.TaskAncestorsParams{OrgID: t.OrgID, ID: t.ID, LineageID: t.LineageID})
@@ -211,52 +197,42 @@ func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
 				first = limit
 				continue
 			}
-			out = append(out, account{Task, row.ID, Once, limit})
+			out = append(out, of(Task, row.ID, Once, limit))
 		}
 	}
 	return append(
 		out,
-		account{Lineage, t.LineageID, Once, first},
-		account{User, t.CreatedBy, Day, none}, account{User, t.CreatedBy, Month, none},
-		account{Organisation, t.OrgID, Day, DefaultDay}, account{Organisation, t.OrgID, Month, DefaultMonth},
-		account{Organisation, t.OrgID, Once, none},
+		of(Lineage, t.LineageID, Once, first),
+		of(User, t.CreatedBy, Day, none), of(User, t.CreatedBy, Month, none),
+		of(Organisation, t.OrgID, Day, DefaultDay), of(Organisation, t.OrgID, Month, DefaultMonth),
+		of(Organisation, t.OrgID, Once, none),
 	), nil
-}
-
-// refusal is the account that has too little left.
-type refusal struct {
-	OK       bool   `json:"ok"`
-	Scope    Scope  `json:"scope"`
-	ObjectID string `json:"object_id"`
-	Period   string `json:"period"`
-	Limit    int64  `json:"limit_micros"`
-	Spent    int64  `json:"spent_micros"`
-	Reserved int64  `json:"reserved_micros"`
 }
 
 // dollars shows micros as people read them.
 func dollars(micros int64) string { return fmt.Sprintf("%.2f USD", float64(micros)/dollar) }
 
-func (r refusal) fault(worst int64) error {
-	whose := string(r.Scope) + " " + r.ObjectID
-	set := fmt.Sprintf("deckhand budget set %s %s USD", r.Scope, r.ObjectID)
-	if r.Scope == Organisation {
+// refused says which account has too little left.
+func refused(b balance, worst int64) error {
+	whose := string(b.scope) + " " + b.object
+	set := fmt.Sprintf("deckhand budget set %s %s USD", b.scope, b.object)
+	if b.scope == Organisation {
 		whose, set = "organisation", "deckhand budget set organisation USD"
 	}
-	if r.Period != "" {
+	if b.period != "" {
 		every := Day
-		if len(r.Period) == len("2006-01") {
+		if len(b.period) == len("2006-01") {
 			every = Month
 		}
-		whose += " for " + r.Period
+		whose += " for " + b.period
 		set += " --every " + string(every)
 	}
-	text := fmt.Sprintf("the budget of %s is reached: %s of %s are spent", whose, dollars(r.Spent), dollars(r.Limit))
-	if r.Reserved > 0 {
-		text += ", " + dollars(r.Reserved) + " are set aside for calls under way"
+	text := fmt.Sprintf("the budget of %s is reached: %s of %s are spent", whose, dollars(b.spent), dollars(b.limit))
+	if b.reserved > 0 {
+		text += ", " + dollars(b.reserved) + " are set aside for calls under way"
 	}
 	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(worst)).
-		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(r.ObjectID)
+		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(b.object)
 }
 
 // Cost is what came of a call.
@@ -274,34 +250,25 @@ const settleTime = 30 * time.Second
 func (l *Ledger) Settle(ctx context.Context, r *Reservation, cost Cost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	warnings, err := l.change(ctx, r.OrgID, func(ctx context.Context, q *db.Queries) (json.RawMessage, error) {
-		return q.SettleModelCall(ctx, db.SettleModelCallParams{
-			ID: r.ID, OrgID: r.OrgID, Basis: string(cost.Basis), CostMicros: cost.Micros, InputTokens: cost.Usage.Input,
-			OutputTokens: cost.Usage.Output, CacheReadTokens: cost.Usage.CacheRead, CacheWriteTokens: cost.Usage.CacheWrite,
-		})
-	}, nil)
-	if err != nil {
+	c := &change{settle: &settle{id: r.ID, cost: cost}}
+	if err := l.change(ctx, r.OrgID, c); err != nil {
 		return fmt.Errorf("settle call %s of task %s: %w", r.ID, r.TaskID, err)
 	}
-	return l.warn(ctx, r, warnings)
+	return l.warn(ctx, r, c.settle.near)
 }
 
 // warn tells of accounts that came near their limit.
-func (l *Ledger) warn(ctx context.Context, r *Reservation, data json.RawMessage) error {
-	var near []refusal
-	if err := json.Unmarshal(data, &near); err != nil {
-		return fmt.Errorf("read the answer to a settlement: %w", err)
-	}
+func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error {
 	if len(near) == 0 {
 		return nil
 	}
 	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		var drafts []event.Draft
-		for _, a := range near {
-			l.cfg.Log.Warn("a budget is spent to four fifths", "scope", a.Scope, "object_id", a.ObjectID, "period", a.Period,
-				"spent", dollars(a.Spent), "limit", dollars(a.Limit))
+		for _, b := range near {
+			l.cfg.Log.Warn("a budget is spent to four fifths", "scope", b.scope, "object_id", b.object, "period", b.period,
+				"spent", dollars(b.spent), "limit", dollars(b.limit))
 			drafts = append(drafts, event.Draft{Type: "budget_warning", Payload: map[string]any{
-				"scope": string(a.Scope), "object_id": a.ObjectID, "period": a.Period, "spent_micros": a.Spent, "limit_micros": a.Limit,
+				"scope": string(b.scope), "object_id": b.object, "period": b.period, "spent_micros": b.spent, "limit_micros": b.limit,
 			}})
 		}
 		return tx.Append(r.OrgID, r.TaskID, event.Hub, drafts...)

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -10,25 +9,23 @@ import (
 
 // change is one reservation or settlement that waits to be stored.
 type change struct {
-	apply func(ctx context.Context, q *db.Queries) (json.RawMessage, error)
-	// undo takes it back when nobody waits for its answer; nil where it stands.
-	undo   func()
-	left   bool // under Ledger.mu: its caller is gone
-	answer json.RawMessage
-	err    error
-	done   chan struct{}
+	reserve *reserve
+	settle  *settle
+	left    bool // under Ledger.mu: its caller is gone
+	err     error
+	done    chan struct{}
 }
 
 const (
 	// maxTogether is how many changes go in one transaction.
-	maxTogether = 64
+	maxTogether = 256
 	applyTime   = 20 * time.Second
 )
 
 // change has a change stored together with those of the same organisation that
-// wait at the same moment, and answers what it answered.
-func (l *Ledger) change(ctx context.Context, orgID string, apply func(ctx context.Context, q *db.Queries) (json.RawMessage, error), undo func()) (json.RawMessage, error) {
-	c := &change{apply: apply, undo: undo, done: make(chan struct{})}
+// wait at the same moment. What came of it is in the change.
+func (l *Ledger) change(ctx context.Context, orgID string, c *change) error {
+	c.done = make(chan struct{})
 	l.mu.Lock()
 	queue, served := l.waiting[orgID]
 	l.waiting[orgID] = append(queue, c)
@@ -38,17 +35,17 @@ func (l *Ledger) change(ctx context.Context, orgID string, apply func(ctx contex
 	}
 	select {
 	case <-c.done:
-		return c.answer, c.err
+		return c.err
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
 	case <-c.done:
-		return c.answer, c.err
+		return c.err
 	default:
 		c.left = true
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 
@@ -66,10 +63,10 @@ func (l *Ledger) serve(orgID string) {
 		batch := queue[:n:n]
 		l.waiting[orgID] = queue[n:]
 		l.mu.Unlock()
-		if err := l.store(batch); err != nil && len(batch) > 1 {
+		if err := l.store(orgID, batch); err != nil && len(batch) > 1 {
 			// One that cannot be stored holds up no other.
 			for _, c := range batch {
-				c.err = l.store([]*change{c})
+				c.err = l.store(orgID, []*change{c})
 			}
 		} else {
 			for _, c := range batch {
@@ -79,24 +76,16 @@ func (l *Ledger) serve(orgID string) {
 		l.mu.Lock()
 		for _, c := range batch {
 			close(c.done)
-			if c.left && c.err == nil && c.undo != nil {
-				l.work.Go(c.undo)
+			if r := c.reserve; c.left && c.err == nil && r != nil && r.poor == nil {
+				l.work.Go(func() { l.release(r.Reservation) })
 			}
 		}
 		l.mu.Unlock()
 	}
 }
 
-func (l *Ledger) store(batch []*change) error {
+func (l *Ledger) store(orgID string, batch []*change) error {
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
-	return l.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-		for _, c := range batch {
-			var err error
-			if c.answer, err = c.apply(ctx, q); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return l.cfg.Store.TxThen(ctx, func(q, last *db.Queries) error { return l.apply(ctx, q, last, orgID, batch) })
 }

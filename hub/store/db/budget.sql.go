@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 
 	"time"
 )
@@ -52,6 +51,72 @@ func (q *Queries) BindModelCalls(ctx context.Context, arg BindModelCallsParams) 
 		&i.CostMicros,
 	)
 	return i, err
+}
+
+const budgetAccounts = `-- name: BudgetAccounts :many
+SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
+       coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
+       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
+FROM (SELECT unnest($1::text[]) AS scope, unnest($2::text[]) AS object_id, unnest($3::text[]) AS period) AS a
+LEFT JOIN budget_accounts b ON b.org_id = $4 AND b.scope = a.scope AND b.object_id = a.object_id AND b.period = a.period
+LEFT JOIN budgets s ON s.org_id = $4 AND s.scope = a.scope AND s.object_id = a.object_id
+    AND s.every = CASE length(a.period) WHEN 0 THEN '' WHEN length('2006-01') THEN 'month' ELSE 'day' END
+`
+
+type BudgetAccountsParams struct {
+	Scopes  []string
+	Objects []string
+	Periods []string
+	OrgID   string
+}
+
+type BudgetAccountsRow struct {
+	Scope          string
+	ObjectID       string
+	Period         string
+	SpentMicros    int64
+	ReservedMicros int64
+	LimitMicros    *int64
+	WarnedAtLimit  *int64
+	IsSet          bool
+	SetMicros      *int64
+}
+
+// Accounts as they are, or would be if they were there, and what people have
+// set for them.
+func (q *Queries) BudgetAccounts(ctx context.Context, arg BudgetAccountsParams) ([]BudgetAccountsRow, error) {
+	rows, err := q.db.Query(ctx, budgetAccounts,
+		arg.Scopes,
+		arg.Objects,
+		arg.Periods,
+		arg.OrgID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BudgetAccountsRow{}
+	for rows.Next() {
+		var i BudgetAccountsRow
+		if err := rows.Scan(
+			&i.Scope,
+			&i.ObjectID,
+			&i.Period,
+			&i.SpentMicros,
+			&i.ReservedMicros,
+			&i.LimitMicros,
+			&i.WarnedAtLimit,
+			&i.IsSet,
+			&i.SetMicros,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const clearBudget = `-- name: ClearBudget :exec
@@ -170,6 +235,19 @@ func (q *Queries) ListBudgets(ctx context.Context, orgID string) ([]Budget, erro
 	return items, nil
 }
 
+const lockBudgets = `-- name: LockBudgets :one
+SELECT true AS locked FROM budget_accounts
+WHERE org_id = $1 AND scope = 'organisation' AND object_id = $1 AND period = '' FOR UPDATE
+`
+
+// Whoever changes any of an organisation's accounts locks this one first.
+func (q *Queries) LockBudgets(ctx context.Context, orgID string) (bool, error) {
+	row := q.db.QueryRow(ctx, lockBudgets, orgID)
+	var locked bool
+	err := row.Scan(&locked)
+	return locked, err
+}
+
 const lostModelCalls = `-- name: LostModelCalls :many
 SELECT id, org_id, task_id FROM model_calls WHERE basis = 'reserved' AND lost_at < clock_timestamp() ORDER BY lost_at LIMIT $1
 `
@@ -200,14 +278,103 @@ func (q *Queries) LostModelCalls(ctx context.Context, maxRows int32) ([]LostMode
 	return items, nil
 }
 
-const reserveModelCall = `-- name: ReserveModelCall :one
-SELECT reserve_model_call(
-    $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::bigint,
-    clock_timestamp() + $9::interval, $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[]
-)::jsonb AS answer
+const openBudgets = `-- name: OpenBudgets :exec
+INSERT INTO budget_accounts (org_id, scope, object_id, period) VALUES ($1, 'organisation', $1, '') ON CONFLICT DO NOTHING
 `
 
-type ReserveModelCallParams struct {
+func (q *Queries) OpenBudgets(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, openBudgets, orgID)
+	return err
+}
+
+const openModelCalls = `-- name: OpenModelCalls :many
+SELECT id, reserved_micros, scopes, objects, periods FROM model_calls
+WHERE org_id = $1 AND id = ANY ($2::text[]) AND basis = 'reserved'
+`
+
+type OpenModelCallsParams struct {
+	OrgID string
+	Ids   []string
+}
+
+type OpenModelCallsRow struct {
+	ID             string
+	ReservedMicros int64
+	Scopes         []string
+	Objects        []string
+	Periods        []string
+}
+
+// Of the calls, those that are not settled.
+func (q *Queries) OpenModelCalls(ctx context.Context, arg OpenModelCallsParams) ([]OpenModelCallsRow, error) {
+	rows, err := q.db.Query(ctx, openModelCalls, arg.OrgID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OpenModelCallsRow{}
+	for rows.Next() {
+		var i OpenModelCallsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ReservedMicros,
+			&i.Scopes,
+			&i.Objects,
+			&i.Periods,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const putBudgetAccounts = `-- name: PutBudgetAccounts :exec
+INSERT INTO budget_accounts (org_id, scope, object_id, period, spent_micros, reserved_micros, limit_micros, warned_at_limit)
+SELECT $1, a.scope, a.object_id, a.period, a.spent, a.reserved, nullif(a.most, -1), nullif(a.warned, -1)
+FROM (SELECT unnest($2::text[]) AS scope, unnest($3::text[]) AS object_id, unnest($4::text[]) AS period,
+             unnest($5::bigint[]) AS spent, unnest($6::bigint[]) AS reserved,
+             unnest($7::bigint[]) AS most, unnest($8::bigint[]) AS warned) AS a
+ON CONFLICT (org_id, scope, object_id, period) DO UPDATE SET spent_micros = excluded.spent_micros,
+    reserved_micros = excluded.reserved_micros, limit_micros = excluded.limit_micros, warned_at_limit = excluded.warned_at_limit
+`
+
+type PutBudgetAccountsParams struct {
+	OrgID    string
+	Scopes   []string
+	Objects  []string
+	Periods  []string
+	Spent    []int64
+	Reserved []int64
+	Limits   []int64
+	Warned   []int64
+}
+
+// A negative limit is none.
+func (q *Queries) PutBudgetAccounts(ctx context.Context, arg PutBudgetAccountsParams) error {
+	_, err := q.db.Exec(ctx, putBudgetAccounts,
+		arg.OrgID,
+		arg.Scopes,
+		arg.Objects,
+		arg.Periods,
+		arg.Spent,
+		arg.Reserved,
+		arg.Limits,
+		arg.Warned,
+	)
+	return err
+}
+
+const putModelCall = `-- name: PutModelCall :exec
+INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, reserved_micros, scopes, objects, periods, lost_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+        clock_timestamp() + $12::interval)
+`
+
+type PutModelCallParams struct {
 	ID        string
 	OrgID     string
 	TaskID    string
@@ -216,16 +383,14 @@ type ReserveModelCallParams struct {
 	Provider  string
 	Model     string
 	Amount    int64
-	LostAfter time.Duration
 	Scopes    []string
 	Objects   []string
 	Periods   []string
-	Everys    []string
-	Defaults  []int64
+	LostAfter time.Duration
 }
 
-func (q *Queries) ReserveModelCall(ctx context.Context, arg ReserveModelCallParams) (json.RawMessage, error) {
-	row := q.db.QueryRow(ctx, reserveModelCall,
+func (q *Queries) PutModelCall(ctx context.Context, arg PutModelCallParams) error {
+	_, err := q.db.Exec(ctx, putModelCall,
 		arg.ID,
 		arg.OrgID,
 		arg.TaskID,
@@ -234,16 +399,12 @@ func (q *Queries) ReserveModelCall(ctx context.Context, arg ReserveModelCallPara
 		arg.Provider,
 		arg.Model,
 		arg.Amount,
-		arg.LostAfter,
 		arg.Scopes,
 		arg.Objects,
 		arg.Periods,
-		arg.Everys,
-		arg.Defaults,
+		arg.LostAfter,
 	)
-	var answer json.RawMessage
-	err := row.Scan(&answer)
-	return answer, err
+	return err
 }
 
 const setBudget = `-- name: SetBudget :exec
@@ -273,38 +434,35 @@ func (q *Queries) SetBudget(ctx context.Context, arg SetBudgetParams) error {
 	return err
 }
 
-const settleModelCall = `-- name: SettleModelCall :one
-SELECT settle_model_call(
-    $1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::bigint,
-    $7::bigint, $8::bigint
-)::jsonb AS warnings
+const settleModelCall = `-- name: SettleModelCall :exec
+UPDATE model_calls SET basis = $1, cost_micros = $2, input_tokens = $3, output_tokens = $4,
+    cache_read_tokens = $5, cache_write_tokens = $6, settled_at = clock_timestamp()
+WHERE org_id = $7 AND id = $8 AND basis = 'reserved'
 `
 
 type SettleModelCallParams struct {
-	ID               string
-	OrgID            string
 	Basis            string
 	CostMicros       int64
 	InputTokens      int64
 	OutputTokens     int64
 	CacheReadTokens  int64
 	CacheWriteTokens int64
+	OrgID            string
+	ID               string
 }
 
-func (q *Queries) SettleModelCall(ctx context.Context, arg SettleModelCallParams) (json.RawMessage, error) {
-	row := q.db.QueryRow(ctx, settleModelCall,
-		arg.ID,
-		arg.OrgID,
+func (q *Queries) SettleModelCall(ctx context.Context, arg SettleModelCallParams) error {
+	_, err := q.db.Exec(ctx, settleModelCall,
 		arg.Basis,
 		arg.CostMicros,
 		arg.InputTokens,
 		arg.OutputTokens,
 		arg.CacheReadTokens,
 		arg.CacheWriteTokens,
+		arg.OrgID,
+		arg.ID,
 	)
-	var warnings json.RawMessage
-	err := row.Scan(&warnings)
-	return warnings, err
+	return err
 }
 
 const taskAncestors = `-- name: TaskAncestors :many

@@ -1,14 +1,46 @@
--- name: ReserveModelCall :one
-SELECT reserve_model_call(
-    @id::text, @org_id::text, @task_id::text, @attempt::int, @user_name::text, @provider::text, @model::text, @amount::bigint,
-    clock_timestamp() + @lost_after::interval, @scopes::text[], @objects::text[], @periods::text[], @everys::text[], @defaults::bigint[]
-)::jsonb AS answer;
+-- name: LockBudgets :one
+-- Whoever changes any of an organisation's accounts locks this one first.
+SELECT true AS locked FROM budget_accounts
+WHERE org_id = @org_id AND scope = 'organisation' AND object_id = @org_id AND period = '' FOR UPDATE;
 
--- name: SettleModelCall :one
-SELECT settle_model_call(
-    @id::text, @org_id::text, @basis::text, @cost_micros::bigint, @input_tokens::bigint, @output_tokens::bigint,
-    @cache_read_tokens::bigint, @cache_write_tokens::bigint
-)::jsonb AS warnings;
+-- name: OpenBudgets :exec
+INSERT INTO budget_accounts (org_id, scope, object_id, period) VALUES (@org_id, 'organisation', @org_id, '') ON CONFLICT DO NOTHING;
+
+-- name: OpenModelCalls :many
+-- Of the calls, those that are not settled.
+SELECT id, reserved_micros, scopes, objects, periods FROM model_calls
+WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND basis = 'reserved';
+
+-- name: BudgetAccounts :many
+-- Accounts as they are, or would be if they were there, and what people have
+-- set for them.
+SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
+       coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
+       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
+FROM (SELECT unnest(@scopes::text[]) AS scope, unnest(@objects::text[]) AS object_id, unnest(@periods::text[]) AS period) AS a
+LEFT JOIN budget_accounts b ON b.org_id = @org_id AND b.scope = a.scope AND b.object_id = a.object_id AND b.period = a.period
+LEFT JOIN budgets s ON s.org_id = @org_id AND s.scope = a.scope AND s.object_id = a.object_id
+    AND s.every = CASE length(a.period) WHEN 0 THEN '' WHEN length('2006-01') THEN 'month' ELSE 'day' END;
+
+-- name: PutBudgetAccounts :exec
+-- A negative limit is none.
+INSERT INTO budget_accounts (org_id, scope, object_id, period, spent_micros, reserved_micros, limit_micros, warned_at_limit)
+SELECT @org_id, a.scope, a.object_id, a.period, a.spent, a.reserved, nullif(a.most, -1), nullif(a.warned, -1)
+FROM (SELECT unnest(@scopes::text[]) AS scope, unnest(@objects::text[]) AS object_id, unnest(@periods::text[]) AS period,
+             unnest(@spent::bigint[]) AS spent, unnest(@reserved::bigint[]) AS reserved,
+             unnest(@limits::bigint[]) AS most, unnest(@warned::bigint[]) AS warned) AS a
+ON CONFLICT (org_id, scope, object_id, period) DO UPDATE SET spent_micros = excluded.spent_micros,
+    reserved_micros = excluded.reserved_micros, limit_micros = excluded.limit_micros, warned_at_limit = excluded.warned_at_limit;
+
+-- name: PutModelCall :exec
+INSERT INTO model_calls (id, org_id, task_id, attempt, user_name, provider, model, reserved_micros, scopes, objects, periods, lost_at)
+VALUES (@id, @org_id, @task_id, @attempt, @user_name, @provider, @model, @amount, @scopes, @objects, @periods,
+        clock_timestamp() + @lost_after::interval);
+
+-- name: SettleModelCall :exec
+UPDATE model_calls SET basis = @basis, cost_micros = @cost_micros, input_tokens = @input_tokens, output_tokens = @output_tokens,
+    cache_read_tokens = @cache_read_tokens, cache_write_tokens = @cache_write_tokens, settled_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND basis = 'reserved';
 
 -- name: LostModelCalls :many
 SELECT id, org_id, task_id FROM model_calls WHERE basis = 'reserved' AND lost_at < clock_timestamp() ORDER BY lost_at LIMIT @max_rows;
