@@ -18,36 +18,40 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sys/unix"
 
-	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // labelData names, on each container, the data folder of the node that it
-// belongs to: several nodes may share one containerd.
-const labelData = "sh.deckhand.data"
+// belongs to, since several nodes may share one containerd, and labelJail the
+// jail.
+const (
+	labelData = "sh.deckhand.data"
+	labelJail = "sh.deckhand.jail"
+)
 
-// launch makes the container and its task and answers when init does.
-func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Init, error) {
+// launch makes a record's container and its task and answers when init does.
+func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (*Init, error) {
+	s := rec.GetSpec()
 	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(m.namespaced(ctx), makeTimeout)
 	defer cancel()
-	spec, err := m.ociSpec(ctx, p, s, root)
+	spec, err := m.ociSpec(ctx, p, rec, root)
 	if err != nil {
 		return nil, err
 	}
-	ctr, err := m.containerd.NewContainer(ctx, s.GetJailId(),
-		client.WithContainerLabels(map[string]string{labelData: m.cfg.DataDir}),
+	ctr, err := m.containerd.NewContainer(ctx, rec.GetContainerId(),
+		client.WithContainerLabels(map[string]string{labelData: m.cfg.DataDir, labelJail: s.GetJailId()}),
 		client.WithRuntime(shims[s.GetRuntime()].name, nil),
 		client.WithSpec(spec))
 	if err != nil {
 		return nil, fmt.Errorf("make the container: %w", err)
 	}
-	task, err := m.newTask(ctx, ctr, p.log)
+	task, err := ctr.NewTask(ctx, cio.LogFile(p.log))
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
 	}
@@ -61,27 +65,6 @@ func (m *Manager) launch(ctx context.Context, p paths, s *nodev1.JailSpec) (*Ini
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
 	return conn, nil
-}
-
-// newTask makes a container's task. After the death of a shim containerd may
-// still be busy with the task that was there before; and after its own death it
-// may know a task that it had only half made, which nothing but its task service
-// finds and removes. One that runs is not removed by that.
-func (m *Manager) newTask(ctx context.Context, ctr client.Container, log string) (client.Task, error) {
-	deadline := time.Now().Add(dialTimeout)
-	policy := backoff.Policy{Base: 20 * time.Millisecond, Max: 500 * time.Millisecond}
-	for try := 1; ; try++ {
-		task, err := ctr.NewTask(ctx, cio.LogFile(log))
-		if err == nil || !errdefs.IsAlreadyExists(err) || time.Now().After(deadline) {
-			return task, err
-		}
-		if _, err := m.containerd.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: ctr.ID()}); err != nil {
-			m.cfg.Log.Debug("a task that is in the way was not removed; will try again", "jail_id", ctr.ID(), "reason", err)
-		}
-		if err := backoff.Wait(ctx, policy.Delay(try)); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // lastWords answers what init itself said at the end of its log.
@@ -144,13 +127,31 @@ func (m *Manager) running(ctx context.Context, id string) (int32, error) {
 	}
 	ctx, cancel := context.WithTimeout(m.namespaced(ctx), callTimeout)
 	defer cancel()
-	ctr, err := m.containerd.LoadContainer(ctx, id)
+	ctr, err := m.container(ctx, id)
+	if err != nil || ctr == nil {
+		return 0, err
+	}
+	return m.runningTask(ctx, ctr)
+}
+
+// container answers a jail's container; nil when it has none.
+func (m *Manager) container(ctx context.Context, id string) (client.Container, error) {
+	rec, err := readRecord(m.paths(id).record)
+	if err != nil || rec.GetContainerId() == "" {
+		return nil, err
+	}
+	ctr, err := m.containerd.LoadContainer(ctx, rec.GetContainerId())
 	if errdefs.IsNotFound(err) {
-		return 0, nil
+		return nil, nil
 	}
 	if err != nil {
-		return 0, m.unavailable(err)
+		return nil, m.unavailable(err)
 	}
+	return ctr, nil
+}
+
+// runningTask answers the PID of a container's init; 0 when it does not run.
+func (m *Manager) runningTask(ctx context.Context, ctr client.Container) (int32, error) {
 	task, err := ctr.Task(ctx, nil)
 	if errdefs.IsNotFound(err) {
 		return 0, nil
@@ -200,25 +201,14 @@ func (m *Manager) end(ctx context.Context, e *entry, id string) error {
 	if id == HostID {
 		return m.endHost(ctx, m.paths(id))
 	}
-	ctr, err := m.containerd.LoadContainer(ctx, id)
-	if errdefs.IsNotFound(err) {
-		return nil
+	ctr, err := m.container(ctx, id)
+	if err != nil || ctr == nil {
+		return err
 	}
-	if err != nil {
-		return m.unavailable(err)
-	}
-	return m.endContainer(ctx, ctr)
+	return m.endContainer(ctx, id, ctr)
 }
 
-func (m *Manager) endContainer(ctx context.Context, ctr client.Container) error {
-	labels, err := ctr.Labels(ctx)
-	if err != nil {
-		return m.unavailable(err)
-	}
-	if owner := labels[labelData]; owner != m.cfg.DataDir {
-		return fault.New(fault.Exists, "containerd has a container %s of another owner (%q)", ctr.ID(), owner).
-			WithFix("give this node a containerd namespace of its own").WithObject(ctr.ID())
-	}
+func (m *Manager) endContainer(ctx context.Context, id string, ctr client.Container) error {
 	task, err := ctr.Task(ctx, nil)
 	switch {
 	case errdefs.IsNotFound(err):
@@ -226,8 +216,8 @@ func (m *Manager) endContainer(ctx context.Context, ctr client.Container) error 
 		return m.unavailable(err)
 	default:
 		// Whoever froze it: a frozen jail cannot end.
-		if err := m.thawForGood(m.entry(ctr.ID()), int32(task.Pid())); err != nil {
-			return fmt.Errorf("thaw jail %s: %w", ctr.ID(), err)
+		if err := m.thawForGood(m.entry(id), int32(task.Pid())); err != nil {
+			return fmt.Errorf("thaw jail %s: %w", id, err)
 		}
 		if err := m.endTask(ctx, task); err != nil {
 			return err
@@ -269,7 +259,7 @@ func (m *Manager) deleteTask(ctx context.Context, task client.Task) error {
 		return nil
 	}
 	if ctx.Err() == nil && patient.Err() != nil {
-		m.cfg.Log.Warn("containerd does not see a task end; deleting it without waiting", "jail_id", task.ID(), "error", err)
+		m.cfg.Log.Warn("containerd does not see a task end; deleting it without waiting", "container_id", task.ID(), "error", err)
 		_, err = m.containerd.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: task.ID()})
 		if err = errgrpc.ToNative(err); err == nil || errdefs.IsNotFound(err) {
 			return nil
@@ -311,22 +301,30 @@ func (m *Manager) sweep(ctx context.Context) error {
 	}
 	var inits []int32
 	for _, ctr := range all {
-		rec, err := readRecord(m.paths(ctr.ID()).record)
+		labels, err := ctr.Labels(ctx)
+		if errdefs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return m.unavailable(err)
+		}
+		id := labels[labelJail]
+		rec, err := readRecord(m.paths(id).record)
 		if err != nil {
 			return err
 		}
-		pid, err := m.running(ctx, ctr.ID())
+		pid, err := m.runningTask(ctx, ctr)
 		if err != nil {
 			return err
 		}
-		if pid != 0 && rec != nil && !rec.GetStopped() {
+		if pid != 0 && rec.GetContainerId() == ctr.ID() && !rec.GetStopped() {
 			inits = append(inits, pid)
 			continue
 		}
-		if err := m.endContainer(ctx, ctr); err != nil {
-			return fmt.Errorf("clear the rest of jail %s: %w", ctr.ID(), err)
+		if err := m.endContainer(ctx, id, ctr); err != nil {
+			return fmt.Errorf("clear the rest of jail %s: %w", id, err)
 		}
-		m.cfg.Log.Info("cleared the rest of a jail", "jail", ctr.ID())
+		m.cfg.Log.Info("cleared the rest of a jail", "jail", id)
 	}
 	if err := m.sweepHost(ctx); err != nil {
 		return err

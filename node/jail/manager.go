@@ -38,6 +38,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
@@ -509,6 +510,9 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	rec := &nodev1.JailRecord{
 		Spec: spec, BootId: m.bootID, WorkspaceLimitHard: hard, StartedAt: timestamppb.Now(),
 	}
+	if !host {
+		rec.ContainerId = ident.New("ctr")
+	}
 	if err := m.writeRecord(p.record, rec); err != nil {
 		return nil, nil, err
 	}
@@ -517,7 +521,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 	if host {
 		conn, err = m.launchHost(ctx, p)
 	} else {
-		conn, err = m.launch(ctx, p, spec)
+		conn, err = m.launch(ctx, p, rec)
 	}
 	if err != nil {
 		// The caller may have given up; what is half made goes all the same.

@@ -2,6 +2,7 @@ package jail
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/containerd/containerd/v2/client"
@@ -37,9 +38,12 @@ func (m *Manager) raiseMemory(ctx context.Context, p paths, rec *nodev1.JailReco
 // limit puts a spec's limits on the running jail: all of them, since a runtime
 // may take what is left out for none.
 func (m *Manager) limit(ctx context.Context, spec *nodev1.JailSpec) error {
-	ctr, err := m.containerd.LoadContainer(ctx, spec.GetJailId())
+	ctr, err := m.container(ctx, spec.GetJailId())
 	if err != nil {
-		return fmt.Errorf("load the container: %w", err)
+		return err
+	}
+	if ctr == nil {
+		return errors.New("it has no container")
 	}
 	task, err := ctr.Task(ctx, nil)
 	if err != nil {

@@ -145,7 +145,8 @@ func within(path, dir string) bool {
 }
 
 // ociSpec writes down the jail for the runtime.
-func (m *Manager) ociSpec(ctx context.Context, p paths, s *nodev1.JailSpec, root []specs.Mount) (*oci.Spec, error) {
+func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, root []specs.Mount) (*oci.Spec, error) {
+	s := rec.GetSpec()
 	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: m.cfg.UIDBase, Size: uidRange}}
 	mounts := append([]specs.Mount{
 		{Type: "proc", Source: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -189,7 +190,7 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, s *nodev1.JailSpec, root
 		// The limit is of memory and swap together: none of it is swap.
 		opts = append(opts, oci.WithMemorySwap(s.GetMemoryBytes()))
 	}
-	spec, err := oci.GenerateSpec(ctx, nil, &containers.Container{ID: s.GetJailId()}, opts...)
+	spec, err := oci.GenerateSpec(ctx, nil, &containers.Container{ID: rec.GetContainerId()}, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("write the jail's spec: %w", err)
 	}

@@ -238,7 +238,10 @@ type JailRecord struct {
 	WorkspaceLimitHard bool                   `protobuf:"varint,4,opt,name=workspace_limit_hard,json=workspaceLimitHard,proto3" json:"workspace_limit_hard,omitempty"`
 	StartedAt          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// Who holds it frozen, in the order of their names.
-	FrozenBy      []string `protobuf:"bytes,6,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
+	FrozenBy []string `protobuf:"bytes,6,rep,name=frozen_by,json=frozenBy,proto3" json:"frozen_by,omitempty"`
+	// Its container in containerd, another each time it is made: what a containerd
+	// that was killed left of the one before is not in the way. Empty in host mode.
+	ContainerId   string `protobuf:"bytes,7,opt,name=container_id,json=containerId,proto3" json:"container_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -315,6 +318,13 @@ func (x *JailRecord) GetFrozenBy() []string {
 	return nil
 }
 
+func (x *JailRecord) GetContainerId() string {
+	if x != nil {
+		return x.ContainerId
+	}
+	return ""
+}
+
 var File_deckhand_node_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
@@ -338,7 +348,7 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\x04done\x18\x04 \x01(\bR\x04done\x12\x16\n" +
 	"\x06result\x18\x05 \x01(\fR\x06result\x123\n" +
 	"\adone_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06doneAt\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\bR\brecorded\"\xf9\x01\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\"\x9c\x02\n" +
 	"\n" +
 	"JailRecord\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecR\x04spec\x12\x18\n" +
@@ -347,7 +357,8 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\x14workspace_limit_hard\x18\x04 \x01(\bR\x12workspaceLimitHard\x129\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
-	"\tfrozen_by\x18\x06 \x03(\tR\bfrozenByBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\tfrozen_by\x18\x06 \x03(\tR\bfrozenBy\x12!\n" +
+	"\fcontainer_id\x18\a \x01(\tR\vcontainerIdBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_ledger_proto_rawDescOnce sync.Once
