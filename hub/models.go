@@ -2,14 +2,15 @@ package hub
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/relay"
-	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -31,12 +32,38 @@ func (h *Hub) assembleModels() {
 		Store: h.store, Recorder: h.recorder, Cap: h.cap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
 	})
 	h.relay = relay.New(relay.Config{
-		Check: h.leases.Check, Ended: h.leases.Ended, Models: h.taskModels, Access: h.credentials.Access, Refused: h.credentials.Refuse,
-		Price: func(ctx context.Context, orgID string, m relay.Model) (price.Model, error) {
-			return priceOf(ctx, h.store.Queries, orgID, m.Provider, m.Name)
-		},
+		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse,
 		Reserve: h.budgets.Reserve, Settle: h.budgets.Settle, Redact: c.Redact, Log: c.Log.Named("relay"),
 	})
+}
+
+// grant answers what a lease holds of a provider.
+func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Grant, error) {
+	row, err := h.leases.Call(ctx, le, name)
+	if err != nil {
+		return relay.Grant{}, err
+	}
+	return relay.Grant{
+		Task: row.Task,
+		Access: func() (credential.Access, error) {
+			if !row.Connected {
+				return h.credentials.Open(row.Task.OrgID, name, nil)
+			}
+			return h.credentials.Open(row.Task.OrgID, name, &db.Credential{
+				BaseUrl: *row.BaseUrl, Sealed: row.Sealed, ConnectedAt: *row.ConnectedAt, ExpiresAt: row.ExpiresAt,
+			})
+		},
+		Price: func(model string) (price.Model, error) {
+			var set map[string][4]int64
+			if err := json.Unmarshal(row.Prices, &set); err != nil {
+				return price.Model{}, fmt.Errorf("read the prices of %s: %w", name, err)
+			}
+			return priced(name, model, func(m string) (price.Model, bool) {
+				p, ok := set[m]
+				return price.FromMicros(p[0], p[1], p[2], p[3]), ok
+			})
+		},
+	}, nil
 }
 
 // taskModels answers the models that a task may use.
@@ -63,20 +90,30 @@ func (h *Hub) cap(ctx context.Context, orgID, agentID string, version int32) (in
 
 var shippedPrices = price.Shipped()
 
-// priceOf answers what a model costs: what the operator has set for it goes
-// before what is shipped.
+// priceOf answers what a model costs.
 func priceOf(ctx context.Context, q *db.Queries, orgID, name, model string) (price.Model, error) {
-	for _, m := range []string{model, provider.Undated(model)} {
-		row, err := q.GetPrice(ctx, db.GetPriceParams{OrgID: orgID, Provider: name, Model: m})
-		if err == nil {
-			return price.FromMicros(row.Input, row.Output, row.CacheRead, row.CacheWrite), nil
+	rows, err := q.ListPrices(ctx, db.ListPricesParams{OrgID: orgID, Provider: name, Models: []string{model, provider.Undated(model)}})
+	if err != nil {
+		return price.Model{}, fmt.Errorf("load the price of %s: %w", model, err)
+	}
+	return priced(name, model, func(m string) (price.Model, bool) {
+		for _, row := range rows {
+			if row.Model == m {
+				return price.FromMicros(row.Input, row.Output, row.CacheRead, row.CacheWrite), true
+			}
 		}
-		if !store.IsNotFound(err) {
-			return price.Model{}, fmt.Errorf("load the price of %s: %w", m, err)
-		}
-		if m == provider.Undated(model) {
-			break
-		}
+		return price.Model{}, false
+	})
+}
+
+// priced answers what a model costs: what the operator has set for it goes
+// before what is shipped.
+func priced(name, model string, set func(model string) (price.Model, bool)) (price.Model, error) {
+	if m, ok := set(model); ok {
+		return m, nil
+	}
+	if m, ok := set(provider.Undated(model)); ok {
+		return m, nil
 	}
 	if m, ok := shippedPrices.Of(name, model); ok {
 		return m, nil

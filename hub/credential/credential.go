@@ -208,16 +208,21 @@ func NotConnected(name string) *fault.Error {
 func (c *Credentials) Access(ctx context.Context, orgID, name string) (Access, error) {
 	row, err := c.cfg.Store.GetCredential(ctx, db.GetCredentialParams{OrgID: orgID, Provider: name})
 	if store.IsNotFound(err) {
-		if preset, ok := c.cfg.Preset[name]; ok {
-			return preset, nil
-		}
-		return Access{}, NotConnected(name)
+		return c.Open(orgID, name, nil)
 	}
 	if err != nil {
 		return Access{}, fmt.Errorf("load the credential of %s: %w", name, err)
 	}
+	return c.Open(orgID, name, &row)
+}
+
+// Open is Access of a stored credential; nil where there is none.
+func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, error) {
 	p, ok := provider.Of(name)
-	if !ok {
+	switch preset, has := c.cfg.Preset[name]; {
+	case row == nil && has:
+		return preset, nil
+	case row == nil, !ok:
 		return Access{}, NotConnected(name)
 	}
 	a := Access{Provider: p, BaseURL: row.BaseUrl, ConnectedAt: row.ConnectedAt}

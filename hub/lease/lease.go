@@ -244,6 +244,17 @@ func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
 	return t, err
 }
 
+// Call is Check, with what a call of one provider takes besides.
+func (l *Leases) Call(ctx context.Context, le Lease, provider string) (db.GetLeasedCallRow, error) {
+	row, err := l.cfg.Store.GetLeasedCall(ctx, db.GetLeasedCallParams{
+		ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Provider: provider,
+	})
+	if store.IsNotFound(err) {
+		return row, Stale(le)
+	}
+	return row, err
+}
+
 // Ended answers those of the leases that have ended, in one look.
 func (l *Leases) Ended(ctx context.Context, leases []Lease) ([]Lease, error) {
 	var params db.LiveLeasesParams

@@ -57,20 +57,26 @@ const (
 // Model is a model by its provider's name of it.
 type Model struct{ Provider, Name string }
 
+// Grant is a leased task and its way to a provider.
+type Grant struct {
+	Task db.Task
+	// Access answers the way to the provider.
+	Access func() (credential.Access, error)
+	// Price answers what a model of it costs; one without a price is refused.
+	Price func(model string) (price.Model, error)
+}
+
 // Config says what the relay works with.
 type Config struct {
-	// Check answers the task that a lease holds; a stale lease is refused.
-	Check func(ctx context.Context, le lease.Lease) (db.Task, error)
+	// Grant answers what a lease holds of a provider, from one look at the
+	// database; a stale lease is refused.
+	Grant func(ctx context.Context, le lease.Lease, provider string) (Grant, error)
 	// Ended answers those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
 	// Models answers the models that a task may use.
 	Models func(ctx context.Context, t db.Task) ([]Model, error)
-	// Access answers the way to a provider.
-	Access func(ctx context.Context, orgID, name string) (credential.Access, error)
 	// Refused is told that a provider refuses a key.
 	Refused func(ctx context.Context, orgID string, a credential.Access) error
-	// Price answers what a model costs; one without a price is refused.
-	Price func(ctx context.Context, orgID string, m Model) (price.Model, error)
 	// Reserve and Settle are the budgets'.
 	Reserve func(ctx context.Context, call budget.Call) (*budget.Reservation, error)
 	Settle  func(ctx context.Context, r *budget.Reservation, cost budget.Cost) error
@@ -174,10 +180,11 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err != nil {
 		return nil, refuseFault(err)
 	}
-	t, err := r.cfg.Check(ctx, le)
+	grant, err := r.cfg.Grant(ctx, le, p.Name)
 	if err != nil {
 		return nil, r.refuse(err, "check the lease")
 	}
+	t := grant.Task
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequest))
 	if err != nil {
 		return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
@@ -196,10 +203,10 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it"))
 	}
 	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query}
-	if c.price, err = r.cfg.Price(ctx, t.OrgID, m); err != nil {
+	if c.price, err = grant.Price(m.Name); err != nil {
 		return nil, r.refuse(err, "find the price")
 	}
-	if c.access, err = r.cfg.Access(ctx, t.OrgID, p.Name); err != nil {
+	if c.access, err = grant.Access(); err != nil {
 		return nil, r.refuse(err, "find the credential")
 	}
 	if c.base, err = url.Parse(c.access.BaseURL); err != nil {

@@ -55,11 +55,27 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	}))
 	t.Cleanup(upstream.Close)
 	r.Server = httptest.NewServer(relay.New(relay.Config{
-		Check: func(_ context.Context, le lease.Lease) (db.Task, error) {
+		Grant: func(_ context.Context, le lease.Lease, name string) (relay.Grant, error) {
 			if le.Token != "token" {
-				return db.Task{}, lease.Stale(le)
+				return relay.Grant{}, lease.Stale(le)
 			}
-			return db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt}, nil
+			return relay.Grant{
+				Task: db.Task{ID: le.TaskID, OrgID: "org_1", Attempt: le.Attempt},
+				Access: func() (credential.Access, error) {
+					if name == "mistral" {
+						return credential.Access{}, credential.NotConnected(name)
+					}
+					p, _ := provider.Of(name)
+					return credential.Access{Provider: p, BaseURL: upstream.URL + "/base", Key: config.Secret(key)}, nil
+				},
+				Price: func(model string) (price.Model, error) {
+					p, ok := price.Shipped().Of(name, model)
+					if !ok {
+						return p, fault.New(fault.Precondition, "no price").WithCode(fault.UnpricedModel)
+					}
+					return p, nil
+				},
+			}, nil
 		},
 		Models: func(context.Context, db.Task) ([]relay.Model, error) {
 			return []relay.Model{
@@ -67,25 +83,11 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 				{Provider: "gemini", Name: "gemini-2.0-flash"}, {Provider: "mistral", Name: "mistral-small-latest"}, {Provider: "vllm", Name: "free"},
 			}, nil
 		},
-		Access: func(_ context.Context, _, name string) (credential.Access, error) {
-			if name == "mistral" {
-				return credential.Access{}, credential.NotConnected(name)
-			}
-			p, _ := provider.Of(name)
-			return credential.Access{Provider: p, BaseURL: upstream.URL + "/base", Key: config.Secret(key)}, nil
-		},
 		Refused: func(context.Context, string, credential.Access) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.refused++
 			return nil
-		},
-		Price: func(_ context.Context, _ string, m relay.Model) (price.Model, error) {
-			p, ok := price.Shipped().Of(m.Provider, m.Name)
-			if !ok {
-				return p, fault.New(fault.Precondition, "no price").WithCode(fault.UnpricedModel)
-			}
-			return p, nil
 		},
 		Reserve: func(_ context.Context, call budget.Call) (*budget.Reservation, error) {
 			r.mu.Lock()

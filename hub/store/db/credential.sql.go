@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -62,29 +63,109 @@ func (q *Queries) GetCredential(ctx context.Context, arg GetCredentialParams) (C
 	return i, err
 }
 
-const getPrice = `-- name: GetPrice :one
-SELECT org_id, provider, model, input, output, cache_read, cache_write, set_by, set_at FROM prices WHERE org_id = $1 AND provider = $2 AND model = $3
+const getLeasedCall = `-- name: GetLeasedCall :one
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
+       coalesce((SELECT jsonb_object_agg(p.model, jsonb_build_array(p.input, p.output, p.cache_read, p.cache_write)) FROM prices p
+                 WHERE p.org_id = t.org_id AND p.provider = $1), '{}')::jsonb AS prices
+FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = $1
+WHERE t.id = $2 AND t.attempt = $3 AND t.lease_hash = $4 AND t.lease_expires_at > clock_timestamp()
 `
 
-type GetPriceParams struct {
-	OrgID    string
-	Provider string
-	Model    string
+type GetLeasedCallParams struct {
+	Provider  string
+	ID        string
+	Attempt   int32
+	LeaseHash []byte
 }
 
-func (q *Queries) GetPrice(ctx context.Context, arg GetPriceParams) (Price, error) {
-	row := q.db.QueryRow(ctx, getPrice, arg.OrgID, arg.Provider, arg.Model)
-	var i Price
+type GetLeasedCallRow struct {
+	Task        Task
+	Connected   bool
+	BaseUrl     *string
+	Sealed      []byte
+	ConnectedAt *time.Time
+	ExpiresAt   *time.Time
+	Prices      json.RawMessage
+}
+
+// GetLeasedTask, and all that a call of one provider takes besides: its
+// credential, and the prices that the operator has set for its models, as
+// {"model": [input, output, cache_read, cache_write]}.
+func (q *Queries) GetLeasedCall(ctx context.Context, arg GetLeasedCallParams) (GetLeasedCallRow, error) {
+	row := q.db.QueryRow(ctx, getLeasedCall,
+		arg.Provider,
+		arg.ID,
+		arg.Attempt,
+		arg.LeaseHash,
+	)
+	var i GetLeasedCallRow
 	err := row.Scan(
-		&i.OrgID,
-		&i.Provider,
-		&i.Model,
-		&i.Input,
-		&i.Output,
-		&i.CacheRead,
-		&i.CacheWrite,
-		&i.SetBy,
-		&i.SetAt,
+		&i.Task.ID,
+		&i.Task.OrgID,
+		&i.Task.AgentID,
+		&i.Task.AgentVersion,
+		&i.Task.Title,
+		&i.Task.Goal,
+		&i.Task.State,
+		&i.Task.Reason,
+		&i.Task.Priority,
+		&i.Task.Pool,
+		&i.Task.WorkspaceScope,
+		&i.Task.JailID,
+		&i.Task.NodeID,
+		&i.Task.CreatedBy,
+		&i.Task.CreatedByRole,
+		&i.Task.IdempotencyKey,
+		&i.Task.CorrelationID,
+		&i.Task.InputCount,
+		&i.Task.OriginID,
+		&i.Task.ParentID,
+		&i.Task.AdmittedAt,
+		&i.Task.Attempt,
+		&i.Task.WorkerLosses,
+		&i.Task.WorkerID,
+		&i.Task.LeaseHash,
+		&i.Task.LeaseExpiresAt,
+		&i.Task.StepCount,
+		&i.Task.TurnCount,
+		&i.Task.Iteration,
+		&i.Task.Progress,
+		&i.Task.InputTokens,
+		&i.Task.OutputTokens,
+		&i.Task.CacheReadTokens,
+		&i.Task.CacheWriteTokens,
+		&i.Task.CostMicros,
+		&i.Task.Summary,
+		&i.Task.ErrorCode,
+		&i.Task.ErrorMessage,
+		&i.Task.CreatedAt,
+		&i.Task.QueuedAt,
+		&i.Task.StartedAt,
+		&i.Task.FinishedAt,
+		&i.Task.LineageID,
+		&i.Task.TriggerID,
+		&i.Task.Override,
+		&i.Task.ResumedAt,
+		&i.Task.PauseNext,
+		&i.Task.MessagesWaiting,
+		&i.Task.Share,
+		&i.Task.Place,
+		&i.Task.MovedAt,
+		&i.Task.NotBefore,
+		&i.Task.Failures,
+		&i.Task.Dependents,
+		&i.Task.Context,
+		&i.Task.Conversation,
+		&i.Task.Assignee,
+		&i.Task.AssignedBy,
+		&i.Task.AssignedAt,
+		&i.Task.Traceparent,
+		&i.Connected,
+		&i.BaseUrl,
+		&i.Sealed,
+		&i.ConnectedAt,
+		&i.ExpiresAt,
+		&i.Prices,
 	)
 	return i, err
 }
@@ -121,6 +202,47 @@ func (q *Queries) ListCredentials(ctx context.Context, orgID string) ([]ListCred
 			&i.Credential.ExpiresAt,
 			&i.Credential.RefusedAt,
 			&i.LastUsedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listPrices = `-- name: ListPrices :many
+SELECT org_id, provider, model, input, output, cache_read, cache_write, set_by, set_at FROM prices WHERE org_id = $1 AND provider = $2 AND model = ANY ($3::text[])
+`
+
+type ListPricesParams struct {
+	OrgID    string
+	Provider string
+	Models   []string
+}
+
+// What the operator has set for some of a provider's models.
+func (q *Queries) ListPrices(ctx context.Context, arg ListPricesParams) ([]Price, error) {
+	rows, err := q.db.Query(ctx, listPrices, arg.OrgID, arg.Provider, arg.Models)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Price{}
+	for rows.Next() {
+		var i Price
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Provider,
+			&i.Model,
+			&i.Input,
+			&i.Output,
+			&i.CacheRead,
+			&i.CacheWrite,
+			&i.SetBy,
+			&i.SetAt,
 		); err != nil {
 			return nil, err
 		}

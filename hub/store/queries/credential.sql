@@ -37,5 +37,16 @@ VALUES (@org_id, @provider, @model, @input, @output, @cache_read, @cache_write, 
 ON CONFLICT (org_id, provider, model) DO UPDATE SET input = excluded.input, output = excluded.output,
     cache_read = excluded.cache_read, cache_write = excluded.cache_write, set_by = excluded.set_by, set_at = excluded.set_at;
 
--- name: GetPrice :one
-SELECT * FROM prices WHERE org_id = @org_id AND provider = @provider AND model = @model;
+-- name: ListPrices :many
+-- What the operator has set for some of a provider's models.
+SELECT * FROM prices WHERE org_id = @org_id AND provider = @provider AND model = ANY (@models::text[]);
+
+-- name: GetLeasedCall :one
+-- GetLeasedTask, and all that a call of one provider takes besides: its
+-- credential, and the prices that the operator has set for its models, as
+-- {"model": [input, output, cache_read, cache_write]}.
+SELECT sqlc.embed(t), (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
+       coalesce((SELECT jsonb_object_agg(p.model, jsonb_build_array(p.input, p.output, p.cache_read, p.cache_write)) FROM prices p
+                 WHERE p.org_id = t.org_id AND p.provider = @provider), '{}')::jsonb AS prices
+FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = @provider
+WHERE t.id = @id AND t.attempt = @attempt AND t.lease_hash = @lease_hash AND t.lease_expires_at > clock_timestamp();
