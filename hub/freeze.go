@@ -20,6 +20,9 @@ import (
 // change; where it cannot be reached it is told when it connects, and before the
 // next attempt begins.
 
+// taskMoved is told of a task that others gave, or that gave others.
+func (h *Hub) taskMoved(t db.Task) { h.subtasks.Moved(t) }
+
 // taskParked freezes or thaws the jail of a task that began or ended to wait.
 func (h *Hub) taskParked(t db.Task) {
 	if t.NodeID == nil || t.StartedAt == nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
@@ -47,6 +48,7 @@ const (
 	admissionSweep = 2 * time.Second
 	claimTimeout   = 5 * time.Second
 	inboxSweep     = time.Second
+	subtaskSweep   = 5 * time.Second
 	nodeWait       = 10 * time.Second
 	watchPoll      = time.Second
 	watchHeartbeat = 15 * time.Second
@@ -88,6 +90,7 @@ type Hub struct {
 	metrics    *metrics.Metrics
 	steps      *step.Steps
 	inbox      *inbox.Service
+	subtasks   *subtask.Service
 	watcher    *event.Watcher
 	admission  *admission.Admission
 	workspaces *workspace.Workspaces
@@ -118,7 +121,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
 	})
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: h.store, Redact: c.Redact, Notify: h.notify, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked,
+		Store: h.store, Redact: c.Redact, Notify: h.notify, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
 	})
 	h.recorder = recorder
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
@@ -134,9 +137,15 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.workspaces = workspace.New(workspace.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
+	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
+	h.subtasks = subtask.New(subtask.Config{
+		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Admit: admit, Sweep: subtaskSweep,
+		Log: c.Log.Named("subtask"),
+	})
 	h.steps = step.New(step.Config{
-		Restore: h.workspaces.Restore,
-		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
+		Subtasks: h.subtasks,
+		Restore:  h.workspaces.Restore,
+		Store:    h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 	})
 	h.reports = report.New(report.Config{
@@ -151,7 +160,6 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Node: h.node, JailOf: h.steps.Jail, Recorded: h.recorded, Admit: admit,
 		Log: c.Log.Named("nodeexec"),
 	})
-	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
 	h.kills = kill.New(kill.Config{
 		Store: h.store, Recorder: recorder, Admit: admit, Ended: h.taskKilled, Timeout: killTimeout, OfflineGrace: h.offlineGrace,
 		Node: func(id string) (kill.Node, error) { return h.node(id) }, Log: c.Log.Named("kill"),
@@ -186,6 +194,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.Add("bus", h.bus)
 	h.Add("admission", h.admission)
 	h.Add("inbox", h.inbox)
+	h.Add("subtasks", h.subtasks)
 	h.Add("commands", h.execs)
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)

@@ -59,7 +59,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux := http.NewServeMux()
 	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.admission.Kick), options...))
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
-		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Nodes: h.nodes, Node: h.node,
+		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
 		Workspaces: h.workspaces, Redact: h.cfg.Redact,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))

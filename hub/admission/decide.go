@@ -136,7 +136,7 @@ func (r *round) full() bool {
 func (r *round) take(t db.QueuedTasksRow) {
 	r.slots--
 	r.users[t.CreatedBy]++
-	r.busy[t.JailID] = user{t.ID, usesWorkspace}
+	r.busy[t.JailID] = user{task: t.ID, how: usesWorkspace}
 	r.pool(t.Pool).room--
 }
 
@@ -162,7 +162,7 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if r.slots <= 0 {
 		return "", fmt.Sprintf("all %d task slots of the organisation are taken; waits for one to end", r.cfg.MaxActive), nil
 	}
-	if holder := r.busy[q.JailID]; holder.task != "" && holder.task != q.ID {
+	if holder := r.busy[q.JailID]; holder.task != "" && holder.task != q.ID && (!holder.waits || q.ParentID == nil || holder.task != *q.ParentID) {
 		return "", fmt.Sprintf(holder.how, holder.task), nil
 	}
 	if chosen, wait, err = r.node(ctx, tx, q); wait != "" || err != nil {

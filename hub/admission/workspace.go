@@ -8,7 +8,12 @@ import (
 )
 
 // user is the task that keeps a jail from others, and how, in words.
-type user struct{ task, how string }
+type user struct {
+	task, how string
+	// waits says that it waits for others: those that it waits for may use the
+	// workspace meanwhile.
+	waits bool
+}
 
 const (
 	usesWorkspace  = "task %s is using the agent's workspace; waits for it to end"
@@ -29,10 +34,10 @@ func busyJails(ctx context.Context, q *db.Queries, orgID string, active []db.Act
 		if k.Killed {
 			how = beingKilled
 		}
-		busy[k.JailID] = user{k.ID, how}
+		busy[k.JailID] = user{k.ID, how, k.Waits}
 	}
 	for _, b := range active {
-		busy[b.JailID] = user{b.ID, usesWorkspace}
+		busy[b.JailID] = user{task: b.ID, how: usesWorkspace}
 	}
 	return busy, nil
 }

@@ -53,6 +53,8 @@ type File struct {
 	Markdown string
 	// Script is the text of the file that the persona's script key names.
 	Script string
+	// Along are the names of agents that are applied together with it.
+	Along []string
 }
 
 // Changes that Apply answers.
@@ -69,6 +71,16 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dr
 	p, err := persona.Parse(f.Name, []byte(f.Markdown), s.known)
 	if err != nil {
 		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+	}
+	if len(p.Agents.Delegate)+len(p.Agents.Handoff) > 0 {
+		known := s.known
+		if known.Agents, err = s.store.AgentNames(ctx, orgID); err != nil {
+			return db.GetAgentRow{}, "", fmt.Errorf("list the agents' names: %w", err)
+		}
+		known.Agents = append(known.Agents, f.Along...)
+		if _, err := persona.Parse(f.Name, []byte(f.Markdown), known); err != nil {
+			return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+		}
 	}
 	if (p.Script != "") != (f.Script != "") {
 		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s: the persona names script %q, but the request's script field does not go with it", f.Name, p.Script).

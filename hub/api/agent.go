@@ -107,7 +107,7 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 		name = "persona"
 	}
 	row, change, err := h.agents.Apply(ctx, id.OrgID, agent.File{
-		Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(),
+		Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(), Along: req.Msg.GetAlong(),
 	}, id.UserName, req.Msg.GetDryRun())
 	if err != nil {
 		return nil, err

@@ -96,7 +96,16 @@ func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task 
 		Failures: t.Failures, WorkerLosses: t.WorkerLosses,
 		LineageId: t.LineageID, OriginId: deref(t.OriginID), ResumedAt: t.ResumedAt, TriggerId: t.TriggerID,
 		Override: overrideMessage(t), PauseNext: t.PauseNext, MessagesWaiting: t.MessagesWaiting,
+		ParentId: deref(t.ParentID), HandedFrom: deref(t.HandedFrom), Manifest: manifestOf(t),
 	}
+}
+
+// manifestOf answers what was handed over; nil for nothing.
+func manifestOf(t db.Task) *structpb.Struct {
+	if t.Manifest == nil {
+		return nil
+	}
+	return object(t.Manifest)
 }
 
 // overrideMessage answers what a task runs with instead of what its persona

@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
@@ -28,11 +29,12 @@ import (
 
 // Tasks serves TaskService.
 type Tasks struct {
-	Store  *store.Store
-	Tasks  *task.Service
-	Agents *agent.Service
-	Steps  *step.Steps
-	Nodes  *node.Nodes
+	Store    *store.Store
+	Tasks    *task.Service
+	Agents   *agent.Service
+	Steps    *step.Steps
+	Subtasks *subtask.Service
+	Nodes    *node.Nodes
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 	// Workspaces knows the workspaces of checkpoints.
@@ -116,7 +118,24 @@ func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.Get
 	if err != nil {
 		return nil, err
 	}
+	if row.Task.Subtasks > 0 {
+		below, err := h.Subtasks.Below(ctx, h.Store.Queries, row.Task)
+		if err != nil {
+			return nil, err
+		}
+		m.Subtasks = subtasksMessage(below)
+	}
 	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: m}), nil
+}
+
+func subtasksMessage(s db.SumBelowRow) *deckhandv1.Subtasks {
+	return &deckhandv1.Subtasks{
+		Tasks: s.Tasks, Live: s.Live, Succeeded: s.Succeeded, Progress: s.Progress,
+		Usage: &deckhandv1.Usage{
+			InputTokens: s.InputTokens, OutputTokens: s.OutputTokens, CacheReadTokens: s.CacheReadTokens,
+			CacheWriteTokens: s.CacheWriteTokens, CostMicros: s.CostMicros,
+		},
+	}
 }
 
 const tasksPage = 20
@@ -134,6 +153,13 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 			return nil, err
 		}
 		filter.AgentID = id
+	}
+	if ref := req.Msg.GetParentId(); ref != "" {
+		id, err := h.Tasks.Find(ctx, org, ref)
+		if err != nil {
+			return nil, err
+		}
+		filter.ParentID = id
 	}
 	for i, st := range req.Msg.GetStates() {
 		word, ok := taskStates[st]

@@ -54,6 +54,9 @@ type RecorderConfig struct {
 	// Parked is called after the commit that let a task begin to wait for a
 	// person, or end to.
 	Parked func(t db.Task)
+	// Family, if set, is called after the commit that moved a task which another
+	// one gave, or which gave others.
+	Family func(t db.Task)
 }
 
 // Recorder runs the transactions that append events.
@@ -63,6 +66,9 @@ type Recorder struct{ cfg RecorderConfig }
 func NewRecorder(cfg RecorderConfig) *Recorder {
 	if cfg.Stored == nil {
 		cfg.Stored = func([]Draft) {}
+	}
+	if cfg.Family == nil {
+		cfg.Family = func(db.Task) {}
 	}
 	return &Recorder{cfg}
 }
@@ -121,6 +127,14 @@ func (tx *Tx) Ended(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Ended(t
 // Parked says that the transaction lets a task begin to wait for a person, or
 // end to.
 func (tx *Tx) Parked(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Parked(t) }) }
+
+// Family says that the transaction moves a task, which may have others above or
+// below it.
+func (tx *Tx) Family(t db.Task) {
+	if t.ParentID != nil || t.Subtasks > 0 {
+		tx.AfterCommit(func() { tx.recorder.cfg.Family(t) })
+	}
+}
 
 // WithCommit has fn's statements sent together with COMMIT: they cost no round
 // trip, and what they answer is not seen.

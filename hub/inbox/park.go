@@ -9,10 +9,11 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
 )
 
-// Yield ends an attempt whose next call waits for a person. When the answer has
+// Yield ends an attempt whose next call waits for a person, or for another task. When the answer has
 // come meanwhile, the task goes back to the queue instead.
 func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, drafts []event.Draft) error {
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -28,7 +29,7 @@ func (s *Service) Yield(ctx context.Context, orgID string, le lease.Lease, draft
 	})
 }
 
-// Park takes a task from its worker, because a call of it waits for a person.
+// Park takes a task from its worker, because a call of it waits for somebody.
 // The task's row is locked. A task that is in nobody's hands is left as it is:
 // its next worker yields.
 func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit func(orgID string)) error {
@@ -62,7 +63,11 @@ func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, 
 	}
 	item, err := tx.OpenInboxItem(ctx, db.OpenInboxItemParams{OrgID: t.OrgID, StepID: step.ID})
 	if store.IsNotFound(err) {
-		return task.Queued, "", nil
+		why, err := subtask.Waits(ctx, tx.Queries, t.OrgID, t.ID)
+		if err != nil || why == "" {
+			return task.Queued, "", err
+		}
+		return task.Waiting, why, nil
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("find what step %s waits for: %w", step.ID, err)

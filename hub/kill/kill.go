@@ -164,13 +164,24 @@ func (s *Switch) hold(ctx context.Context, tx *event.Tx, o Order) (*db.Hold, err
 // something running. It answers those that it ended as they stood before; idle
 // are those that had nothing yet.
 func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db.KillOrder, ended, idle []db.Task, err error) {
-	live, err := tx.LockLiveTasks(ctx, db.LockLiveTasksParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID})
+	family := []string{o.ObjectID}
+	if o.Scope == Task {
+		below, err := tx.LiveBelow(ctx, db.LiveBelowParams{OrgID: o.OrgID, ID: o.ObjectID})
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("find the tasks below %s: %w", o.ObjectID, err)
+		}
+		family = append(family, below...)
+	}
+	live, err := tx.LockLiveTasks(ctx, db.LockLiveTasksParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID, Ids: family})
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("find the tasks of %s %s: %w", o.Scope, o.ObjectID, err)
 	}
 	why := "killed by " + o.By.ID
 	if o.Scope != Task {
 		why += " with all of " + string(o.Scope) + " " + o.ObjectID
+	}
+	if len(family) > 1 {
+		why += " with all below task " + o.ObjectID
 	}
 	if o.Reason != "" {
 		why += ": " + o.Reason

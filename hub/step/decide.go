@@ -63,6 +63,19 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 			return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the question and ask again", "%v", err)
 		}
 	}
+	if slices.Contains(tool.Giving, p.Tool) {
+		work, err := tool.WorkOf(p.Tool, arguments)
+		if err != nil {
+			return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the arguments and call again", "%v", err)
+		}
+		refused, err := s.cfg.Subtasks.Check(ctx, q, t, p.Turn, work)
+		if err != nil {
+			return arguments, category, verdict{denied: fault.New(fault.Internal, "what the task came of cannot be read").WithCause(err)}
+		}
+		if refused != nil {
+			return arguments, category, verdict{denied: refused}
+		}
+	}
 	if why := mustAsk(record, agent); why != "" {
 		return arguments, category, verdict{ask: why}
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
@@ -87,6 +88,7 @@ type Config struct {
 	Tools    *tool.Registry
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
+	Subtasks *subtask.Service
 	// Node answers the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// Restore gives back the workspace that a task which goes on from a checkpoint
@@ -338,6 +340,10 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 			return step, db.Task{}, s.unlessUnavailable(err)
 		}
 	}
+	give, err := s.giving(ctx, step)
+	if err != nil {
+		return step, db.Task{}, err
+	}
 	var t db.Task
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
@@ -349,6 +355,10 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 				return err
 			}
 		}
+		if give != nil {
+			step, err = s.give(ctx, tx, t, stepID, give)
+			return err
+		}
 		step, err = s.startIn(ctx, tx, t, stepID, true)
 		return err
 	})
@@ -359,7 +369,9 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 // that what the grant is bound to still holds; without it only a step that is
 // granted to be made as it is starts.
 func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string, looked bool) (db.Step, error) {
-	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Bound: looked})
+	step, err := tx.StartStep(ctx, db.StartStepParams{
+		OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Bound: looked, LookedAt: tool.Giving,
+	})
 	if store.IsNotFound(err) && !looked {
 		return step, errLook
 	}

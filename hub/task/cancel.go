@@ -74,6 +74,7 @@ func CancelAll(ctx context.Context, tx *event.Tx, orgID string, live []db.Task, 
 		return nil, fmt.Errorf("end the attempts of %d tasks: %w", len(ids), err)
 	}
 	for _, t := range live {
+		tx.Family(t)
 		if t.Dependents > 0 {
 			ended := t
 			ended.State = string(Cancelled)

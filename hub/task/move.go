@@ -72,6 +72,7 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 			}
 		}
 	}
+	tx.Family(moved)
 	if from.Parked() != to.Parked() {
 		tx.Parked(moved)
 	}

@@ -90,6 +90,13 @@ type Submission struct {
 	// origin's lineage then.
 	Origin   *db.Task
 	Override Override
+	// Parent gave the task with the step ParentStep, and waits for it. Source
+	// handed its work over with Manifest. Either has the task run for the user
+	// that it runs for itself, and share its lineage.
+	Parent     *db.Task
+	ParentStep string
+	Source     *db.Task
+	Manifest   json.RawMessage
 
 	// resumedAt is the iteration of the origin's that it goes on from.
 	resumedAt int32
@@ -103,66 +110,100 @@ const ManualTrigger = "manual"
 // Submit stores a task: queued, or pending while it waits for other tasks or for
 // somebody to do it. A submission repeated with its idempotency key
 // answers the first task. While a hold stands it is refused.
-func (s *Service) Submit(ctx context.Context, sub Submission) (db.GetTaskRow, error) {
-	if err := checkInputs(sub.Inputs); err != nil {
-		return db.GetTaskRow{}, err
-	}
-	params, with, err := s.params(ctx, sub)
+func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow, err error) {
+	d, err := s.Draft(ctx, sub)
 	if err != nil {
-		return db.GetTaskRow{}, err
+		return row, err
 	}
-	row := db.GetTaskRow{AgentName: with.name}
-	row.Provider, row.Model = sub.Override.Runs(with.provider, with.model)
-	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		after, err := lockDependencies(ctx, tx, sub.OrgID, sub.After)
-		if err != nil {
-			return err
-		}
-		params.State, params.Reason = string(Queued), "just submitted"
-		if why := waitsFor(after, Assignee{AgentID: sub.AgentID, Human: sub.Human}); why != "" {
-			params.State, params.Reason = string(Pending), why
-		}
-		t, err := tx.CreateTask(ctx, params)
-		if store.IsNotFound(err) {
-			row, err = notCreated(ctx, tx, params)
-			return err
-		}
-		if err != nil {
-			return fmt.Errorf("store task: %w", err)
-		}
-		row.Task = t
-		if err := storeDependencies(ctx, tx, t, after); err != nil {
-			return err
-		}
-		for _, in := range sub.Inputs {
-			if err := tx.CreateTaskInput(ctx, db.CreateTaskInputParams{
-				TaskID: t.ID, Path: in.Path, OrgID: sub.OrgID, Content: in.Content,
-			}); err != nil {
-				return fmt.Errorf("store input %s: %w", in.Path, err)
-			}
-		}
-		if sub.also != nil {
-			if err := sub.also(tx, t); err != nil {
-				return err
-			}
-		}
-		tx.AfterCommit(func() { s.cfg.Admit(sub.OrgID) })
-		payload := map[string]any{
-			"agent": with.name, "agent_version": with.version, "goal": params.Goal,
-			"priority": params.Priority, "inputs": len(sub.Inputs), "provider": row.Provider, "model": row.Model,
-		}
-		if sub.Origin != nil {
-			payload["origin_id"], payload["resumed_at"] = sub.Origin.ID, t.ResumedAt
-		}
-		if len(sub.After) > 0 {
-			payload["after"] = sub.After
-		}
-		if sub.Human != "" {
-			payload["assignee"] = sub.Human
-		}
-		return tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: payload})
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		row, err = d.Store(ctx, tx)
+		return err
 	})
 	return row, err
+}
+
+// Draft is a submission that is ready to be stored.
+type Draft struct {
+	sub    Submission
+	params db.CreateTaskParams
+	with   runs
+	admit  func(orgID string)
+}
+
+// Draft looks up what a submission needs.
+func (s *Service) Draft(ctx context.Context, sub Submission) (*Draft, error) {
+	if err := checkInputs(sub.Inputs); err != nil {
+		return nil, err
+	}
+	d := &Draft{sub: sub, admit: s.cfg.Admit}
+	var err error
+	d.params, d.with, err = s.params(ctx, sub)
+	return d, err
+}
+
+// Store makes the task in a transaction; see Submit.
+func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) {
+	sub, params, with := d.sub, d.params, d.with
+	row := db.GetTaskRow{AgentName: with.name}
+	row.Provider, row.Model = sub.Override.Runs(with.provider, with.model)
+	after, err := lockDependencies(ctx, tx, sub.OrgID, sub.After)
+	if err != nil {
+		return row, err
+	}
+	params.State, params.Reason = string(Queued), "just submitted"
+	if why := waitsFor(after, Assignee{AgentID: sub.AgentID, Human: sub.Human}); why != "" {
+		params.State, params.Reason = string(Pending), why
+	}
+	t, err := tx.CreateTask(ctx, params)
+	if store.IsNotFound(err) {
+		return notCreated(ctx, tx, params)
+	}
+	if err != nil {
+		return row, fmt.Errorf("store task: %w", err)
+	}
+	row.Task = t
+	if err := storeDependencies(ctx, tx, t, after); err != nil {
+		return row, err
+	}
+	for _, in := range sub.Inputs {
+		if err := tx.CreateTaskInput(ctx, db.CreateTaskInputParams{
+			TaskID: t.ID, Path: in.Path, OrgID: sub.OrgID, Content: in.Content,
+		}); err != nil {
+			return row, fmt.Errorf("store input %s: %w", in.Path, err)
+		}
+	}
+	if sub.also != nil {
+		if err := sub.also(tx, t); err != nil {
+			return row, err
+		}
+	}
+	tx.AfterCommit(func() { d.admit(sub.OrgID) })
+	return row, tx.Append(sub.OrgID, t.ID, sub.By, event.Draft{Type: "task.submitted", Payload: d.payload(row)})
+}
+
+// payload is what the event of the submission says.
+func (d *Draft) payload(row db.GetTaskRow) map[string]any {
+	sub := d.sub
+	payload := map[string]any{
+		"agent": d.with.name, "agent_version": d.with.version, "goal": d.params.Goal,
+		"priority": d.params.Priority, "inputs": len(sub.Inputs), "provider": row.Provider, "model": row.Model,
+	}
+	if sub.Origin != nil {
+		payload["origin_id"], payload["resumed_at"] = sub.Origin.ID, row.Task.ResumedAt
+	}
+	if len(sub.After) > 0 {
+		payload["after"] = sub.After
+	}
+	if sub.Human != "" {
+		payload["assignee"] = sub.Human
+	}
+	if sub.Parent != nil {
+		payload["parent_id"], payload["parent_step_id"] = sub.Parent.ID, sub.ParentStep
+	}
+	if sub.Source != nil {
+		payload["handed_from"] = sub.Source.ID
+	}
+	return payload
 }
 
 // params puts together the row of a submission.
@@ -188,6 +229,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	if sub.Origin != nil {
 		params.OriginID, params.LineageID = &sub.Origin.ID, sub.Origin.LineageID
 	}
+	sub.kin(&params)
 	if params.Override, err = sub.Override.Column(); err != nil {
 		return params, with, err
 	}
@@ -205,6 +247,26 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 		params.IdempotencyKey = &sub.IdempotencyKey
 	}
 	return params, with, nil
+}
+
+// kin has a task be what the one that it comes of is.
+func (sub *Submission) kin(params *db.CreateTaskParams) {
+	from := sub.Parent
+	if from != nil {
+		params.ParentID, params.ParentStepID = &from.ID, &sub.ParentStep
+	}
+	if sub.Source != nil {
+		// Whoever waits for the source waits for the one that takes over.
+		from = sub.Source
+		params.HandedFrom, params.Manifest = &from.ID, sub.Manifest
+		params.ParentID, params.ParentStepID = from.ParentID, from.ParentStepID
+	}
+	if from == nil {
+		return
+	}
+	params.LineageID, params.CreatedBy, params.CreatedByRole = from.LineageID, from.CreatedBy, from.CreatedByRole
+	params.TriggerID, params.Priority = from.TriggerID, from.Priority
+	params.CorrelationID, params.Traceparent = from.CorrelationID, from.Traceparent
 }
 
 // notCreated answers the task that has the idempotency key, or the refusal of a
@@ -291,6 +353,7 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTaskRow, err
 // Filter picks tasks for List.
 type Filter struct {
 	AgentID   string
+	ParentID  string
 	States    []State
 	PageSize  int32
 	PageToken string
@@ -301,6 +364,9 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListTa
 	params := db.ListTasksParams{OrgID: orgID, MaxRows: f.PageSize + 1}
 	if f.AgentID != "" {
 		params.AgentID = &f.AgentID
+	}
+	if f.ParentID != "" {
+		params.ParentID = &f.ParentID
 	}
 	for _, st := range f.States {
 		params.States = append(params.States, string(st))

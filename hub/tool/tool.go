@@ -51,6 +51,8 @@ type Call struct {
 	Answer Answer
 	// Past is the task's history.
 	Past Past
+	// Given is the task that the call had made, for tools that give work away.
+	Given Given
 }
 
 // Result is how a call ended.
@@ -91,7 +93,11 @@ type Tool struct {
 	// read-only.
 	Irreversible string
 	// Asks: it asks a person, and runs when the answer is there.
-	Asks    bool
+	Asks bool
+	// Spawns: it has another task made, and runs when that one has ended.
+	Spawns bool
+	// Ends: it ends the run.
+	Ends    bool
 	Timeout time.Duration
 
 	// runs says that it runs a command on a node, under the step's id.
@@ -121,7 +127,7 @@ func (t *Tool) Proto() (*deckhandv1.Tool, error) {
 	return &deckhandv1.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: schema, Category: t.Category, Place: t.Place,
 		Idempotent: t.Idempotent, ReadOnly: t.ReadOnly, Reversible: t.Reversible, Irreversible: t.Irreversible,
-		Timeout: durationpb.New(t.Timeout),
+		Timeout: durationpb.New(t.Timeout), Spawns: t.Spawns, Ends: t.Ends,
 	}, nil
 }
 
@@ -134,7 +140,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), workTools(), recallTools(), askTools()) {
+	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), workTools(), recallTools(), askTools(), agentTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err

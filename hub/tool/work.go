@@ -51,7 +51,7 @@ func workTools() []*Tool {
 		{
 			Name:        "complete_task",
 			Description: "End the run: the goal is reached, or cannot be. Say what was done, which files changed, and what is left over.",
-			Category:    safe, Place: worker, Idempotent: true, Reversible: true, Timeout: workTimeout,
+			Category:    safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{
 				"summary":{"type":"string","minLength":1,"maxLength":20000,"description":"What was done and found, for a person"},
 				"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","maxLength":4096}},

@@ -159,9 +159,10 @@ func (a *app) readPersonas(paths []string) ([]*deckhandv1.ApplyAgentRequest, err
 		files = append(files, found...)
 	}
 	var requests []*deckhandv1.ApplyAgentRequest
+	var names []string
 	var wrong problems
 	for _, file := range files {
-		request, err := readPersona(file)
+		request, name, err := readPersona(file)
 		var found *persona.Problems
 		if errors.As(err, &found) {
 			wrong.add(file, fault.New(fault.Invalid, "%s", found))
@@ -170,7 +171,12 @@ func (a *app) readPersonas(paths []string) ([]*deckhandv1.ApplyAgentRequest, err
 		if err != nil {
 			return nil, err
 		}
-		requests = append(requests, request)
+		requests, names = append(requests, request), append(names, name)
+	}
+	if len(requests) > 1 {
+		for _, request := range requests {
+			request.Along = names
+		}
 	}
 	return requests, a.refuse(wrong, len(files))
 }
@@ -202,29 +208,30 @@ func personaFiles(path string) ([]string, error) {
 	return out, err
 }
 
-// readPersona reads a persona file and the script it names.
-func readPersona(path string) (*deckhandv1.ApplyAgentRequest, error) {
+// readPersona reads a persona file and the script it names, and answers the
+// agent's name too.
+func readPersona(path string) (request *deckhandv1.ApplyAgentRequest, name string, err error) {
 	markdown, err := readBounded(path, maxPersona)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	parsed, err := persona.Parse(path, markdown, persona.Known{})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	request := &deckhandv1.ApplyAgentRequest{Markdown: string(markdown), Filename: path}
+	request = &deckhandv1.ApplyAgentRequest{Markdown: string(markdown), Filename: path}
 	if parsed.Script == "" {
-		return request, nil
+		return request, parsed.Name, nil
 	}
 	script, err := readSibling(path, parsed.Script)
 	if err != nil {
-		return nil, &persona.Problems{File: path, List: []persona.Problem{{
+		return nil, "", &persona.Problems{File: path, List: []persona.Problem{{
 			Line:    scriptLine(string(markdown)),
 			Message: fmt.Sprintf("script %q cannot be read (%s): put the file beside the persona", parsed.Script, err),
 		}}}
 	}
 	request.Script = string(script)
-	return request, nil
+	return request, parsed.Name, nil
 }
 
 // maxPersona bounds a persona file and a script, in bytes; the hub refuses

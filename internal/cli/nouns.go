@@ -65,6 +65,9 @@ func (a *app) taskNoun() output.Noun[*deckhandv1.Task] {
 			{Header: "by", Value: (*deckhandv1.Task).GetCreatedBy, Alone: true},
 			{Header: "assigned by", Value: (*deckhandv1.Task).GetAssignedBy, Alone: true},
 			{Header: "after", Value: func(x *deckhandv1.Task) string { return strings.Join(x.GetAfter(), " ") }, Alone: true},
+			{Header: "part of", Value: (*deckhandv1.Task).GetParentId, Alone: true},
+			{Header: "handed over by", Value: (*deckhandv1.Task).GetHandedFrom, Alone: true},
+			{Header: "subtasks", Value: subtasks, Alone: true},
 			{Header: "not before", Value: func(x *deckhandv1.Task) string { return moment(x.GetNotBefore()) }, Alone: true},
 			{Header: "correlation id", Value: (*deckhandv1.Task).GetCorrelationId, Alone: true},
 			{Header: "error", Value: func(x *deckhandv1.Task) string {
@@ -75,6 +78,15 @@ func (a *app) taskNoun() output.Noun[*deckhandv1.Task] {
 			{Header: "summary", Value: (*deckhandv1.Task).GetSummary, Block: true},
 		},
 	}
+}
+
+// subtasks sums up what is below a task.
+func subtasks(x *deckhandv1.Task) string {
+	s := x.GetSubtasks()
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d (%d under way, %d succeeded), %.0f%%, %s", s.GetTasks(), s.GetLive(), s.GetSucceeded(), 100*s.GetProgress(), cost(s.GetUsage()))
 }
 
 func (a *app) stepNoun() output.Noun[*deckhandv1.Step] {

@@ -55,6 +55,7 @@ deckhand task list --limit 0 -o name`,
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only tasks in these states, for example running,queued")
 	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only tasks of this agent")
+	cmd.Flags().StringVar(&request.ParentId, "parent", "", "only subtasks of this task")
 	cmd.Flags().IntVar(&limit, "limit", 20, "show at most so many; 0 for all")
 	cmd.Flags().StringVar(&request.PageToken, "page", "", "go on where an earlier list ended")
 	return cmd
@@ -96,7 +97,7 @@ func (a *app) taskList(cmd *cobra.Command, request *deckhandv1.ListTasksRequest,
 	switch {
 	case request.PageToken != "":
 		a.notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
-	case len(tasks) == 0 && (request.AgentId != "" || len(request.States) > 0):
+	case len(tasks) == 0 && (request.AgentId != "" || request.ParentId != "" || len(request.States) > 0):
 		a.notef("no such tasks; all of them: deckhand task list")
 	case len(tasks) == 0:
 		a.notef(`no tasks yet; start one: deckhand run AGENT "what to reach"`)

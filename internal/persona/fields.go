@@ -26,7 +26,7 @@ const leastGrace = 15 * time.Second
 
 // persona reads the top mapping into p.
 func (d *decoder) persona(root *yaml.Node, p *Persona) {
-	var asked []*yaml.Node
+	var asked, named []*yaml.Node
 	met := d.mapping(root, "", []field{
 		{"name", func(n *yaml.Node) {
 			p.Name = d.text(n, "name", 63)
@@ -53,6 +53,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 			})
 		}},
 		{"tools", func(n *yaml.Node) { p.Tools = d.list(n, "tools", 200, d.tool) }},
+		{"agents", func(n *yaml.Node) { named = d.agents(n, &p.Agents) }},
 		{"trust", func(n *yaml.Node) {
 			p.Trust = Trust(d.choice(n, "trust", []string{string(Trusted), string(Verified), string(Untrusted)}))
 		}},
@@ -77,6 +78,14 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		"limits":      "limits: with at least iterations, such as limits: {iterations: 50}",
 	})
 	d.provider(met, p)
+	for _, n := range named {
+		switch {
+		case n.Value == p.Name:
+			d.problems.add(n.Line, "agents names %s itself: remove it; with the tool create_subtask an agent gives subtasks to itself", quote(n.Value))
+		case d.known.Agents != nil && !slices.Contains(d.known.Agents, n.Value):
+			d.problems.add(n.Line, "there is no agent %s: %s, or apply its file first or in the same command", quote(n.Value), suggest(n.Value, d.known.Agents))
+		}
+	}
 	for _, n := range asked {
 		if met["tools"] != 0 && n.Value != completeTask && !slices.Contains(p.Tools, n.Value) {
 			d.problems.add(n.Line, "approvals.tools has %s, which tools does not list: add it there, or remove it here", quote(n.Value))
@@ -161,6 +170,28 @@ func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 	return tools
 }
 
+// MaxDepth is the deepest tree of subtasks that a persona may allow.
+const MaxDepth = 32
+
+// agents reads whom the agent may work with, and answers their names where they
+// stand.
+func (d *decoder) agents(n *yaml.Node, a *Agents) (named []*yaml.Node) {
+	names := func(key string) func(n *yaml.Node, value string) {
+		return func(n *yaml.Node, value string) {
+			named = append(named, n)
+			if !agentName.MatchString(value) {
+				d.problems.add(n.Line, "%s has %s: use an agent's name as `deckhand agent list` shows it", key, quote(value))
+			}
+		}
+	}
+	d.mapping(n, "agents", []field{
+		{"delegate", func(n *yaml.Node) { a.Delegate = d.list(n, "agents.delegate", 100, names("agents.delegate")) }},
+		{"handoff", func(n *yaml.Node) { a.Handoff = d.list(n, "agents.handoff", 100, names("agents.handoff")) }},
+		{"rounds", func(n *yaml.Node) { a.Rounds = int(d.integer(n, "agents.rounds", 1, 50)) }},
+	})
+	return named
+}
+
 // categories say how much harm a tool can do.
 var categories = []string{"safe", "moderate", "dangerous"}
 
@@ -171,6 +202,8 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 		{"tokens", func(n *yaml.Node) { l.Tokens = d.integer(n, "limits.tokens", 1, 1_000_000_000) }},
 		{"calls", func(n *yaml.Node) { l.Calls = d.integer(n, "limits.calls", 1, 100_000) }},
 		{"cost_usd", func(n *yaml.Node) { l.CostUSD = d.decimal(n, "limits.cost_usd", 0, 1_000_000) }},
+		{"subtasks", func(n *yaml.Node) { l.Subtasks = int(d.integer(n, "limits.subtasks", 0, 1000)) }},
+		{"depth", func(n *yaml.Node) { l.Depth = int(d.integer(n, "limits.depth", 0, MaxDepth)) }},
 	})
 	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
 		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")

@@ -62,6 +62,7 @@ type Persona struct {
 	Context   Context
 	// Tools are the names of the tools that the agent may use, in order.
 	Tools     []string
+	Agents    Agents
 	Trust     Trust
 	Mode      Mode
 	Approvals Approvals
@@ -74,6 +75,19 @@ type Persona struct {
 	OfflineGrace time.Duration
 	// Prompt is the body: the system prompt.
 	Prompt string
+}
+
+// Agents are the others that an agent may work with, by name. It may give
+// subtasks to itself without being told so here.
+type Agents struct {
+	// Delegate are those that it may give subtasks to.
+	Delegate []string
+	// Handoff are those that it may hand its work over to.
+	Handoff []string
+	// Rounds is how often work may come round to one of them: in how many turns a
+	// run may delegate to the same agent (0: as often as it likes), and how often
+	// an agent may take part in a row of handoffs (0: once).
+	Rounds int
 }
 
 // OnTimeout says what happens when nobody answers an approval in time.
@@ -129,6 +143,10 @@ type Limits struct {
 	Calls int64
 	// CostUSD over all model calls.
 	CostUSD float64
+	// Subtasks below the run, those of its subtasks included.
+	Subtasks int
+	// Depth of the tree of subtasks below the run.
+	Depth int
 }
 
 // Nodes says where the agent may run. A node must have one of the names (when
@@ -165,6 +183,7 @@ type Known struct {
 	Tools     []string
 	Providers []string
 	Modes     []string
+	Agents    []string
 }
 
 // defaults is what a file that says nothing gets.
@@ -175,7 +194,7 @@ func defaults() *Persona {
 		Mode:      Autonomous,
 		Approvals: Approvals{Timeout: 5 * time.Minute, OnTimeout: RejectCall},
 		Limits: Limits{
-			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10,
+			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10,
 		},
 		Workspace: Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
 		Jail:      Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 const (
 	toolPlan     = "update_plan"
 	toolComplete = "complete_task"
+	toolHandoff  = "handoff_to_agent"
 	// maxCalls is how many calls of one turn are made.
 	maxCalls = 64
 	// maxParallel is how many of them run at once.
@@ -68,15 +70,26 @@ func (r *run) reject(turn *deckhandv1.Turn, index int) *fault.Error {
 	return nil
 }
 
-// refuseCompletion answers why complete_task is not made after the turn's other
-// calls, or nil: a call of the same turn whose end the model has not seen may
-// have failed.
+// ends says that a call of that tool ends the run.
+func (r *run) ends(tool string) bool { return r.tools[tool].GetEnds() }
+
+// refuseCompletion answers why a call that ends the run is not made after the
+// turn's other calls, or nil: a call of the same turn whose end the model has not
+// seen may have failed. A run ends once: a handoff is not made beside another
+// such call.
 func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 	if r.steps[callKey{turn.GetTurn(), int32(index)}] != nil {
 		return nil // the hub has it already
 	}
 	for i, call := range model.Calls(turn) {
-		if i == index || call.GetName() == toolComplete {
+		if i == index {
+			continue
+		}
+		if r.ends(call.GetName()) {
+			if names := [...]string{call.GetName(), model.Calls(turn)[index].GetName()}; slices.Contains(names[:], toolHandoff) {
+				return fault.New(fault.Precondition, "the turn ends the run more than once, with %s and %s", names[0], names[1]).
+					WithCode(fault.InvalidParameters).WithFix("call one of them")
+			}
 			continue
 		}
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
@@ -89,31 +102,34 @@ func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 }
 
 // decidable answers the calls that the hub may decide with the turn: all but the
-// rejected ones, and complete_task only where nothing has to succeed before it.
+// rejected ones, and those that end the run only where nothing has to succeed
+// before them.
 func (r *run) decidable(turn *deckhandv1.Turn) []int32 {
 	var out []int32
 	for i, call := range model.Calls(turn) {
-		if r.reject(turn, i) == nil && (call.GetName() != toolComplete || r.refuseCompletion(turn, i) == nil) {
+		if r.reject(turn, i) == nil && (!r.ends(call.GetName()) || r.refuseCompletion(turn, i) == nil) {
 			out = append(out, int32(i))
 		}
 	}
 	return out
 }
 
-// errWaits says that a call waits for a person, and the turn's later ones for
-// it.
-var errWaits = errors.New("a call waits for a person")
+// errWaits says that a call waits for a person or another task, and the turn's
+// later ones for it.
+var errWaits = errors.New("a call waits for a person or another task")
 
 // act is phase 5: it makes the turn's calls. Calls of read-only tools that stand
-// side by side run in parallel, all others one after the other, and
-// complete_task comes last. What ended in an earlier attempt is not made again.
-// At the first call that waits for a person it stops with errWaits, since a
-// later call may build on it; the person has been asked about all of them.
+// side by side run in parallel, and so do those that give work to other tasks;
+// all others run one after the other, and what ends the run comes last. What
+// ended in an earlier attempt is not made again. At the first call that waits it
+// stops with errWaits, since a later call may build on it; a person has been
+// asked about all of them.
 func (r *run) act(ctx context.Context, turn *deckhandv1.Turn) error {
 	r.phase.enter("execute_action", map[string]any{"calls": len(model.Calls(turn))})
 	r.out.flushSoon(ctx)
 	calls := model.Calls(turn)
 	var group, completions []int
+	spawning := false // of the group
 	run := func() error {
 		err := r.execute(ctx, turn, group)
 		group = nil
@@ -123,10 +139,17 @@ func (r *run) act(ctx context.Context, turn *deckhandv1.Turn) error {
 		switch {
 		case r.reject(turn, i) != nil:
 			continue
-		case call.GetName() == toolComplete:
+		case r.ends(call.GetName()):
 			completions = append(completions, i)
 			continue
-		case !r.tools[call.GetName()].GetReadOnly():
+		case len(group) > 0 && spawning != r.tools[call.GetName()].GetSpawns():
+			if err := run(); err != nil {
+				return err
+			}
+		}
+		tool := r.tools[call.GetName()]
+		spawning = tool.GetSpawns()
+		if !tool.GetReadOnly() && !spawning {
 			// Whatever changes something is a fence for what reads.
 			if err := run(); err != nil {
 				return err
@@ -255,20 +278,23 @@ func final(s deckhandv1.StepState) bool {
 	}
 }
 
-// waiting says that a person must answer before the step goes on: whether the
-// call may be made, or what came of it.
+// waiting says that the step goes on when somebody has answered: a person,
+// whether the call may be made or what came of it, or another task.
 func waiting(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN
 }
 
-// completed answers the summary when the turn's complete_task was recorded.
-func (r *run) completed(turn *deckhandv1.Turn) (string, bool) {
+// completed answers the summary, and why it ended, when a call of the turn ended the run.
+func (r *run) completed(turn *deckhandv1.Turn) (summary, reason string, ok bool) {
 	for i, call := range model.Calls(turn) {
-		if call.GetName() != toolComplete ||
-			r.steps[callKey{turn.GetTurn(), int32(i)}].GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
+		if !r.ends(call.GetName()) || step.GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
 			continue
 		}
-		return completionSummary(call.GetArgumentsJson()), true
+		if call.GetName() == toolHandoff {
+			return handoffSummary(call.GetArgumentsJson(), step), "the agent has " + step.GetObservation(), true
+		}
+		return completionSummary(call.GetArgumentsJson()), "completed by the agent", true
 	}
-	return "", false
+	return "", "", false
 }

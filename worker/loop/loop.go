@@ -404,8 +404,8 @@ func (r *run) tidy(ctx context.Context, turn *deckhandv1.Turn) {
 
 // decide answers how the run ends with this turn, or nil when it goes on.
 func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
-	if summary, ok := r.completed(turn); ok {
-		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: "completed by the agent", Summary: summary}
+	if summary, reason, ok := r.completed(turn); ok {
+		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: reason, Summary: summary}
 	}
 	if turn.GetStopReason() == model.StopRefusal {
 		return modelFailed(&model.Error{Kind: model.Refused, Provider: r.provider(), Message: "the model refused to go on"})

@@ -29,7 +29,7 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 		out[i] = model.Result{CallID: call.GetId(), Tool: call.GetName()}
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
 		reject := r.reject(turn, i)
-		if reject == nil && step == nil && call.GetName() == toolComplete {
+		if reject == nil && step == nil && r.ends(call.GetName()) {
 			reject = r.refuseCompletion(turn, i)
 		}
 		switch {

@@ -102,6 +102,16 @@ func opening(task *deckhandv1.Task, project Project, scratchpad string) string {
 	if about := strings.TrimSpace(task.GetContext()); about != "" {
 		out.WriteString("\n\n# Context\n\n" + about)
 	}
+	if task.GetParentId() != "" {
+		out.WriteString("\n\nAnother agent gave you this task and waits for it. The summary that you complete it with is all that it gets to see: " +
+			"say there what it needs, with exact names and values.")
+	}
+	if m := task.GetManifest(); m != nil {
+		if data, err := json.MarshalIndent(m.AsMap(), "", "  "); err == nil {
+			out.WriteString("\n\n# What was handed over\n\nThe agent before you says where it got to. Look before you rely on it:\n\n" +
+				"<tool_output tool=\"handoff_to_agent\">\n" + fenceMark.ReplaceAllString(string(data), `<\$1`) + "\n</tool_output>")
+		}
+	}
 	if said := task.GetConversation(); len(said) > 0 {
 		out.WriteString("\n\n# What was said before\n")
 		for _, m := range said {
@@ -138,6 +148,17 @@ func completionSummary(arguments string) string {
 		out += "\n\nLeft over:\n- " + strings.Join(a.LeftOver, "\n- ")
 	}
 	return bounded(out, 64<<10)
+}
+
+// handoffSummary makes the task's summary of the manifest of a handoff.
+func handoffSummary(arguments string, step *deckhandv1.Step) string {
+	var a struct {
+		Summary string `json:"summary_for_target"`
+	}
+	if err := json.Unmarshal([]byte(arguments), &a); err != nil {
+		return step.GetObservation()
+	}
+	return bounded(step.GetObservation()+".\n\n"+strings.TrimSpace(a.Summary), 64<<10)
 }
 
 // reasoning is what the model said before its calls: why it makes them.

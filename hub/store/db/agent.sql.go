@@ -9,6 +9,56 @@ import (
 	"context"
 )
 
+const agentByName = `-- name: AgentByName :one
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at FROM agents WHERE org_id = $1 AND name = $2
+`
+
+type AgentByNameParams struct {
+	OrgID string
+	Name  string
+}
+
+func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent, error) {
+	row := q.db.QueryRow(ctx, agentByName, arg.OrgID, arg.Name)
+	var i Agent
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Status,
+		&i.StatusReason,
+		&i.CurrentVersion,
+		&i.HomeNodeID,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+	)
+	return i, err
+}
+
+const agentNames = `-- name: AgentNames :many
+SELECT name FROM agents WHERE org_id = $1 ORDER BY name
+`
+
+func (q *Queries) AgentNames(ctx context.Context, orgID string) ([]string, error) {
+	rows, err := q.db.Query(ctx, agentNames, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const agentVersion = `-- name: AgentVersion :one
 SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND version = $3
 `

@@ -456,6 +456,10 @@ type Task struct {
 	AssignedBy       string
 	AssignedAt       *time.Time
 	Traceparent      string
+	ParentStepID     *string
+	HandedFrom       *string
+	Manifest         []byte
+	Subtasks         int32
 }
 
 type TaskDependency struct {

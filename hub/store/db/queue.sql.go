@@ -112,7 +112,7 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 }
 
 const lockDueTask = `-- name: LockDueTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND state = 'waiting' AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -186,6 +186,10 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
@@ -193,7 +197,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 const moveInQueue = `-- name: MoveInQueue :one
 UPDATE tasks SET share = $1, priority = $2, place = $3, moved_at = clock_timestamp()
 WHERE org_id = $4 AND id = $5 AND state = 'queued' AND admitted_at IS NULL
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
 `
 
 type MoveInQueueParams struct {
@@ -274,6 +278,10 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
@@ -378,9 +386,9 @@ WITH RECURSIVE shares AS (
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
-    SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.pool,
+    SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
     FROM tasks q
     WHERE q.org_id = $1 AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
@@ -406,6 +414,7 @@ type QueuedTasksRow struct {
 	Reason            string
 	Attempt           int32
 	NodeID            *string
+	ParentID          *string
 	Pool              string
 	CreatedBy         string
 	Share             string
@@ -442,6 +451,7 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 			&i.Reason,
 			&i.Attempt,
 			&i.NodeID,
+			&i.ParentID,
 			&i.Pool,
 			&i.CreatedBy,
 			&i.Share,

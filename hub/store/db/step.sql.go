@@ -684,20 +684,22 @@ func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepL
 
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
-WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted' AND ($5::boolean OR granted_binding IS NULL)
+WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted'
+  AND ($5::boolean OR granted_binding IS NULL AND tool <> ALL ($6::text[]))
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type StartStepParams struct {
-	Attempt int32
-	OrgID   string
-	ID      string
-	TaskID  string
-	Bound   bool
+	Attempt  int32
+	OrgID    string
+	ID       string
+	TaskID   string
+	Bound    bool
+	LookedAt []string
 }
 
-// A grant that is bound to what was asked starts only where the caller has
-// looked at it.
+// A grant that is bound to what was asked, or of one of some tools, starts only
+// where the caller has looked at it.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, startStep,
 		arg.Attempt,
@@ -705,6 +707,7 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		arg.ID,
 		arg.TaskID,
 		arg.Bound,
+		arg.LookedAt,
 	)
 	var i Step
 	err := row.Scan(

@@ -51,7 +51,7 @@ const assignTask = `-- name: AssignTask :one
 UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_id = $4,
     assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
 WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
 `
 
 type AssignTaskParams struct {
@@ -140,6 +140,10 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
@@ -302,16 +306,18 @@ const createTask = `-- name: CreateTask :one
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
-                   share, context, conversation, assignee, assigned_by, assigned_at, traceparent)
+                   share, context, conversation, assignee, assigned_by, assigned_at, traceparent,
+                   parent_id, parent_step_id, handed_from, manifest)
 SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::text,
        $9::int, $10::text, $11::text, $12::text, $13::text,
        $14::text, $15::text, $16::text, $17::int,
        CASE WHEN $7::text = 'queued' THEN clock_timestamp() END, $18::text, $19::text, $20::text, $21::jsonb,
        $22::int, $22::int, $22::int,
-       $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp(), $26::text
+       $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp(), $26::text,
+       $27::text, $28::text, $29::text, $30::jsonb
 WHERE NOT held($2::text, $3::text, $19::text, $18::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
 `
 
 type CreateTaskParams struct {
@@ -341,6 +347,10 @@ type CreateTaskParams struct {
 	Conversation   json.RawMessage
 	Assignee       string
 	Traceparent    string
+	ParentID       *string
+	ParentStepID   *string
+	HandedFrom     *string
+	Manifest       []byte
 }
 
 // A task is looked up by its id. That it is of the organisation is checked as
@@ -376,6 +386,10 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		arg.Conversation,
 		arg.Assignee,
 		arg.Traceparent,
+		arg.ParentID,
+		arg.ParentStepID,
+		arg.HandedFrom,
+		arg.Manifest,
 	)
 	var i Task
 	err := row.Scan(
@@ -439,6 +453,10 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
@@ -611,7 +629,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -686,12 +704,16 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -776,6 +798,10 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.AssignedBy,
 		&i.Task.AssignedAt,
 		&i.Task.Traceparent,
+		&i.Task.ParentStepID,
+		&i.Task.HandedFrom,
+		&i.Task.Manifest,
+		&i.Task.Subtasks,
 		&i.AgentName,
 		&i.Provider,
 		&i.Model,
@@ -810,7 +836,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -818,15 +844,17 @@ LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_ve
 WHERE t.org_id = $1
   AND ($2::text IS NULL OR t.agent_id = $2)
   AND ($3::text[] IS NULL OR t.state = ANY ($3::text[]))
-  AND ($4::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($4::timestamptz, $5::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $6
+  AND ($4::text IS NULL OR t.parent_id = $4)
+  AND ($5::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($5::timestamptz, $6::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $7
 `
 
 type ListTasksParams struct {
 	OrgID      string
 	AgentID    *string
 	States     []string
+	ParentID   *string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
@@ -846,6 +874,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.OrgID,
 		arg.AgentID,
 		arg.States,
+		arg.ParentID,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
@@ -918,6 +947,10 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.AssignedBy,
 			&i.Task.AssignedAt,
 			&i.Task.Traceparent,
+			&i.Task.ParentStepID,
+			&i.Task.HandedFrom,
+			&i.Task.Manifest,
+			&i.Task.Subtasks,
 			&i.AgentName,
 			&i.Provider,
 			&i.Model,
@@ -971,7 +1004,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE id = $1 AND (org_id = $2) IS TRUE AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -1054,29 +1087,39 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
 
 const lockLiveTasks = `-- name: LockLiveTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE org_id = $1 AND finished_at IS NULL
-  AND CASE $2::text WHEN 'task' THEN id = $3::text WHEN 'agent' THEN agent_id = $3
-      WHEN 'trigger' THEN trigger_id = $3 WHEN 'node' THEN node_id = $3
-      WHEN 'lineage' THEN lineage_id = $3 ELSE true END
+  AND CASE $2::text WHEN 'task' THEN id = ANY ($3::text[]) WHEN 'agent' THEN agent_id = $4::text
+      WHEN 'trigger' THEN trigger_id = $4 WHEN 'node' THEN node_id = $4
+      WHEN 'lineage' THEN lineage_id = $4 ELSE true END
 ORDER BY created_at, id FOR UPDATE
 `
 
 type LockLiveTasksParams struct {
 	OrgID    string
 	Scope    string
+	Ids      []string
 	ObjectID string
 }
 
 // A scope's tasks that have not ended, locked in the order in which they were
-// made: so goes whoever locks along dependencies.
+// made: so goes whoever locks along dependencies. ids are those of scope task.
 func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([]Task, error) {
-	rows, err := q.db.Query(ctx, lockLiveTasks, arg.OrgID, arg.Scope, arg.ObjectID)
+	rows, err := q.db.Query(ctx, lockLiveTasks,
+		arg.OrgID,
+		arg.Scope,
+		arg.Ids,
+		arg.ObjectID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -1145,6 +1188,10 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.AssignedBy,
 			&i.AssignedAt,
 			&i.Traceparent,
+			&i.ParentStepID,
+			&i.HandedFrom,
+			&i.Manifest,
+			&i.Subtasks,
 		); err != nil {
 			return nil, err
 		}
@@ -1157,7 +1204,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -1229,12 +1276,16 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
 
 const lockTasks = `-- name: LockTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
 `
 
 type LockTasksParams struct {
@@ -1314,6 +1365,10 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.AssignedBy,
 			&i.AssignedAt,
 			&i.Traceparent,
+			&i.ParentStepID,
+			&i.HandedFrom,
+			&i.Manifest,
+			&i.Subtasks,
 		); err != nil {
 			return nil, err
 		}
@@ -1343,7 +1398,7 @@ UPDATE tasks SET
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
     failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
 WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
 `
 
 type MoveTaskParams struct {
@@ -1434,6 +1489,10 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
@@ -1550,7 +1609,7 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -1622,6 +1681,10 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }
@@ -1661,7 +1724,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 }
 
 const taskOfAgent = `-- name: TaskOfAgent :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
   AND (started_at IS NOT NULL OR state = 'starting')
 ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
@@ -1736,6 +1799,10 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ParentStepID,
+		&i.HandedFrom,
+		&i.Manifest,
+		&i.Subtasks,
 	)
 	return i, err
 }

@@ -9,12 +9,12 @@ SELECT DISTINCT org_id FROM tasks WHERE state = 'queued' AND admitted_at IS NULL
 -- Jails that are not free though no slot is held: of a task that began, has not
 -- ended and will go on in its workspace (the one that began last comes last),
 -- and those in which something may still run that was to be killed.
-SELECT t.jail_id, t.id, false AS killed, t.started_at::timestamptz AS since FROM tasks t
+SELECT t.jail_id, t.id, false AS killed, (t.state = 'waiting')::boolean AS waits, t.started_at::timestamptz AS since FROM tasks t
 WHERE t.org_id = @org_id AND t.started_at IS NOT NULL AND t.admitted_at IS NULL
   AND t.state IN ('queued', 'waiting', 'awaiting_approval', 'needs_input', 'paused')
 UNION ALL
-SELECT k.jail_id, k.task_id, true, k.ordered_at FROM kill_orders k WHERE k.org_id = @org_id AND k.confirmed_at IS NULL
-ORDER BY 3, 4, 2;
+SELECT k.jail_id, k.task_id, true, false, k.ordered_at FROM kill_orders k WHERE k.org_id = @org_id AND k.confirmed_at IS NULL
+ORDER BY 3, 5, 2;
 
 -- name: AdmitTask :exec
 UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason, not_before = NULL

@@ -43,3 +43,9 @@ SELECT sqlc.embed(a), v.description, v.provider, v.model,
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = @org_id AND a.name > @after_name
 ORDER BY a.name LIMIT @max_rows;
+
+-- name: AgentNames :many
+SELECT name FROM agents WHERE org_id = @org_id ORDER BY name;
+
+-- name: AgentByName :one
+SELECT * FROM agents WHERE org_id = @org_id AND name = @name;

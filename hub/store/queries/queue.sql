@@ -17,7 +17,7 @@ WITH RECURSIVE shares AS (
 )
 SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
-    SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.pool,
+    SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
     FROM tasks q
     WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share

@@ -24,10 +24,11 @@ ORDER BY exact DESC, id LIMIT 2;
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id ORDER BY number;
 
 -- name: StartStep :one
--- A grant that is bound to what was asked starts only where the caller has
--- looked at it.
+-- A grant that is bound to what was asked, or of one of some tools, starts only
+-- where the caller has looked at it.
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = @attempt
-WHERE org_id = @org_id AND id = @id AND task_id = @task_id AND state = 'granted' AND (@bound::boolean OR granted_binding IS NULL)
+WHERE org_id = @org_id AND id = @id AND task_id = @task_id AND state = 'granted'
+  AND (@bound::boolean OR granted_binding IS NULL AND tool <> ALL (@looked_at::text[]))
 RETURNING *;
 
 -- name: EndStep :one

@@ -8,13 +8,15 @@
 INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, priority, workspace_scope,
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
-                   share, context, conversation, assignee, assigned_by, assigned_at, traceparent)
+                   share, context, conversation, assignee, assigned_by, assigned_at, traceparent,
+                   parent_id, parent_step_id, handed_from, manifest)
 SELECT @id::text, @org_id::text, @agent_id::text, @agent_version::int, @title::text, @goal::text, @state::text, @reason::text,
        @priority::int, @workspace_scope::text, @jail_id::text, sqlc.narg(node_id)::text, @created_by::text,
        @created_by_role::text, sqlc.narg(idempotency_key)::text, @correlation_id::text, @input_count::int,
        CASE WHEN @state::text = 'queued' THEN clock_timestamp() END, @lineage_id::text, @trigger_id::text, sqlc.narg(origin_id)::text, @override::jsonb,
        @resumed_at::int, @resumed_at::int, @resumed_at::int,
-       @created_by::text, @context::text, @conversation::jsonb, @assignee::text, @created_by::text, clock_timestamp(), @traceparent::text
+       @created_by::text, @context::text, @conversation::jsonb, @assignee::text, @created_by::text, clock_timestamp(), @traceparent::text,
+       sqlc.narg(parent_id)::text, sqlc.narg(parent_step_id)::text, sqlc.narg(handed_from)::text, sqlc.narg(manifest)::jsonb
 WHERE NOT held(@org_id::text, @agent_id::text, @trigger_id::text, @lineage_id::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING *;
@@ -50,6 +52,7 @@ LEFT JOIN agent_versions v ON v.agent_id = t.agent_id AND v.version = t.agent_ve
 WHERE t.org_id = @org_id
   AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(states)::text[] IS NULL OR t.state = ANY (sqlc.narg(states)::text[]))
+  AND (sqlc.narg(parent_id)::text IS NULL OR t.parent_id = sqlc.narg(parent_id))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
@@ -170,10 +173,10 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockLiveTasks :many
 -- A scope's tasks that have not ended, locked in the order in which they were
--- made: so goes whoever locks along dependencies.
+-- made: so goes whoever locks along dependencies. ids are those of scope task.
 SELECT * FROM tasks
 WHERE org_id = @org_id AND finished_at IS NULL
-  AND CASE @scope::text WHEN 'task' THEN id = @object_id::text WHEN 'agent' THEN agent_id = @object_id
+  AND CASE @scope::text WHEN 'task' THEN id = ANY (@ids::text[]) WHEN 'agent' THEN agent_id = @object_id::text
       WHEN 'trigger' THEN trigger_id = @object_id WHEN 'node' THEN node_id = @object_id
       WHEN 'lineage' THEN lineage_id = @object_id ELSE true END
 ORDER BY created_at, id FOR UPDATE;

@@ -27,6 +27,11 @@ func Tools(t testing.TB) []*deckhandv1.Tool {
 		node   = deckhandv1.ToolPlace_TOOL_PLACE_NODE
 		worker = deckhandv1.ToolPlace_TOOL_PLACE_WORKER
 	)
+	complete := tool("complete_task", worker, false, []any{"summary"}, map[string]any{
+		"summary": text, "files_changed": map[string]any{"type": "array", "items": text},
+		"left_over": map[string]any{"type": "array", "items": text},
+	})
+	complete.Ends = true
 	return []*deckhandv1.Tool{
 		tool("shell_exec", node, false, []any{"command"}, map[string]any{"command": text, "timeout_seconds": map[string]any{"type": "integer"}}),
 		tool("log_digest", node, true, []any{"path"}, map[string]any{"path": text}),
@@ -43,9 +48,6 @@ func Tools(t testing.TB) []*deckhandv1.Tool {
 			}},
 			"success_criteria": map[string]any{"type": "array", "items": text}, "risks": map[string]any{"type": "array", "items": text},
 		}),
-		tool("complete_task", worker, false, []any{"summary"}, map[string]any{
-			"summary": text, "files_changed": map[string]any{"type": "array", "items": text},
-			"left_over": map[string]any{"type": "array", "items": text},
-		}),
+		complete,
 	}
 }

@@ -318,7 +318,10 @@ type ApplyAgentRequest struct {
 	// The text of the file that the front matter's `script` key names.
 	Script string `protobuf:"bytes,3,opt,name=script,proto3" json:"script,omitempty"`
 	// Check only: nothing is stored.
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Names of agents that are applied together with this one, and that it may
+	// name though they are not there yet.
+	Along         []string `protobuf:"bytes,5,rep,name=along,proto3" json:"along,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +382,13 @@ func (x *ApplyAgentRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *ApplyAgentRequest) GetAlong() []string {
+	if x != nil {
+		return x.Along
+	}
+	return nil
 }
 
 type ApplyAgentResponse struct {
@@ -976,12 +986,13 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"created_by\x18\x05 \x01(\tR\tcreatedBy\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x9e\x01\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xc7\x01\n" +
 	"\x11ApplyAgentRequest\x12'\n" +
 	"\bmarkdown\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\bmarkdown\x12$\n" +
 	"\bfilename\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bfilename\x12!\n" +
 	"\x06script\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x06script\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"V\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12'\n" +
+	"\x05along\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01(?R\x05along\"V\n" +
 	"\x12ApplyAgentResponse\x12(\n" +
 	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\tR\x06change\"[\n" +

@@ -222,7 +222,12 @@ type Tool struct {
 	// All that it changes can be given back.
 	Reversible bool `protobuf:"varint,9,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	// What cannot, in words; empty for one that is reversible or changes nothing.
-	Irreversible  string `protobuf:"bytes,10,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
+	Irreversible string `protobuf:"bytes,10,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
+	// It has another task made and ends when that one does; calls of such tools
+	// that stand side by side run at once.
+	Spawns bool `protobuf:"varint,11,opt,name=spawns,proto3" json:"spawns,omitempty"`
+	// It ends the run.
+	Ends          bool `protobuf:"varint,12,opt,name=ends,proto3" json:"ends,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -325,6 +330,20 @@ func (x *Tool) GetIrreversible() string {
 		return x.Irreversible
 	}
 	return ""
+}
+
+func (x *Tool) GetSpawns() bool {
+	if x != nil {
+		return x.Spawns
+	}
+	return false
+}
+
+func (x *Tool) GetEnds() bool {
+	if x != nil {
+		return x.Ends
+	}
+	return false
 }
 
 // Step is one tool call.
@@ -573,7 +592,7 @@ var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x03\n" +
+	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
@@ -589,7 +608,9 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"reversible\x18\t \x01(\bR\n" +
 	"reversible\x12\"\n" +
 	"\firreversible\x18\n" +
-	" \x01(\tR\firreversible\"\x81\a\n" +
+	" \x01(\tR\firreversible\x12\x16\n" +
+	"\x06spawns\x18\v \x01(\bR\x06spawns\x12\x12\n" +
+	"\x04ends\x18\f \x01(\bR\x04ends\"\x81\a\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +

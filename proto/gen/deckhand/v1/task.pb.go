@@ -11,6 +11,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -320,8 +321,16 @@ type Task struct {
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,67,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// Transient failures and lost workers in a row, without progress between
 	// them.
-	Failures      int32 `protobuf:"varint,68,opt,name=failures,proto3" json:"failures,omitempty"`
-	WorkerLosses  int32 `protobuf:"varint,69,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
+	Failures     int32 `protobuf:"varint,68,opt,name=failures,proto3" json:"failures,omitempty"`
+	WorkerLosses int32 `protobuf:"varint,69,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
+	// The task that gave this one, and waits for it; empty for none.
+	ParentId string `protobuf:"bytes,70,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
+	// The task whose work this one takes over, and what it handed over.
+	HandedFrom string           `protobuf:"bytes,71,opt,name=handed_from,json=handedFrom,proto3" json:"handed_from,omitempty"`
+	Manifest   *structpb.Struct `protobuf:"bytes,72,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// What came of the tasks below this one. Only GetTask fills it, where there
+	// are any.
+	Subtasks      *Subtasks `protobuf:"bytes,73,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +666,114 @@ func (x *Task) GetWorkerLosses() int32 {
 	return 0
 }
 
+func (x *Task) GetParentId() string {
+	if x != nil {
+		return x.ParentId
+	}
+	return ""
+}
+
+func (x *Task) GetHandedFrom() string {
+	if x != nil {
+		return x.HandedFrom
+	}
+	return ""
+}
+
+func (x *Task) GetManifest() *structpb.Struct {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *Task) GetSubtasks() *Subtasks {
+	if x != nil {
+		return x.Subtasks
+	}
+	return nil
+}
+
+// Subtasks sums up the tasks below one, those below them included.
+type Subtasks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tasks int32                  `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// That have not ended.
+	Live      int32 `protobuf:"varint,2,opt,name=live,proto3" json:"live,omitempty"`
+	Succeeded int32 `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Their mean, 0 to 1.
+	Progress float64 `protobuf:"fixed64,4,opt,name=progress,proto3" json:"progress,omitempty"`
+	// What they consumed; the task's own usage does not include it.
+	Usage         *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subtasks) Reset() {
+	*x = Subtasks{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subtasks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subtasks) ProtoMessage() {}
+
+func (x *Subtasks) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subtasks.ProtoReflect.Descriptor instead.
+func (*Subtasks) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Subtasks) GetTasks() int32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Subtasks) GetLive() int32 {
+	if x != nil {
+		return x.Live
+	}
+	return 0
+}
+
+func (x *Subtasks) GetSucceeded() int32 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Subtasks) GetProgress() float64 {
+	if x != nil {
+		return x.Progress
+	}
+	return 0
+}
+
+func (x *Subtasks) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 // TaskOverride is what a task runs with instead of what its persona says. Empty
 // fields leave the persona's.
 type TaskOverride struct {
@@ -675,7 +792,7 @@ type TaskOverride struct {
 
 func (x *TaskOverride) Reset() {
 	*x = TaskOverride{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +804,7 @@ func (x *TaskOverride) String() string {
 func (*TaskOverride) ProtoMessage() {}
 
 func (x *TaskOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +817,7 @@ func (x *TaskOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOverride.ProtoReflect.Descriptor instead.
 func (*TaskOverride) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskOverride) GetMemoryBytes() int64 {
@@ -747,7 +864,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +876,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +889,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TaskMessage) GetId() string {
@@ -826,7 +943,7 @@ type TaskCheckpoint struct {
 
 func (x *TaskCheckpoint) Reset() {
 	*x = TaskCheckpoint{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +955,7 @@ func (x *TaskCheckpoint) String() string {
 func (*TaskCheckpoint) ProtoMessage() {}
 
 func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +968,7 @@ func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
 func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskCheckpoint) GetIteration() int32 {
@@ -894,7 +1011,7 @@ type ConversationMessage struct {
 
 func (x *ConversationMessage) Reset() {
 	*x = ConversationMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1023,7 @@ func (x *ConversationMessage) String() string {
 func (*ConversationMessage) ProtoMessage() {}
 
 func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1036,7 @@ func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
 func (*ConversationMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ConversationMessage) GetRole() string {
@@ -951,7 +1068,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1080,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1093,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Standing) GetPlace() int32 {
@@ -1012,7 +1129,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1141,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1154,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InputFile) GetPath() string {
@@ -1083,7 +1200,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1212,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1225,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1192,7 +1309,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1321,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1334,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1243,7 +1360,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1372,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1385,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1287,7 +1404,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1416,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1429,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1329,15 +1446,17 @@ type ListTasksRequest struct {
 	// Only these states; none for all.
 	States []TaskState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.TaskState" json:"states,omitempty"`
 	// At most this many; 0 for 20.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only tasks that this one gave, by id or unique id prefix; empty for all.
+	ParentId      string `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1468,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1481,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -1393,6 +1512,13 @@ func (x *ListTasksRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListTasksRequest) GetParentId() string {
+	if x != nil {
+		return x.ParentId
+	}
+	return ""
+}
+
 type ListTasksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
@@ -1403,7 +1529,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1541,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1554,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1455,7 +1581,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1593,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1606,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -1506,7 +1632,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1644,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1657,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -1552,7 +1678,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1690,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1703,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -1610,7 +1736,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1748,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1761,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -1654,7 +1780,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1792,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1805,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -1698,7 +1824,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1836,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1849,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -1745,7 +1871,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1883,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1896,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -1804,7 +1930,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1942,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1955,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -1859,7 +1985,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1997,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2010,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -1918,7 +2044,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2056,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2069,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -1973,7 +2099,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2111,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2124,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2072,7 +2198,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2210,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2223,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2161,7 +2287,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2299,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2312,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -2212,7 +2338,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2350,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2363,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -2256,7 +2382,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2394,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2407,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -2304,7 +2430,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2442,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2455,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -2362,7 +2488,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2500,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2513,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -2406,7 +2532,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2544,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2557,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -2450,7 +2576,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2588,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2601,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -2499,7 +2625,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2637,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2650,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -2562,7 +2688,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2574,7 +2700,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2587,7 +2713,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -2622,14 +2748,14 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
 	"\x11cache_read_tokens\x18\x03 \x01(\x03R\x0fcacheReadTokens\x12,\n" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
-	"costMicros\"\xf5\v\n" +
+	"costMicros\"\x9b\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -2687,7 +2813,18 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"not_before\x18C \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1a\n" +
 	"\bfailures\x18D \x01(\x05R\bfailures\x12#\n" +
-	"\rworker_losses\x18E \x01(\x05R\fworkerLosses\"\xaa\x01\n" +
+	"\rworker_losses\x18E \x01(\x05R\fworkerLosses\x12\x1b\n" +
+	"\tparent_id\x18F \x01(\tR\bparentId\x12\x1f\n" +
+	"\vhanded_from\x18G \x01(\tR\n" +
+	"handedFrom\x123\n" +
+	"\bmanifest\x18H \x01(\v2\x17.google.protobuf.StructR\bmanifest\x121\n" +
+	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\"\x98\x01\n" +
+	"\bSubtasks\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x12\n" +
+	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +
+	"\tsucceeded\x18\x03 \x01(\x05R\tsucceeded\x12\x1a\n" +
+	"\bprogress\x18\x04 \x01(\x01R\bprogress\x12(\n" +
+	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\xaa\x01\n" +
 	"\fTaskOverride\x122\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03B\x0f\xbaH\f\"\n" +
 	"\x18\x80\x80\x80\x80\x80\x80\x04(\x00R\vmemoryBytes\x12!\n" +
@@ -2740,14 +2877,15 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
 	"\x0fGetTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xc3\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xea\x01\n" +
 	"\x10ListTasksRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x128\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.deckhand.v1.TaskStateB\b\xbaH\x05\x92\x01\x02\x10\x0eR\x06states\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"d\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12%\n" +
+	"\tparent_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bparentId\"d\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.deckhand.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
@@ -2888,121 +3026,126 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
 	(*Usage)(nil),                   // 2: deckhand.v1.Usage
 	(*Task)(nil),                    // 3: deckhand.v1.Task
-	(*TaskOverride)(nil),            // 4: deckhand.v1.TaskOverride
-	(*TaskMessage)(nil),             // 5: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 6: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 7: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 8: deckhand.v1.Standing
-	(*InputFile)(nil),               // 9: deckhand.v1.InputFile
-	(*SubmitTaskRequest)(nil),       // 10: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 11: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 12: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 13: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 14: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 15: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 16: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 17: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 18: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 19: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 20: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 21: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 22: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 23: deckhand.v1.TellTaskResponse
-	(*RetryTaskRequest)(nil),        // 24: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 25: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 26: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 27: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 28: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 29: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 30: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 31: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 32: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 33: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 34: deckhand.v1.ListStepsResponse
-	(*ReadLogRequest)(nil),          // 35: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 36: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 38: google.protobuf.Duration
-	(*FileChange)(nil),              // 39: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 40: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 41: deckhand.v1.Step
+	(*Subtasks)(nil),                // 4: deckhand.v1.Subtasks
+	(*TaskOverride)(nil),            // 5: deckhand.v1.TaskOverride
+	(*TaskMessage)(nil),             // 6: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 7: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 8: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 9: deckhand.v1.Standing
+	(*InputFile)(nil),               // 10: deckhand.v1.InputFile
+	(*SubmitTaskRequest)(nil),       // 11: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 12: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 13: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 14: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 15: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 16: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 17: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 18: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 19: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 20: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 21: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 22: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 23: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 24: deckhand.v1.TellTaskResponse
+	(*RetryTaskRequest)(nil),        // 25: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 26: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 27: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 28: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 29: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 30: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 31: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 32: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 33: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 34: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 35: deckhand.v1.ListStepsResponse
+	(*ReadLogRequest)(nil),          // 36: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 37: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 39: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
+	(*FileChange)(nil),              // 41: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 42: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 43: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	2,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	37, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	37, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	37, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	4,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	37, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	7,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	8,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	37, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	37, // 10: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	37, // 11: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	37, // 12: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 13: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	9,  // 14: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	7,  // 15: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	3,  // 16: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 17: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 18: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	3,  // 19: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	3,  // 20: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 21: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 22: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 23: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	5,  // 24: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	4,  // 25: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 26: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 27: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 28: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	39, // 29: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	40, // 30: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	3,  // 31: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	27, // 32: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	6,  // 33: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	38, // 34: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	6,  // 35: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	41, // 36: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	37, // 37: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	10, // 38: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	12, // 39: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	14, // 40: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	16, // 41: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	18, // 42: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	20, // 43: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	22, // 44: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	24, // 45: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	26, // 46: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	29, // 47: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	31, // 48: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	33, // 49: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	35, // 50: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	11, // 51: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	13, // 52: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	15, // 53: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	17, // 54: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	19, // 55: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	21, // 56: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	23, // 57: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	25, // 58: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	28, // 59: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	30, // 60: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	32, // 61: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	34, // 62: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	36, // 63: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	51, // [51:64] is the sub-list for method output_type
-	38, // [38:51] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	38, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	38, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	38, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	5,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	38, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	9,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	38, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	39, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	4,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
+	2,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
+	38, // 13: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	38, // 14: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	38, // 15: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	40, // 16: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	10, // 17: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	8,  // 18: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	3,  // 19: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 20: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 21: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	3,  // 22: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	3,  // 23: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 24: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 25: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 26: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 27: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	5,  // 28: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 29: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	5,  // 30: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 31: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	41, // 32: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	42, // 33: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	3,  // 34: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	28, // 35: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	7,  // 36: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	40, // 37: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	7,  // 38: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	43, // 39: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	38, // 40: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	11, // 41: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	13, // 42: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	15, // 43: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	17, // 44: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	19, // 45: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	21, // 46: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	23, // 47: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	25, // 48: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	27, // 49: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	30, // 50: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	32, // 51: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	34, // 52: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	36, // 53: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	12, // 54: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	14, // 55: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	16, // 56: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	18, // 57: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	20, // 58: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	22, // 59: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	24, // 60: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	26, // 61: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	29, // 62: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	31, // 63: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	33, // 64: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	35, // 65: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	37, // 66: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	54, // [54:67] is the sub-list for method output_type
+	41, // [41:54] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -3018,7 +3161,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

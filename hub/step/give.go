@@ -1,0 +1,88 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/subtask"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// This file is about steps that give work to other tasks. A call of a tool that
+// spawns has a task made and waits for it; when that one has ended it is granted
+// once more, and concluded. A handoff is concluded at once.
+
+// giving looks up what a step needs that gives work away, or answers nil for one
+// that does not, or has done so.
+func (s *Steps) giving(ctx context.Context, step db.Step) (*subtask.Request, error) {
+	if !slices.Contains(tool.Giving, step.Tool) || State(step.State) != Granted {
+		return nil, nil
+	}
+	_, arguments, err := s.read(step)
+	if err != nil {
+		return nil, err
+	}
+	work, err := tool.WorkOf(step.Tool, arguments)
+	if err != nil {
+		return nil, fmt.Errorf("read the work that step %s gives: %w", step.ID, err)
+	}
+	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: step.OrgID, ID: step.TaskID})
+	if err != nil {
+		return nil, fmt.Errorf("load task %s: %w", step.TaskID, err)
+	}
+	return s.cfg.Subtasks.Prepare(ctx, row.Task, step.ID, work)
+}
+
+// give has the task made that a step wants, or concludes the step with what came
+// of it. The caller's row is locked.
+func (s *Steps) give(ctx context.Context, tx *event.Tx, t db.Task, stepID string, r *subtask.Request) (db.Step, error) {
+	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+	if err != nil || State(step.State) != Granted {
+		return step, err
+	}
+	record := s.cfg.Tools.Get(step.Tool)
+	call, err := s.call(ctx, t, step, record)
+	if err != nil {
+		return step, err
+	}
+	ended, found := false, false
+	if record.Spawns {
+		if call.Given, ended, found, err = s.cfg.Subtasks.Of(ctx, tx.Queries, step); err != nil {
+			return step, err
+		}
+	}
+	var refused *fault.Error
+	if !found {
+		var row db.GetTaskRow
+		if row, refused, err = s.cfg.Subtasks.Make(ctx, tx, t, step, r); err != nil {
+			return step, err
+		}
+		call.Given = tool.Given{TaskID: row.Task.ID, Agent: row.AgentName}
+	}
+	if record.Spawns && refused == nil && !ended {
+		return s.move(ctx, tx, step, db.ResolveStepParams{
+			State: string(Waiting), DecisionReason: fmt.Sprintf("waits for task %s of agent %s", call.Given.TaskID, call.Given.Agent),
+		})
+	}
+	if step, err = tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Bound: true}); err != nil {
+		if store.IsNotFound(err) {
+			return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+		}
+		return step, fmt.Errorf("start step %s: %w", stepID, err)
+	}
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, executing(step)); err != nil {
+		return step, err
+	}
+	result := tool.Result{Failed: true}
+	if refused != nil {
+		result.Code, result.Observation = refused.Code, "error "+string(refused.Code)+": "+text(refused)
+	} else if result, err = record.Run(ctx, call); err != nil {
+		return step, fmt.Errorf("run step %s: %w", step.ID, err)
+	}
+	return s.endIn(ctx, tx, t, step, record, result)
+}

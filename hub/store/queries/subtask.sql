@@ -1,0 +1,98 @@
+-- name: TaskChain :many
+-- A task, and upwards what it came of: the task that handed it its work, and
+-- otherwise the one that gave it. link says how a row came of the next one.
+WITH RECURSIVE chain AS (
+    SELECT t.id, t.parent_id, t.handed_from, t.agent_id, t.agent_version, 0 AS depth FROM tasks t WHERE t.org_id = @org_id AND t.id = @id
+    UNION ALL
+    SELECT t.id, t.parent_id, t.handed_from, t.agent_id, t.agent_version, c.depth + 1
+    FROM chain c JOIN tasks t ON t.id = coalesce(c.handed_from, c.parent_id) WHERE t.org_id = @org_id AND c.depth < @most::int
+)
+SELECT c.id, c.agent_id, c.agent_version, a.name AS agent_name,
+       (CASE WHEN c.handed_from IS NOT NULL THEN 'handoff' WHEN c.parent_id IS NOT NULL THEN 'subtask' ELSE '' END)::text AS link
+FROM chain c JOIN agents a ON a.id = c.agent_id ORDER BY c.depth;
+
+-- name: CountBelow :many
+-- For each task of a list, how many there are or were below it.
+WITH RECURSIVE below AS (
+    SELECT u.id AS top, t.id FROM unnest(@ids::text[]) AS u (id) JOIN tasks t ON t.parent_id = u.id WHERE t.org_id = @org_id
+    UNION ALL
+    SELECT b.top, t.id FROM below b JOIN tasks t ON t.parent_id = b.id WHERE t.org_id = @org_id
+)
+SELECT top::text AS id, count(*)::int AS tasks FROM below GROUP BY top;
+
+-- name: LiveBelow :many
+-- The tasks below one that have not ended.
+WITH RECURSIVE below AS (
+    SELECT t.id FROM tasks t WHERE t.org_id = @org_id AND t.parent_id = @id::text
+    UNION ALL
+    SELECT t.id FROM below b JOIN tasks t ON t.parent_id = b.id WHERE t.org_id = @org_id
+)
+SELECT t.id FROM below b JOIN tasks t ON t.id = b.id WHERE t.finished_at IS NULL;
+
+-- name: SumBelow :one
+-- What came of all tasks below one.
+WITH RECURSIVE below AS (
+    SELECT t.id FROM tasks t WHERE t.org_id = @org_id AND t.parent_id = @id::text
+    UNION ALL
+    SELECT t.id FROM below b JOIN tasks t ON t.parent_id = b.id WHERE t.org_id = @org_id
+)
+SELECT count(*)::int AS tasks, count(*) FILTER (WHERE t.finished_at IS NULL)::int AS live,
+       count(*) FILTER (WHERE t.state = 'succeeded')::int AS succeeded,
+       coalesce(avg(t.progress), 0)::float8 AS progress,
+       coalesce(sum(t.cost_micros), 0)::bigint AS cost_micros,
+       coalesce(sum(t.input_tokens), 0)::bigint AS input_tokens, coalesce(sum(t.output_tokens), 0)::bigint AS output_tokens,
+       coalesce(sum(t.cache_read_tokens), 0)::bigint AS cache_read_tokens,
+       coalesce(sum(t.cache_write_tokens), 0)::bigint AS cache_write_tokens
+FROM below b JOIN tasks t ON t.id = b.id;
+
+-- name: LockLineage :exec
+-- Held to the end of the transaction: one new task in a lineage at a time, so
+-- that none goes over a limit.
+SELECT pg_advisory_xact_lock(hashtextextended('lineage:' || @lineage_id::text, 0));
+
+-- name: CountSubtask :exec
+UPDATE tasks SET subtasks = subtasks + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
+-- name: NewestOfStep :one
+-- The task that a step waits for: the one that it made, or whoever that one
+-- handed its work on to.
+SELECT sqlc.embed(t), a.name AS agent_name FROM tasks t JOIN agents a ON a.id = t.agent_id
+WHERE t.org_id = @org_id AND t.parent_step_id = @step_id::text ORDER BY t.finished_at IS NULL DESC, t.created_at DESC, t.id DESC LIMIT 1;
+
+-- name: AwaitedTasks :many
+-- The tasks that calls of a task wait for.
+SELECT t.id, t.state, t.reason, a.name AS agent_name
+FROM steps s JOIN tasks t ON t.parent_step_id = s.id JOIN agents a ON a.id = t.agent_id
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state = 'waiting' AND s.tool IN ('create_subtask', 'delegate')
+  AND t.finished_at IS NULL
+ORDER BY t.created_at, t.id;
+
+-- name: AnsweredSteps :many
+-- The calls of a task that wait for a task which has ended.
+SELECT s.* FROM steps s
+WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state = 'waiting' AND s.tool IN ('create_subtask', 'delegate')
+  AND EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id)
+  AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
+ORDER BY s.number;
+
+-- name: AnsweredParents :many
+-- Tasks with calls that wait for a task which has ended.
+SELECT DISTINCT s.org_id, s.task_id FROM steps s
+WHERE s.state = 'waiting' AND s.tool IN ('create_subtask', 'delegate')
+  AND EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id)
+  AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
+LIMIT @max_rows;
+
+-- name: Orphans :many
+-- Tasks that have not ended, though the one that gave them has.
+SELECT c.id, c.org_id, p.id AS parent_id, p.state AS parent_state FROM tasks c JOIN tasks p ON p.id = c.parent_id
+WHERE c.parent_id IS NOT NULL AND c.finished_at IS NULL AND p.finished_at IS NOT NULL
+LIMIT @max_rows;
+
+-- name: SetWaitingReason :exec
+UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'waiting';
+
+-- name: RoundsOf :one
+-- In how many turns a task gave work to an agent.
+SELECT count(DISTINCT s.turn)::int AS rounds FROM tasks t JOIN steps s ON s.id = t.parent_step_id
+WHERE t.org_id = @org_id AND t.parent_id = @task_id::text AND t.agent_id = @agent_id AND t.handed_from IS NULL AND s.turn <> @turn::int;

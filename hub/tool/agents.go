@@ -1,0 +1,167 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// The tools that give work away.
+const (
+	CreateSubtask = "create_subtask"
+	Delegate      = "delegate"
+	Handoff       = "handoff_to_agent"
+)
+
+// Giving are their names.
+var Giving = []string{CreateSubtask, Delegate, Handoff}
+
+// Work is what a call of one of them wants done.
+type Work struct {
+	// Tool is its name.
+	Tool string
+	// Agent is who is to do it, by name; empty for the agent itself.
+	Agent                string
+	Title, Goal, Context string
+	// Manifest is what is handed over; nil for a subtask.
+	Manifest *Manifest
+}
+
+// Manifest is what an agent hands over with its work. It is all that the target
+// knows of what was before.
+type Manifest struct {
+	HandoffID   string    `json:"handoff_id"`
+	SourceAgent string    `json:"source_agent"`
+	TargetAgent string    `json:"target_agent"`
+	Status      string    `json:"status"`
+	Artifacts   Artifacts `json:"artifacts"`
+	Summary     string    `json:"summary_for_target"`
+}
+
+// Artifacts are what a run leaves in its workspace.
+type Artifacts struct {
+	WorkingDir   string   `json:"working_dir,omitempty"`
+	FilesChanged []string `json:"files_changed,omitempty"`
+	Entrypoint   string   `json:"cli_entrypoint,omitempty"`
+}
+
+// WorkOf reads the work in a call's arguments, which fit the tool's schema.
+func WorkOf(name string, arguments map[string]any) (Work, error) {
+	w := Work{
+		Tool: name, Agent: text(arguments, "agent"), Title: text(arguments, "title"),
+		Goal: strings.TrimSpace(text(arguments, "goal")), Context: text(arguments, "context"),
+	}
+	if name != Handoff {
+		if w.Goal == "" {
+			return w, fault.New(fault.Invalid, "goal is empty").WithFix("say what is to be done")
+		}
+		return w, nil
+	}
+	data, err := json.Marshal(arguments)
+	if err != nil {
+		return w, fmt.Errorf("encode the manifest: %w", err)
+	}
+	w.Manifest = &Manifest{}
+	if err := json.Unmarshal(data, w.Manifest); err != nil {
+		return w, fault.New(fault.Invalid, "the manifest cannot be read: %v", err)
+	}
+	w.Agent, w.Goal = w.Manifest.TargetAgent, strings.TrimSpace(w.Manifest.Summary)
+	if w.Goal == "" {
+		return w, fault.New(fault.Invalid, "summary_for_target is empty").WithFix("say what was done and what is left to do")
+	}
+	return w, nil
+}
+
+// Given is a task that a call had made, as it ended; for a handoff, as it begins.
+type Given struct {
+	TaskID, Agent, State string
+	// Reason is why it stands where it does, and Code and Message what failed.
+	Reason, Code, Message string
+	Summary               string
+	Iterations            int32
+	// CostMicros includes the tasks below it.
+	CostMicros int64
+}
+
+const giveTimeout = 30 * 24 * time.Hour
+
+func agentTools() []*Tool {
+	const (
+		moderate = deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE
+		hub      = deckhandv1.ToolPlace_TOOL_PLACE_HUB
+		done     = "what the other task does stays done"
+		work     = `"title":{"type":"string","minLength":1,"maxLength":200},
+			"goal":{"type":"string","minLength":1,"maxLength":10000,"description":"What is to be reached, and how one sees that it is. It is all that the other knows: give names, paths and limits"},
+			"context":{"type":"string","maxLength":32000,"description":"What else helps: findings so far, text of files"}`
+	)
+	return []*Tool{
+		{
+			Name: CreateSubtask,
+			Description: "Have a part of your work done by a run of its own of your own agent, and wait for its result. " +
+				"Parts that do not depend on each other belong into one turn: they are done at the same time.",
+			// One call makes one task: the step names it.
+			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["goal"],"properties":{` + work + `}}`,
+			run:    runSubtask,
+		},
+		{
+			Name: Delegate,
+			Description: "Give a part of your work to another agent and wait for its result. " +
+				"Parts that do not depend on each other belong into one turn: they are done at the same time.",
+			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["agent","goal"],"properties":{
+				"agent":{"type":"string","minLength":1,"maxLength":63,"description":"The other agent's name"},` + work + `}}`,
+			run: runSubtask,
+		},
+		{
+			Name: Handoff,
+			Description: "Hand your work over to another agent for good. It ends your run, so it is the last thing you do. " +
+				"The manifest is all that the other gets to know.",
+			Category: moderate, Place: hub, Idempotent: true, Ends: true, Irreversible: done, Timeout: workTimeout,
+			schema: `{"type":"object","additionalProperties":false,"required":["target_agent","status","artifacts","summary_for_target"],"properties":{
+				"target_agent":{"type":"string","minLength":1,"maxLength":63,"description":"The other agent's name"},
+				"status":{"enum":["done","partial","blocked"],"description":"How far your own part got"},
+				"artifacts":{"type":"object","additionalProperties":false,"properties":{
+					"working_dir":{"type":"string","maxLength":4096,"description":"The folder of your workspace that it is about"},
+					"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","minLength":1,"maxLength":4096}},
+					"cli_entrypoint":{"type":"string","maxLength":2000,"description":"The command that runs or tests it"}}},
+				"summary_for_target":{"type":"string","minLength":1,"maxLength":9000,"description":"What was done, what you found, and what the other is to do now"}}}`,
+			run: func(_ context.Context, c Call) (Result, error) {
+				return Result{
+					Observation: fmt.Sprintf("handed over to %s as task %s", c.Given.Agent, c.Given.TaskID),
+					Outcome:     map[string]any{"task_id": c.Given.TaskID, "agent": c.Given.Agent},
+				}, nil
+			},
+		},
+	}
+}
+
+// runSubtask tells how the other task ended.
+func runSubtask(_ context.Context, c Call) (Result, error) {
+	g := c.Given
+	r := Result{Outcome: map[string]any{
+		"task_id": g.TaskID, "agent": g.Agent, "state": g.State, "iterations": g.Iterations, "cost_micros": g.CostMicros,
+	}}
+	head := fmt.Sprintf("task %s of agent %s ended as %s after %d iterations, for %.4f USD", g.TaskID, g.Agent, g.State, g.Iterations, float64(g.CostMicros)/1e6)
+	if g.State == "succeeded" {
+		r.Observation = head + ". Its summary:\n" + g.Summary
+		return r, nil
+	}
+	r.Failed, r.Code = true, fault.Code(g.Code)
+	if r.Code == "" {
+		r.Code = fault.ToolFailed
+	}
+	r.Observation = fmt.Sprintf("error %s: %s: %s", r.Code, head, g.Reason)
+	if g.Message != "" && !strings.Contains(g.Reason, g.Message) {
+		r.Observation += "\n" + g.Message
+	}
+	if g.Summary != "" {
+		r.Observation += "\nIts summary:\n" + g.Summary
+	}
+	return r, nil
+}
