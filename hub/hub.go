@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/admission"
 	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/artifact"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/bus"
@@ -94,6 +95,7 @@ type Hub struct {
 	watcher    *event.Watcher
 	admission  *admission.Admission
 	workspaces *workspace.Workspaces
+	artifacts  *artifact.Artifacts
 
 	credentials *credential.Credentials
 	budgets     *budget.Ledger
@@ -142,10 +144,14 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Admit: admit, Sweep: subtaskSweep,
 		Log: c.Log.Named("subtask"),
 	})
+	h.artifacts = artifact.New(artifact.Config{
+		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,
+		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.Jail(ctx, t) },
+	})
 	h.steps = step.New(step.Config{
-		Subtasks: h.subtasks,
-		Restore:  h.workspaces.Restore,
-		Store:    h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
+		Subtasks: h.subtasks, Artifacts: h.artifacts,
+		Restore: h.workspaces.Restore,
+		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 	})
 	h.reports = report.New(report.Config{

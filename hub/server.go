@@ -60,13 +60,13 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.admission.Kick), options...))
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
-		Workspaces: h.workspaces, Redact: h.cfg.Redact,
+		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
 	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes}
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(control, options...))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(control, options...))
-	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder}
+	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder, Artifacts: h.artifacts}
 	mux.Handle(deckhandv1connect.NewFileServiceHandler(files, options...))
 	mux.Handle(deckhandv1connect.NewWorkspaceServiceHandler(&api.Workspaces{
 		Files: files, Steps: h.steps, Tools: h.tools, Changes: h.workspaces, Recorder: h.recorder,

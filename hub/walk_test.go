@@ -155,6 +155,12 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = "KILL_SCOPE_AGENT"
 		case "open":
 			out[name] = o.request(f.Message())
+		case "from", "to":
+			if f.Kind() == protoreflect.MessageKind {
+				out[name] = map[string]any{"task_id": o.task}
+			}
+		case "paths":
+			out[name] = []string{"file_list"}
 		case "size":
 			out[name] = map[string]any{"rows": 24, "cols": 80}
 		case "argv":

@@ -186,22 +186,47 @@ func (f *fleet) startWorker(args ...string) *process {
 // startNode starts the node daemon, enrolling it on the first call.
 func (f *fleet) startNode() *process {
 	f.t.Helper()
-	args := []string{"--data-dir", f.nodeDir, "--hub-url", f.url(), "--containerd", f.address, "--containerd-namespace", f.namespace()}
+	return f.startNodeIn(f.nodeDir)
+}
+
+// addNode starts a node beside the fleet's own.
+func (f *fleet) addNode(name string) *process {
+	f.t.Helper()
+	dir := jailtest.Dir(f.t)
+	f.t.Cleanup(func() {
+		jailtest.RemoveAll(f.t, jail.Config{DataDir: dir, Containerd: f.address, Namespace: namespaceOf(dir)})
+	})
+	return f.startNodeIn(dir, "--name", name)
+}
+
+func (f *fleet) startNodeIn(dir string, args ...string) *process {
+	f.t.Helper()
+	args = append([]string{"--data-dir", dir, "--hub-url", f.url(), "--containerd", f.address, "--containerd-namespace", namespaceOf(dir)}, args...)
+	var nodes []struct{ Status string }
+	f.json(&nodes, "node", "list")
+	wanted := len(nodes)
 	var env []string
-	if _, err := os.Stat(filepath.Join(f.nodeDir, "identity")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "identity")); err != nil {
 		env = []string{"DECKHAND_JOIN_TOKEN=" + strings.TrimSpace(f.cli(0, "node", "token").out)}
+		wanted++
 	}
 	p := start(f.t, env, bin(f.t, "deckhand-node"), args...)
 	eventually(f.t, 30*time.Second, "the node to be connected", func() bool {
-		var nodes []struct{ Status string }
 		f.json(&nodes, "node", "list")
-		return len(nodes) == 1 && nodes[0].Status == "connected"
+		for _, n := range nodes {
+			if n.Status != "connected" {
+				return false
+			}
+		}
+		return len(nodes) == wanted
 	})
 	return p
 }
 
 // namespace keeps this fleet's containers apart from other tests'.
-func (f *fleet) namespace() string { return "it-" + strings.ToLower(filepath.Base(f.nodeDir)) }
+func (f *fleet) namespace() string { return namespaceOf(f.nodeDir) }
+
+func namespaceOf(dir string) string { return "it-" + strings.ToLower(filepath.Base(dir)) }
 
 // result is what one run of the command line answered.
 type result struct {
@@ -263,7 +288,7 @@ description: For tests.
 provider: script
 script: %[1]s.script.yaml
 limits: {iterations: 30}
-tools: [shell_exec, file_read, file_write, file_edit, file_list, update_plan, manage_scratchpad, log_digest, semantic_grep, file_outline, json_query, csv_profile, tree_digest, tail_stats, complete_task]
+tools: [shell_exec, file_read, file_write, file_edit, file_list, update_plan, manage_scratchpad, log_digest, semantic_grep, file_outline, json_query, csv_profile, tree_digest, tail_stats, workspace_sync, complete_task]
 %[2]s
 ---
 Do what the script says.

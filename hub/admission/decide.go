@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
@@ -225,7 +224,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 	}
 	match, blocked := false, ""
 	for _, n := range r.nodes {
-		if n.Node.RevokedAt != nil || !matches(p.Nodes, n.Node) {
+		if n.Node.RevokedAt != nil || !node.Fits(p.Nodes, n.Node) {
 			continue
 		}
 		match = true
@@ -251,17 +250,4 @@ func (r *round) closed(n db.Node) string {
 		return hold.Words(h)
 	}
 	return node.Blocked(n, r.locks[n.ID])
-}
-
-func matches(want persona.Nodes, n db.Node) bool {
-	if len(want.Names) > 0 && !slices.Contains(want.Names, n.Name) {
-		return false
-	}
-	labels := node.Labels(n)
-	for k, v := range want.Labels {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
 }

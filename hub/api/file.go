@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/artifact"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/node"
@@ -27,6 +28,8 @@ type Files struct {
 	Redact *redact.Redactor
 	// Recorder stores who uploaded what.
 	Recorder *event.Recorder
+	// Artifacts copies files from one workspace into another.
+	Artifacts *artifact.Artifacts
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/artifact"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/node"
@@ -40,6 +41,7 @@ type Tasks struct {
 	// Workspaces knows the workspaces of checkpoints.
 	Workspaces *workspace.Workspaces
 	Redact     *redact.Redactor
+	Artifacts  *artifact.Artifacts
 }
 
 func actor(id auth.Identity) event.Actor {
@@ -81,6 +83,9 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 		if !slices.Contains(sub.After, after) {
 			sub.After = append(sub.After, after)
 		}
+	}
+	if sub.With, err = h.artifacts(ctx, req.Msg.GetArtifacts()); err != nil {
+		return nil, err
 	}
 	row, err := h.Tasks.Submit(ctx, sub)
 	if err != nil {

@@ -122,42 +122,69 @@ func (h *Workspaces) change(c *nodev1.FileChange) *deckhandv1.FileChange {
 	return recordedChange(workspace.Describe(c, h.Files.Redact))
 }
 
-// changesOf answers the range of a task's changes, or of some of its steps, and
-// where they are.
-func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []string) (tool.Node, string, *nodev1.ChangeRange, error) {
+// changesAt are changes of a task in one workspace.
+type changesAt struct {
+	nodeID, jailID string
+	span           *nodev1.ChangeRange
+}
+
+// changesOf answers a task's changes, or those of some of its steps, by the
+// workspace that they are in; the task's own comes first.
+func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []string) (out []changesAt, err error) {
 	t, err := h.task(ctx, taskRef)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, err
 	}
 	ids, err := h.steps(ctx, t, stepRefs)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, err
 	}
 	rows, _, err := h.Changes.Changes(ctx, t)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, err
 	}
-	var changes []string
 	for _, row := range rows {
-		if len(ids) == 0 || slices.Contains(ids, row.StepChange.StepID) {
-			changes = append(changes, row.StepChange.ChangeID)
+		c := row.StepChange
+		if len(ids) > 0 && !slices.Contains(ids, c.StepID) {
+			continue
 		}
+		at := slices.IndexFunc(out, func(a changesAt) bool { return a.nodeID == c.NodeID && a.jailID == c.JailID })
+		if at < 0 {
+			at = len(out)
+			out = append(out, changesAt{c.NodeID, c.JailID, &nodev1.ChangeRange{}})
+		}
+		out[at].span.By = append(out[at].span.By, c.ChangeID)
 	}
-	if len(changes) == 0 {
-		return nil, "", nil, nil
-	}
-	node, err := h.Files.Node(rows[0].StepChange.NodeID)
-	return node, rows[0].StepChange.JailID, &nodev1.ChangeRange{By: changes}, err
+	slices.SortStableFunc(out, func(a, b changesAt) int {
+		own := func(c changesAt) int {
+			if t.NodeID != nil && c.nodeID == *t.NodeID {
+				return 0
+			}
+			return 1
+		}
+		return own(a) - own(b)
+	})
+	return out, nil
 }
 
 // DiffChanges streams a task's changes.
 func (h *Workspaces) DiffChanges(ctx context.Context, req *connect.Request[deckhandv1.DiffChangesRequest], out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
-	node, jailID, span, err := h.changesOf(ctx, req.Msg.GetTaskId(), req.Msg.GetStepIds())
-	if err != nil || span == nil {
+	all, err := h.changesOf(ctx, req.Msg.GetTaskId(), req.Msg.GetStepIds())
+	for _, one := range all {
+		if err == nil {
+			err = h.diff(ctx, req, one, out)
+		}
+	}
+	return err
+}
+
+func (h *Workspaces) diff(ctx context.Context, req *connect.Request[deckhandv1.DiffChangesRequest], at changesAt, out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
+	node, err := h.Files.Node(at.nodeID)
+	if err != nil {
 		return err
 	}
 	stream, err := node.Snapshots().DiffChanges(ctx, &nodev1.DiffChangesRequest{
-		JailId: jailID, Range: span, Path: []byte(req.Msg.GetPath()), ContextLines: req.Msg.GetContextLines(),
+		JailId: at.jailID, Range: at.span, Path: []byte(req.Msg.GetPath()), ContextLines: req.Msg.GetContextLines(),
 	})
 	if err != nil {
 		return fmt.Errorf("compare the changes of %s: %w", req.Msg.GetTaskId(), fault.FromGRPC(err))
@@ -239,8 +266,14 @@ func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[d
 	object, kind := m.GetTaskId(), "task"
 	switch {
 	case m.GetTaskId() != "" && (m.GetChangesOnly() || format == nodev1.ExportFormat_EXPORT_FORMAT_GIT_PATCH):
-		if node, ask.JailId, ask.Range, err = h.changesOf(ctx, m.GetTaskId(), nil); err == nil && ask.Range == nil {
+		var all []changesAt
+		if all, err = h.changesOf(ctx, m.GetTaskId(), nil); err == nil && len(all) == 0 {
 			return nil // nothing was changed
+		}
+		if err == nil {
+			// One file is of one workspace.
+			ask.JailId, ask.Range = all[0].jailID, all[0].span
+			node, err = h.Files.Node(all[0].nodeID)
 		}
 	case m.GetChangesOnly() || format == nodev1.ExportFormat_EXPORT_FORMAT_GIT_PATCH:
 		return fault.New(fault.Invalid, "changes are a task's, and task_id is empty").WithFix("name the task whose changes you want")

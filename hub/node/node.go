@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -22,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -339,4 +341,18 @@ func Labels(row db.Node) map[string]string {
 	// The column is written from a map[string]string only.
 	_ = json.Unmarshal(row.Labels, &labels)
 	return labels
+}
+
+// Fits says whether a persona that wants those nodes may use a node.
+func Fits(want persona.Nodes, row db.Node) bool {
+	if len(want.Names) > 0 && !slices.Contains(want.Names, row.Name) {
+		return false
+	}
+	labels := Labels(row)
+	for k, v := range want.Labels {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
 }

@@ -58,6 +58,11 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			return Prepared{}, err
 		}
 	}
+	if t.StartedAt == nil {
+		if err := s.cfg.Artifacts.Deliver(ctx, t); err != nil {
+			return Prepared{}, err
+		}
+	}
 	project, err := tool.ReadProject(ctx, call)
 	if err != nil {
 		return Prepared{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))

@@ -39,6 +39,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
@@ -94,6 +95,8 @@ type Config struct {
 	// Restore gives back the workspace that a task which goes on from a checkpoint
 	// begins with.
 	Restore func(ctx context.Context, t db.Task, node tool.Node) error
+	// Artifacts brings files from one workspace into another.
+	Artifacts Artifacts
 	// Recorded is called after a commit that put the end of a step on a node on
 	// record.
 	Recorded func(nodeID, execID string)
@@ -105,6 +108,14 @@ type Config struct {
 	// before it answers the step as it stands.
 	NodeWait time.Duration
 	Log      hclog.Logger
+}
+
+// Artifacts brings files from one workspace into another; hub/artifact is one.
+type Artifacts interface {
+	// Deliver copies what a task was promised, before it begins.
+	Deliver(ctx context.Context, t db.Task) error
+	// Sync copies files to or from the jail of the task's agent on another node.
+	Sync(ctx context.Context, t db.Task, p *persona.Persona, stepID string, s tool.Sync) (tool.Synced, error)
 }
 
 // Steps is the ledger.
@@ -472,6 +483,9 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, err
 	}
 	call.OfflineGrace = p.OfflineGrace
+	call.Sync = func(ctx context.Context, sync tool.Sync) (tool.Synced, error) {
+		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)
+	}
 	call.Traceparent = traceparent.Child(t.Traceparent, step.ExecID)
 	call.Ran = func(ctx context.Context, e *nodev1.Exec) {
 		if e.GetStartedAt() == nil || e.GetEndedAt() == nil {
@@ -524,7 +538,13 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
 		Outcome:     encoded, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
 	}
-	params.WorkspaceRecord, params.WorkspaceState = workspace.StateAfter(r.Workspace)
+	changedAt := step.NodeID
+	if r.WorkspaceNode != "" {
+		changedAt = &r.WorkspaceNode
+	}
+	if r.WorkspaceNode == "" || step.NodeID != nil && *step.NodeID == r.WorkspaceNode {
+		params.WorkspaceRecord, params.WorkspaceState = workspace.StateAfter(r.Workspace)
+	}
 	ended, err := tx.EndStep(ctx, params)
 	if store.IsNotFound(err) {
 		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: step.ID})
@@ -532,7 +552,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err != nil {
 		return step, fmt.Errorf("end step %s: %w", step.ID, err)
 	}
-	changed, err := workspace.Record(ctx, tx, ended, r.Workspace)
+	changed, err := workspace.Record(ctx, tx, ended, changedAt, r.Workspace)
 	if err != nil {
 		return ended, err
 	}

@@ -97,6 +97,9 @@ type Submission struct {
 	ParentStep string
 	Source     *db.Task
 	Manifest   json.RawMessage
+	// With stores something with the task, in the transaction that makes it; nil
+	// for nothing.
+	With WithTask
 
 	// resumedAt is the iteration of the origin's that it goes on from.
 	resumedAt int32
@@ -170,6 +173,11 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 			TaskID: t.ID, Path: in.Path, OrgID: sub.OrgID, Content: in.Content,
 		}); err != nil {
 			return row, fmt.Errorf("store input %s: %w", in.Path, err)
+		}
+	}
+	if sub.With != nil {
+		if err := sub.With(ctx, tx, t); err != nil {
+			return row, err
 		}
 	}
 	if sub.also != nil {

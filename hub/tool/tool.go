@@ -45,6 +45,8 @@ type Call struct {
 	// Ran, if set, is told of a command's end as its node has it.
 	Ran  func(ctx context.Context, e *nodev1.Exec)
 	Node Node
+	// Sync copies files to or from the agent's jail on another node.
+	Sync func(ctx context.Context, s Sync) (Synced, error)
 	// Live says whether the call is still wanted.
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
@@ -75,6 +77,8 @@ type Result struct {
 	LogBytes   int64
 	// Workspace is what it changed there; nil for tools that change nothing.
 	Workspace *nodev1.WorkspaceChange
+	// WorkspaceNode is the node that Workspace is of; empty for the step's own.
+	WorkspaceNode string
 }
 
 // Tool is a record of the registry.
@@ -140,7 +144,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), workTools(), recallTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), askTools(), agentTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err

@@ -106,10 +106,10 @@ func printable(name []byte) (string, bool) {
 	return strconv.Quote(text), true
 }
 
-// Record stores what a step changed, in the transaction that ends it, and
-// answers what the step's event says of it; nil when there is nothing to say.
-func Record(ctx context.Context, tx *event.Tx, step db.Step, change *nodev1.WorkspaceChange) (map[string]any, error) {
-	if change == nil || step.NodeID == nil {
+// Record stores what a step changed in its workspace, or in its agent's on
+// another node, in the transaction that ends it, and answers what the step's event says of it; nil when there is nothing to say.
+func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
+	if change == nil || nodeID == nil {
 		return nil, nil
 	}
 	said := map[string]any{"files": change.GetFiles(), "state": change.GetAfter()}
@@ -145,7 +145,7 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, change *nodev1.Work
 		shared = []string{}
 	}
 	if err := tx.RecordStepChanges(ctx, db.RecordStepChangesParams{
-		StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID, ChangeID: change.GetId(),
+		StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *nodeID, JailID: step.JailID, ChangeID: change.GetId(),
 		StateBefore: change.GetBefore(), StateAfter: change.GetAfter(), Files: change.GetFiles(), Changes: changes,
 		SharedWith: shared, Unkept: change.GetUnkept(),
 	}); err != nil {

@@ -73,7 +73,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"agent apply", "agent list", "agent show", "run", "task list", "task show", "task watch", "task steps", "task logs",
-		"task cancel", "node list", "node show", "node token", "node revoke", "node exec", "node shell", "node execs", "node kill", "node logs",
+		"task cancel", "task artifacts", "agent files send", "task files send", "node list", "node show", "node token", "node revoke", "node exec", "node shell", "node execs", "node kill", "node logs",
 		"node files ls", "node files cat", "node top", "node drain", "node undrain", "node locks", "node lock", "node unlock", "context use", "context list", "version", "up", "hub", "worker",
 	} {
 		got := execute(t.Context(), append(strings.Fields(line), "--help")...)

@@ -21,7 +21,8 @@ deckhand %[1]s files ls %[2]s
 deckhand %[1]s files cat %[2]s report.md
 `, owner, example))
 	cmd.AddCommand(a.filesListCommand(owner, example), a.filesCatCommand(owner, example), a.filesExportCommand(owner, example),
-		a.filesPutCommand(owner, example), a.filesGetCommand(owner, example), a.filesWatchCommand(owner, example))
+		a.filesPutCommand(owner, example), a.filesGetCommand(owner, example), a.filesWatchCommand(owner, example),
+		a.filesSendCommand(owner, example))
 	return cmd
 }
 

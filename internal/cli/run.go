@@ -31,9 +31,11 @@ type runOptions struct {
 	assign   string
 	context  string
 	inputs   []string
-	wait     bool
-	watch    bool
-	timeout  time.Duration
+	// artifacts are files of other tasks, as TASK:PATH.
+	artifacts []string
+	wait      bool
+	watch     bool
+	timeout   time.Duration
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -51,6 +53,7 @@ task itself goes on in the last two cases.`,
 deckhand run log-triage --input /var/log/dpkg.log --wait --timeout 10m
 deckhand run log-triage "Check the backups" -o name
 deckhand run log-triage "Write the summary" --after task_3q9 --priority 8
+deckhand run reviewer "Review it" --artifact 'task_3q9:src/**/*.go'
 deckhand run --assign @human:bob "Swap the failing disk"`,
 		Args: takes("[AGENT]", "[GOAL]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,6 +87,9 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 			if request.Inputs, err = a.readInputs(o.inputs); err != nil {
 				return err
 			}
+			if request.Artifacts, err = readArtifacts(cmd, o.artifacts); err != nil {
+				return err
+			}
 			return a.run(cmd.Context(), request, o)
 		},
 	}
@@ -94,6 +100,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 	flags.StringVar(&o.assign, "assign", "", "instead of AGENT: @human:NAME, @agent:NAME, or none for later")
 	flags.StringVar(&o.context, "context", "", "what the agent should know besides the goal")
 	flags.StringArrayVar(&o.inputs, "input", nil, "put FILE into the workspace, as FILE or FILE=PATH; input/<its name> by default, - for standard input; may be given more than once")
+	flags.StringArrayVar(&o.artifacts, "artifact", nil, "begin with files of another task's workspace, as TASK:PATH or TASK:PATTERN; in artifacts/TASK; may be given more than once")
 	flags.BoolVar(&o.wait, "wait", false, "wait for the end and print the result")
 	flags.BoolVar(&o.watch, "watch", false, "as --wait, and show reasoning and tool calls too")
 	flags.DurationVar(&o.timeout, "timeout", 0, "how long --wait waits, for example 10m; for ever by default")

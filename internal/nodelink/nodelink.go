@@ -67,4 +67,5 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	   stdin, signals, terminals and log search of execs.
 //	3: FreezeJail, ThawJail and KillJail; KillExec of an id that the node has
 //	   never seen keeps it from ever being started.
-const Capability = 3
+//	4: DescribeFiles, DownloadFiles, UploadEntry.expect_digest.
+const Capability = 4

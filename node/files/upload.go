@@ -214,7 +214,7 @@ func (u *upload) entry(e *nodev1.UploadEntry) error {
 		u.dirs = append(u.dirs, e)
 		return explain(e.GetPath(), u.w.makeDirs(name+"/"))
 	case "symlink":
-		return explain(e.GetPath(), u.symlink(name, e.GetTarget()))
+		return explain(e.GetPath(), u.symlink(name, e))
 	case "file":
 		u.name = name
 		if e.GetSize() <= smallFile && e.GetOffset() == 0 {
@@ -235,14 +235,17 @@ func (u *upload) folders(name string) error {
 	return u.w.makeDirs(dir)
 }
 
-func (u *upload) symlink(name, target string) error {
+func (u *upload) symlink(name string, e *nodev1.UploadEntry) error {
 	u.lock.Lock()
 	defer u.lock.Unlock()
 	temp := PartPrefix + ident.New("link")
-	if err := u.w.root.Symlink(target, temp); err != nil {
+	if err := u.w.root.Symlink(e.GetTarget(), temp); err != nil {
 		return err
 	}
-	err := errors.Join(u.w.root.Lchown(temp, u.w.uid, u.w.gid), u.w.root.Rename(temp, name))
+	err := errors.Join(u.expected(name, e), u.w.root.Lchown(temp, u.w.uid, u.w.gid))
+	if err == nil {
+		err = u.w.root.Rename(temp, name)
+	}
 	if err != nil {
 		_ = u.w.root.Remove(temp)
 	}
@@ -329,14 +332,56 @@ func (u *upload) finish() error {
 	}
 	err := u.complete(u.file, e)
 	if err == nil {
-		u.lock.Lock()
-		err = u.w.root.Rename(temp, u.name)
-		u.lock.Unlock()
+		err = u.place(temp, u.name, e)
+	}
+	if fault.As(err) != nil {
+		_ = u.w.root.Remove(temp) // it is not wanted there
 	}
 	if err != nil {
 		return explain(e.GetPath(), fmt.Errorf("put an uploaded file in its place: %w", err))
 	}
 	u.out.Files++
+	return nil
+}
+
+// place gives a complete file its name, unless something else than what is
+// expected is there.
+func (u *upload) place(temp, name string, e *nodev1.UploadEntry) error {
+	u.lock.Lock()
+	defer u.lock.Unlock()
+	if err := u.expected(name, e); err != nil {
+		return err
+	}
+	return u.w.root.Rename(temp, name)
+}
+
+func (u *upload) expected(name string, e *nodev1.UploadEntry) error {
+	want := e.GetExpectDigest()
+	if want == "" {
+		return nil
+	}
+	have := "something that is no file"
+	switch info, err := u.w.root.Lstat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		have = absent
+	case err != nil:
+		return err
+	case info.Mode().IsRegular():
+		f, _, err := u.w.openRegular(name, os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		hash := blake3.New()
+		if _, err := io.Copy(hash, f); err != nil {
+			return err
+		}
+		have = hex.EncodeToString(hash.Sum(nil))
+	}
+	if !strings.EqualFold(have, want) {
+		return fault.New(fault.Aborted, "at %q there is %s, not %s: somebody else changed it", e.GetPath(), have, want).
+			WithCode(fault.FileConflict).WithFix("look at it and merge")
+	}
 	return nil
 }
 

@@ -90,9 +90,7 @@ func (u *upload) put(s small) error {
 	_, err = f.Write(s.content)
 	err = errors.Join(err, u.complete(f, e), f.Close())
 	if err == nil {
-		u.lock.Lock()
-		err = u.w.root.Rename(temp, s.name)
-		u.lock.Unlock()
+		err = u.place(temp, s.name, e)
 	}
 	if err != nil {
 		_ = u.w.root.Remove(temp)

@@ -47,6 +47,26 @@ type ApiToken struct {
 	RevokedAt *time.Time
 }
 
+type ArtifactTransfer struct {
+	ID         string
+	OrgID      string
+	FromTaskID *string
+	ToTaskID   *string
+	FromNodeID string
+	FromJailID string
+	ToNodeID   *string
+	ToJailID   string
+	Folder     string
+	Entries    json.RawMessage
+	Files      int32
+	Bytes      int64
+	State      string
+	Missing    []string
+	CreatedBy  string
+	CreatedAt  time.Time
+	FinishedAt *time.Time
+}
+
 type Attempt struct {
 	TaskID    string
 	Attempt   int32
@@ -456,6 +476,7 @@ type Task struct {
 	AssignedBy       string
 	AssignedAt       *time.Time
 	Traceparent      string
+	ArtifactCount    int32
 	ParentStepID     *string
 	HandedFrom       *string
 	Manifest         []byte

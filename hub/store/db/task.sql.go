@@ -51,7 +51,7 @@ const assignTask = `-- name: AssignTask :one
 UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_id = $4,
     assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
 WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks
 `
 
 type AssignTaskParams struct {
@@ -140,6 +140,7 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -317,7 +318,7 @@ SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::
        $27::text, $28::text, $29::text, $30::jsonb
 WHERE NOT held($2::text, $3::text, $19::text, $18::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks
 `
 
 type CreateTaskParams struct {
@@ -453,6 +454,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -629,7 +631,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -704,6 +706,7 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -713,7 +716,7 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -798,6 +801,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.AssignedBy,
 		&i.Task.AssignedAt,
 		&i.Task.Traceparent,
+		&i.Task.ArtifactCount,
 		&i.Task.ParentStepID,
 		&i.Task.HandedFrom,
 		&i.Task.Manifest,
@@ -836,7 +840,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.step_count, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -947,6 +951,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.AssignedBy,
 			&i.Task.AssignedAt,
 			&i.Task.Traceparent,
+			&i.Task.ArtifactCount,
 			&i.Task.ParentStepID,
 			&i.Task.HandedFrom,
 			&i.Task.Manifest,
@@ -1004,7 +1009,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE id = $1 AND (org_id = $2) IS TRUE AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -1087,6 +1092,7 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -1096,7 +1102,7 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 }
 
 const lockLiveTasks = `-- name: LockLiveTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE org_id = $1 AND finished_at IS NULL
   AND CASE $2::text WHEN 'task' THEN id = ANY ($3::text[]) WHEN 'agent' THEN agent_id = $4::text
       WHEN 'trigger' THEN trigger_id = $4 WHEN 'node' THEN node_id = $4
@@ -1188,6 +1194,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.AssignedBy,
 			&i.AssignedAt,
 			&i.Traceparent,
+			&i.ArtifactCount,
 			&i.ParentStepID,
 			&i.HandedFrom,
 			&i.Manifest,
@@ -1204,7 +1211,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -1276,6 +1283,7 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -1285,7 +1293,7 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 }
 
 const lockTasks = `-- name: LockTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
 `
 
 type LockTasksParams struct {
@@ -1365,6 +1373,7 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.AssignedBy,
 			&i.AssignedAt,
 			&i.Traceparent,
+			&i.ArtifactCount,
 			&i.ParentStepID,
 			&i.HandedFrom,
 			&i.Manifest,
@@ -1398,7 +1407,7 @@ UPDATE tasks SET
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
     failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
 WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks
 `
 
 type MoveTaskParams struct {
@@ -1489,6 +1498,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -1609,7 +1619,7 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -1681,6 +1691,7 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,
@@ -1724,7 +1735,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 }
 
 const taskOfAgent = `-- name: TaskOfAgent :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, parent_step_id, handed_from, manifest, subtasks FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
   AND (started_at IS NOT NULL OR state = 'starting')
 ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
@@ -1799,6 +1810,7 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.AssignedBy,
 		&i.AssignedAt,
 		&i.Traceparent,
+		&i.ArtifactCount,
 		&i.ParentStepID,
 		&i.HandedFrom,
 		&i.Manifest,

@@ -948,6 +948,253 @@ func (x *UploadFilesResponse) GetChanged() int32 {
 	return 0
 }
 
+// WorkspaceRef names a workspace.
+type WorkspaceRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*WorkspaceRef_AgentId
+	//	*WorkspaceRef_TaskId
+	Workspace isWorkspaceRef_Workspace `protobuf_oneof:"workspace"`
+	// The node, by id, unique id prefix, or name; empty for the one that holds the
+	// workspace. On others an agent has a jail of its own, of the same name.
+	NodeId        string `protobuf:"bytes,3,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceRef) Reset() {
+	*x = WorkspaceRef{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceRef) ProtoMessage() {}
+
+func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceRef.ProtoReflect.Descriptor instead.
+func (*WorkspaceRef) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WorkspaceRef) GetWorkspace() isWorkspaceRef_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *WorkspaceRef) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*WorkspaceRef_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *WorkspaceRef) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*WorkspaceRef_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *WorkspaceRef) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+type isWorkspaceRef_Workspace interface {
+	isWorkspaceRef_Workspace()
+}
+
+type WorkspaceRef_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type WorkspaceRef_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+func (*WorkspaceRef_AgentId) isWorkspaceRef_Workspace() {}
+
+func (*WorkspaceRef_TaskId) isWorkspaceRef_Workspace() {}
+
+type SendFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  *WorkspaceRef          `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To    *WorkspaceRef          `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Paths, or patterns in which * is any text within a name and ** any folders.
+	// A folder goes with all that is in it.
+	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	// The folder of the target that they go into, with their paths kept; empty for
+	// the workspace itself.
+	Folder string `protobuf:"bytes,4,opt,name=folder,proto3" json:"folder,omitempty"`
+	// Replace files that are there with another content; else that is refused with
+	// ABORTED (AGENT_026), and nothing is copied.
+	Overwrite     bool `protobuf:"varint,5,opt,name=overwrite,proto3" json:"overwrite,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendFilesRequest) Reset() {
+	*x = SendFilesRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendFilesRequest) ProtoMessage() {}
+
+func (x *SendFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendFilesRequest.ProtoReflect.Descriptor instead.
+func (*SendFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SendFilesRequest) GetFrom() *WorkspaceRef {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *SendFilesRequest) GetTo() *WorkspaceRef {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *SendFilesRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *SendFilesRequest) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *SendFilesRequest) GetOverwrite() bool {
+	if x != nil {
+		return x.Overwrite
+	}
+	return false
+}
+
+type SendFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many files were copied, and how many were there already.
+	Files     int32 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Unchanged int32 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
+	Bytes     int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What cannot be copied: sockets, pipes, and names that are not UTF-8, quoted.
+	Skipped       []string `protobuf:"bytes,4,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SendFilesResponse) Reset() {
+	*x = SendFilesResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SendFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SendFilesResponse) ProtoMessage() {}
+
+func (x *SendFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SendFilesResponse.ProtoReflect.Descriptor instead.
+func (*SendFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SendFilesResponse) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *SendFilesResponse) GetUnchanged() int32 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *SendFilesResponse) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *SendFilesResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
 type WatchFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in ReadFileRequest.
@@ -966,7 +1213,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1225,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1238,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchFilesRequest) GetWorkspace() isWatchFilesRequest_Workspace {
@@ -1071,7 +1318,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_v1_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1330,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_v1_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1343,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchFilesResponse) GetEvents() []*FileEvent {
@@ -1125,7 +1372,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_v1_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1384,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_v1_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1397,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -1186,7 +1433,7 @@ type UploadFilesRequest_Begin struct {
 
 func (x *UploadFilesRequest_Begin) Reset() {
 	*x = UploadFilesRequest_Begin{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1445,7 @@ func (x *UploadFilesRequest_Begin) String() string {
 func (*UploadFilesRequest_Begin) ProtoMessage() {}
 
 func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1605,25 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x13UploadFilesResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
-	"\achanged\x18\x03 \x01(\x05R\achanged\"\xc1\x01\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\"\x95\x01\n" +
+	"\fWorkspaceRef\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12!\n" +
+	"\anode_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeIdB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"\xe8\x01\n" +
+	"\x10SendFilesRequest\x125\n" +
+	"\x04from\x18\x01 \x01(\v2\x19.deckhand.v1.WorkspaceRefB\x06\xbaH\x03\xc8\x01\x01R\x04from\x121\n" +
+	"\x02to\x18\x02 \x01(\v2\x19.deckhand.v1.WorkspaceRefB\x06\xbaH\x03\xc8\x01\x01R\x02to\x12*\n" +
+	"\x05paths\x18\x03 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
+	"\x06folder\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\x12\x1c\n" +
+	"\toverwrite\x18\x05 \x01(\bR\toverwrite\"w\n" +
+	"\x11SendFilesResponse\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\x05R\tunchanged\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\askipped\x18\x04 \x03(\tR\askipped\"\xc1\x01\n" +
 	"\x11WatchFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -1372,12 +1637,13 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\x9c\x03\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xe8\x03\n" +
 	"\vFileService\x12G\n" +
 	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\x12J\n" +
 	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\x12S\n" +
 	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\x12R\n" +
-	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12O\n" +
+	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12J\n" +
+	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\x12O\n" +
 	"\n" +
 	"WatchFiles\x12\x1e.deckhand.v1.WatchFilesRequest\x1a\x1f.deckhand.v1.WatchFilesResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
@@ -1393,7 +1659,7 @@ func file_deckhand_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_file_proto_rawDescData
 }
 
-var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_deckhand_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 0: deckhand.v1.FileInfo
 	(*JailRef)(nil),                  // 1: deckhand.v1.JailRef
@@ -1406,40 +1672,47 @@ var file_deckhand_v1_file_proto_goTypes = []any{
 	(*CompareFilesResponse)(nil),     // 8: deckhand.v1.CompareFilesResponse
 	(*UploadFilesRequest)(nil),       // 9: deckhand.v1.UploadFilesRequest
 	(*UploadFilesResponse)(nil),      // 10: deckhand.v1.UploadFilesResponse
-	(*WatchFilesRequest)(nil),        // 11: deckhand.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),       // 12: deckhand.v1.WatchFilesResponse
-	(*FileEvent)(nil),                // 13: deckhand.v1.FileEvent
-	(*UploadFilesRequest_Begin)(nil), // 14: deckhand.v1.UploadFilesRequest.Begin
-	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*WorkspaceRef)(nil),             // 11: deckhand.v1.WorkspaceRef
+	(*SendFilesRequest)(nil),         // 12: deckhand.v1.SendFilesRequest
+	(*SendFilesResponse)(nil),        // 13: deckhand.v1.SendFilesResponse
+	(*WatchFilesRequest)(nil),        // 14: deckhand.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 15: deckhand.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 16: deckhand.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 17: deckhand.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
 }
 var file_deckhand_v1_file_proto_depIdxs = []int32{
-	15, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	18, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: deckhand.v1.ReadFileRequest.jail:type_name -> deckhand.v1.JailRef
 	1,  // 2: deckhand.v1.ListFilesRequest.jail:type_name -> deckhand.v1.JailRef
 	0,  // 3: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
-	15, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	18, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.CompareFilesRequest.jail:type_name -> deckhand.v1.JailRef
 	6,  // 6: deckhand.v1.CompareFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
-	14, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
+	17, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
 	6,  // 8: deckhand.v1.UploadFilesRequest.entry:type_name -> deckhand.v1.UploadEntry
-	1,  // 9: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
-	13, // 10: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
-	1,  // 11: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
-	2,  // 12: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
-	4,  // 13: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
-	7,  // 14: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
-	9,  // 15: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
-	11, // 16: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
-	3,  // 17: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
-	5,  // 18: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
-	8,  // 19: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
-	10, // 20: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
-	12, // 21: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
-	17, // [17:22] is the sub-list for method output_type
-	12, // [12:17] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	11, // 9: deckhand.v1.SendFilesRequest.from:type_name -> deckhand.v1.WorkspaceRef
+	11, // 10: deckhand.v1.SendFilesRequest.to:type_name -> deckhand.v1.WorkspaceRef
+	1,  // 11: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	16, // 12: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
+	1,  // 13: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
+	2,  // 14: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
+	4,  // 15: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
+	7,  // 16: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
+	9,  // 17: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
+	12, // 18: deckhand.v1.FileService.SendFiles:input_type -> deckhand.v1.SendFilesRequest
+	14, // 19: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
+	3,  // 20: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
+	5,  // 21: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
+	8,  // 22: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
+	10, // 23: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
+	13, // 24: deckhand.v1.FileService.SendFiles:output_type -> deckhand.v1.SendFilesResponse
+	15, // 25: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_file_proto_init() }
@@ -1468,11 +1741,15 @@ func file_deckhand_v1_file_proto_init() {
 		(*UploadFilesRequest_Data)(nil),
 	}
 	file_deckhand_v1_file_proto_msgTypes[11].OneofWrappers = []any{
+		(*WorkspaceRef_AgentId)(nil),
+		(*WorkspaceRef_TaskId)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[14].OneofWrappers = []any{
 		(*WatchFilesRequest_AgentId)(nil),
 		(*WatchFilesRequest_TaskId)(nil),
 		(*WatchFilesRequest_Jail)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[14].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[17].OneofWrappers = []any{
 		(*UploadFilesRequest_Begin_AgentId)(nil),
 		(*UploadFilesRequest_Begin_TaskId)(nil),
 		(*UploadFilesRequest_Begin_Jail)(nil),
@@ -1483,7 +1760,7 @@ func file_deckhand_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_file_proto_rawDesc), len(file_deckhand_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

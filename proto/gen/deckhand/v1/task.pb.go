@@ -1171,6 +1171,73 @@ func (x *InputFile) GetContent() []byte {
 	return nil
 }
 
+// TaskArtifacts are files of another task's workspace that a task begins with.
+type TaskArtifacts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose they are, by id or unique id prefix.
+	FromTaskId string `protobuf:"bytes,1,opt,name=from_task_id,json=fromTaskId,proto3" json:"from_task_id,omitempty"`
+	// Paths, or patterns as in SendFilesRequest. They are what the files are when
+	// the task is submitted: one that changes before it begins is not copied, and
+	// its agent is told.
+	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	// The folder that they go into, with their paths kept; empty for
+	// artifacts/<id of the task that they are from>.
+	Folder        string `protobuf:"bytes,3,opt,name=folder,proto3" json:"folder,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskArtifacts) Reset() {
+	*x = TaskArtifacts{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskArtifacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskArtifacts) ProtoMessage() {}
+
+func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskArtifacts.ProtoReflect.Descriptor instead.
+func (*TaskArtifacts) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TaskArtifacts) GetFromTaskId() string {
+	if x != nil {
+		return x.FromTaskId
+	}
+	return ""
+}
+
+func (x *TaskArtifacts) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *TaskArtifacts) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
 type SubmitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Agent id, unique id prefix, or name. Empty only with assign_to.
@@ -1193,14 +1260,16 @@ type SubmitTaskRequest struct {
 	Conversation []*ConversationMessage `protobuf:"bytes,62,rep,name=conversation,proto3" json:"conversation,omitempty"`
 	// Tasks that must have succeeded first, by id or unique id prefix. When one
 	// of them ends otherwise, the task is cancelled.
-	After         []string `protobuf:"bytes,63,rep,name=after,proto3" json:"after,omitempty"`
+	After []string `protobuf:"bytes,63,rep,name=after,proto3" json:"after,omitempty"`
+	// Files of other tasks' workspaces, also on other nodes.
+	Artifacts     []*TaskArtifacts `protobuf:"bytes,64,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1281,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1294,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1298,6 +1367,13 @@ func (x *SubmitTaskRequest) GetAfter() []string {
 	return nil
 }
 
+func (x *SubmitTaskRequest) GetArtifacts() []*TaskArtifacts {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
+}
+
 type SubmitTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1309,7 +1385,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1397,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1410,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1360,7 +1436,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1448,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1461,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1404,7 +1480,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1492,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1505,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1456,7 +1532,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1544,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1557,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -1529,7 +1605,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1617,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1630,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1581,7 +1657,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1669,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1682,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -1632,7 +1708,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1720,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1733,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -1678,7 +1754,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1766,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1779,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -1736,7 +1812,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1824,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1837,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -1780,7 +1856,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +1868,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +1881,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -1824,7 +1900,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1912,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1925,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -1871,7 +1947,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +1959,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +1972,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -1930,7 +2006,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2018,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2031,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -1985,7 +2061,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2073,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2086,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2044,7 +2120,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2132,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2145,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2099,7 +2175,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2187,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2200,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2198,7 +2274,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2286,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2299,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2287,7 +2363,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2375,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2388,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -2338,7 +2414,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2426,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2439,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -2382,7 +2458,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2470,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2483,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -2430,7 +2506,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2518,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2531,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -2488,7 +2564,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2576,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2589,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -2532,7 +2608,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +2620,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +2633,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -2576,7 +2652,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2664,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2677,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -2625,7 +2701,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2713,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2726,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -2688,7 +2764,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2776,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2789,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -2857,7 +2933,13 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\bR\x04path\x12$\n" +
 	"\acontent\x18\x02 \x01(\fB\n" +
-	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"\xcf\x03\n" +
+	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"\x8b\x01\n" +
+	"\rTaskArtifacts\x12,\n" +
+	"\ffrom_task_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\n" +
+	"fromTaskId\x12*\n" +
+	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
+	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\"\x93\x04\n" +
 	"\x11SubmitTaskRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +
@@ -2869,7 +2951,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tassign_to\x18< \x01(\tB\b\xbaH\x05r\x03(\x8c\x01R\bassignTo\x12#\n" +
 	"\acontext\x18= \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\acontext\x12N\n" +
 	"\fconversation\x18> \x03(\v2 .deckhand.v1.ConversationMessageB\b\xbaH\x05\x92\x01\x02\x10dR\fconversation\x12'\n" +
-	"\x05after\x18? \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10 \"\ar\x05\x10\x01(\x80\x01R\x05after\"b\n" +
+	"\x05after\x18? \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10 \"\ar\x05\x10\x01(\x80\x01R\x05after\x12B\n" +
+	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\"b\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\"5\n" +
@@ -3026,7 +3109,7 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
@@ -3039,113 +3122,115 @@ var file_deckhand_v1_task_proto_goTypes = []any{
 	(*ConversationMessage)(nil),     // 8: deckhand.v1.ConversationMessage
 	(*Standing)(nil),                // 9: deckhand.v1.Standing
 	(*InputFile)(nil),               // 10: deckhand.v1.InputFile
-	(*SubmitTaskRequest)(nil),       // 11: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 12: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 13: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 14: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 15: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 16: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 17: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 18: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 19: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 20: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 21: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 22: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 23: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 24: deckhand.v1.TellTaskResponse
-	(*RetryTaskRequest)(nil),        // 25: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 26: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 27: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 28: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 29: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 30: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 31: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 32: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 33: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 34: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 35: deckhand.v1.ListStepsResponse
-	(*ReadLogRequest)(nil),          // 36: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 37: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 38: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 39: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
-	(*FileChange)(nil),              // 41: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 42: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 43: deckhand.v1.Step
+	(*TaskArtifacts)(nil),           // 11: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 12: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 13: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 14: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 15: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 16: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 17: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 18: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 19: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 20: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 21: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 22: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 23: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 24: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 25: deckhand.v1.TellTaskResponse
+	(*RetryTaskRequest)(nil),        // 26: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 27: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 28: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 29: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 30: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 31: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 32: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 33: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 34: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 35: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 36: deckhand.v1.ListStepsResponse
+	(*ReadLogRequest)(nil),          // 37: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 38: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 40: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
+	(*FileChange)(nil),              // 42: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 43: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 44: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	2,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	38, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	38, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	38, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	39, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	39, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	39, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
 	5,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	38, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	39, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
 	8,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
 	9,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	38, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	39, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	39, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	40, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
 	4,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
 	2,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
-	38, // 13: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	38, // 14: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	38, // 15: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	40, // 16: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	39, // 13: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	39, // 14: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	39, // 15: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	41, // 16: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
 	10, // 17: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
 	8,  // 18: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	3,  // 19: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 20: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 21: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	3,  // 22: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	3,  // 23: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 24: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 25: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 26: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 27: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	5,  // 28: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 29: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	5,  // 30: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 31: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	41, // 32: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	42, // 33: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	3,  // 34: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	28, // 35: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	7,  // 36: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	40, // 37: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	7,  // 38: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	43, // 39: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	38, // 40: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	11, // 41: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	13, // 42: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	15, // 43: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	17, // 44: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	19, // 45: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	21, // 46: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	23, // 47: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	25, // 48: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	27, // 49: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	30, // 50: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	32, // 51: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	34, // 52: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	36, // 53: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	12, // 54: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	14, // 55: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	16, // 56: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	18, // 57: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	20, // 58: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	22, // 59: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	24, // 60: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	26, // 61: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	29, // 62: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	31, // 63: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	33, // 64: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	35, // 65: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	37, // 66: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	54, // [54:67] is the sub-list for method output_type
-	41, // [41:54] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	11, // 19: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	3,  // 20: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 21: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 22: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	3,  // 23: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	3,  // 24: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 25: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 26: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 27: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 28: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	5,  // 29: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 30: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	5,  // 31: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 32: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	42, // 33: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	43, // 34: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	3,  // 35: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	29, // 36: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	7,  // 37: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	41, // 38: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	7,  // 39: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	44, // 40: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	39, // 41: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	12, // 42: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	14, // 43: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	16, // 44: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	18, // 45: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	20, // 46: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	22, // 47: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	24, // 48: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	26, // 49: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	28, // 50: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	31, // 51: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	33, // 52: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	35, // 53: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	37, // 54: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	13, // 55: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	15, // 56: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	17, // 57: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	19, // 58: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	21, // 59: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	23, // 60: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	25, // 61: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	27, // 62: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	30, // 63: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	32, // 64: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	34, // 65: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	36, // 66: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	38, // 67: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	55, // [55:68] is the sub-list for method output_type
+	42, // [42:55] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -3161,7 +3246,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

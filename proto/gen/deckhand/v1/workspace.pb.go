@@ -1120,6 +1120,252 @@ func (x *UndoConflict) GetLater() []string {
 	return nil
 }
 
+// ArtifactTransfer is a set of files that goes from one workspace to another.
+type ArtifactTransfer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The tasks; empty where people copied them.
+	FromTaskId string `protobuf:"bytes,2,opt,name=from_task_id,json=fromTaskId,proto3" json:"from_task_id,omitempty"`
+	ToTaskId   string `protobuf:"bytes,3,opt,name=to_task_id,json=toTaskId,proto3" json:"to_task_id,omitempty"`
+	FromNodeId string `protobuf:"bytes,4,opt,name=from_node_id,json=fromNodeId,proto3" json:"from_node_id,omitempty"`
+	// Empty until they are copied.
+	ToNodeId string `protobuf:"bytes,5,opt,name=to_node_id,json=toNodeId,proto3" json:"to_node_id,omitempty"`
+	// Where they are in the target's workspace.
+	Folder string `protobuf:"bytes,6,opt,name=folder,proto3" json:"folder,omitempty"`
+	// "pending" until the target begins, "done", or "failed" where none of them
+	// could be copied.
+	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	Files int32  `protobuf:"varint,8,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes int64  `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The first 100 paths.
+	Paths []string `protobuf:"bytes,10,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Those that had changed or gone when they were to be copied.
+	Missing       []string               `protobuf:"bytes,11,rep,name=missing,proto3" json:"missing,omitempty"`
+	CreatedBy     string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArtifactTransfer) Reset() {
+	*x = ArtifactTransfer{}
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArtifactTransfer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArtifactTransfer) ProtoMessage() {}
+
+func (x *ArtifactTransfer) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArtifactTransfer.ProtoReflect.Descriptor instead.
+func (*ArtifactTransfer) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ArtifactTransfer) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetFromTaskId() string {
+	if x != nil {
+		return x.FromTaskId
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetToTaskId() string {
+	if x != nil {
+		return x.ToTaskId
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetFromNodeId() string {
+	if x != nil {
+		return x.FromNodeId
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetToNodeId() string {
+	if x != nil {
+		return x.ToNodeId
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *ArtifactTransfer) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ArtifactTransfer) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *ArtifactTransfer) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *ArtifactTransfer) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *ArtifactTransfer) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *ArtifactTransfer) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+type ListArtifactsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListArtifactsRequest) Reset() {
+	*x = ListArtifactsRequest{}
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListArtifactsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListArtifactsRequest) ProtoMessage() {}
+
+func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListArtifactsRequest.ProtoReflect.Descriptor instead.
+func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ListArtifactsRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type ListArtifactsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Oldest first.
+	Transfers     []*ArtifactTransfer `protobuf:"bytes,1,rep,name=transfers,proto3" json:"transfers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListArtifactsResponse) Reset() {
+	*x = ListArtifactsResponse{}
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListArtifactsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListArtifactsResponse) ProtoMessage() {}
+
+func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListArtifactsResponse.ProtoReflect.Descriptor instead.
+func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListArtifactsResponse) GetTransfers() []*ArtifactTransfer {
+	if x != nil {
+		return x.Transfers
+	}
+	return nil
+}
+
 type ExportWorkspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whose workspace, as it is now: an agent's own, or the one that a task
@@ -1141,7 +1387,7 @@ type ExportWorkspaceRequest struct {
 
 func (x *ExportWorkspaceRequest) Reset() {
 	*x = ExportWorkspaceRequest{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1399,7 @@ func (x *ExportWorkspaceRequest) String() string {
 func (*ExportWorkspaceRequest) ProtoMessage() {}
 
 func (x *ExportWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1412,7 @@ func (x *ExportWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*ExportWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExportWorkspaceRequest) GetWorkspace() isExportWorkspaceRequest_Workspace {
@@ -1240,7 +1486,7 @@ type ExportWorkspaceResponse struct {
 
 func (x *ExportWorkspaceResponse) Reset() {
 	*x = ExportWorkspaceResponse{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1498,7 @@ func (x *ExportWorkspaceResponse) String() string {
 func (*ExportWorkspaceResponse) ProtoMessage() {}
 
 func (x *ExportWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1511,7 @@ func (x *ExportWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*ExportWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExportWorkspaceResponse) GetData() []byte {
@@ -1365,7 +1611,35 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
-	"\x05later\x18\x04 \x03(\tR\x05later\"\xfc\x01\n" +
+	"\x05later\x18\x04 \x03(\tR\x05later\"\xc3\x03\n" +
+	"\x10ArtifactTransfer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\ffrom_task_id\x18\x02 \x01(\tR\n" +
+	"fromTaskId\x12\x1c\n" +
+	"\n" +
+	"to_task_id\x18\x03 \x01(\tR\btoTaskId\x12 \n" +
+	"\ffrom_node_id\x18\x04 \x01(\tR\n" +
+	"fromNodeId\x12\x1c\n" +
+	"\n" +
+	"to_node_id\x18\x05 \x01(\tR\btoNodeId\x12\x16\n" +
+	"\x06folder\x18\x06 \x01(\tR\x06folder\x12\x14\n" +
+	"\x05state\x18\a \x01(\tR\x05state\x12\x14\n" +
+	"\x05files\x18\b \x01(\x05R\x05files\x12\x14\n" +
+	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12\x14\n" +
+	"\x05paths\x18\n" +
+	" \x03(\tR\x05paths\x12\x18\n" +
+	"\amissing\x18\v \x03(\tR\amissing\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\f \x01(\tR\tcreatedBy\x129\n" +
+	"\n" +
+	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
+	"\vfinished_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\";\n" +
+	"\x14ListArtifactsRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"T\n" +
+	"\x15ListArtifactsResponse\x12;\n" +
+	"\ttransfers\x18\x01 \x03(\v2\x1d.deckhand.v1.ArtifactTransferR\ttransfers\"\xfc\x01\n" +
 	"\x16ExportWorkspaceRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -1394,11 +1668,12 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXPORT_FORMAT_TAR\x10\x01\x12\x1b\n" +
-	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xea\x02\n" +
+	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xc2\x03\n" +
 	"\x10WorkspaceService\x12P\n" +
 	"\vListChanges\x12\x1f.deckhand.v1.ListChangesRequest\x1a .deckhand.v1.ListChangesResponse\x12R\n" +
 	"\vDiffChanges\x12\x1f.deckhand.v1.DiffChangesRequest\x1a .deckhand.v1.DiffChangesResponse0\x01\x12P\n" +
-	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\x12^\n" +
+	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\x12V\n" +
+	"\rListArtifacts\x12!.deckhand.v1.ListArtifactsRequest\x1a\".deckhand.v1.ListArtifactsResponse\x12^\n" +
 	"\x0fExportWorkspace\x12#.deckhand.v1.ExportWorkspaceRequest\x1a$.deckhand.v1.ExportWorkspaceResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
@@ -1414,7 +1689,7 @@ func file_deckhand_v1_workspace_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_workspace_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_deckhand_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_deckhand_v1_workspace_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: deckhand.v1.ChangeKind
 	(OnConflict)(0),                 // 1: deckhand.v1.OnConflict
@@ -1430,42 +1705,50 @@ var file_deckhand_v1_workspace_proto_goTypes = []any{
 	(*UndoChangesResponse)(nil),     // 11: deckhand.v1.UndoChangesResponse
 	(*IrreversibleStep)(nil),        // 12: deckhand.v1.IrreversibleStep
 	(*UndoConflict)(nil),            // 13: deckhand.v1.UndoConflict
-	(*ExportWorkspaceRequest)(nil),  // 14: deckhand.v1.ExportWorkspaceRequest
-	(*ExportWorkspaceResponse)(nil), // 15: deckhand.v1.ExportWorkspaceResponse
-	(*timestamppb.Timestamp)(nil),   // 16: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
+	(*ArtifactTransfer)(nil),        // 14: deckhand.v1.ArtifactTransfer
+	(*ListArtifactsRequest)(nil),    // 15: deckhand.v1.ListArtifactsRequest
+	(*ListArtifactsResponse)(nil),   // 16: deckhand.v1.ListArtifactsResponse
+	(*ExportWorkspaceRequest)(nil),  // 17: deckhand.v1.ExportWorkspaceRequest
+	(*ExportWorkspaceResponse)(nil), // 18: deckhand.v1.ExportWorkspaceResponse
+	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 20: google.protobuf.Duration
 }
 var file_deckhand_v1_workspace_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.FileChange.kind:type_name -> deckhand.v1.ChangeKind
 	3,  // 1: deckhand.v1.FileChange.before:type_name -> deckhand.v1.FileState
 	3,  // 2: deckhand.v1.FileChange.after:type_name -> deckhand.v1.FileState
 	4,  // 3: deckhand.v1.StepChanges.changes:type_name -> deckhand.v1.FileChange
-	16, // 4: deckhand.v1.StepChanges.undone_at:type_name -> google.protobuf.Timestamp
-	16, // 5: deckhand.v1.StepChanges.finished_at:type_name -> google.protobuf.Timestamp
+	19, // 4: deckhand.v1.StepChanges.undone_at:type_name -> google.protobuf.Timestamp
+	19, // 5: deckhand.v1.StepChanges.finished_at:type_name -> google.protobuf.Timestamp
 	5,  // 6: deckhand.v1.ListChangesResponse.steps:type_name -> deckhand.v1.StepChanges
-	16, // 7: deckhand.v1.ListChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
-	17, // 8: deckhand.v1.ListChangesResponse.undo_left:type_name -> google.protobuf.Duration
+	19, // 7: deckhand.v1.ListChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
+	20, // 8: deckhand.v1.ListChangesResponse.undo_left:type_name -> google.protobuf.Duration
 	4,  // 9: deckhand.v1.DiffChangesResponse.change:type_name -> deckhand.v1.FileChange
 	1,  // 10: deckhand.v1.UndoChangesRequest.on_conflict:type_name -> deckhand.v1.OnConflict
 	4,  // 11: deckhand.v1.UndoChangesResponse.changes:type_name -> deckhand.v1.FileChange
 	13, // 12: deckhand.v1.UndoChangesResponse.conflicts:type_name -> deckhand.v1.UndoConflict
-	16, // 13: deckhand.v1.UndoChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
-	17, // 14: deckhand.v1.UndoChangesResponse.undo_left:type_name -> google.protobuf.Duration
+	19, // 13: deckhand.v1.UndoChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
+	20, // 14: deckhand.v1.UndoChangesResponse.undo_left:type_name -> google.protobuf.Duration
 	12, // 15: deckhand.v1.UndoChangesResponse.irreversible:type_name -> deckhand.v1.IrreversibleStep
-	2,  // 16: deckhand.v1.ExportWorkspaceRequest.format:type_name -> deckhand.v1.ExportFormat
-	6,  // 17: deckhand.v1.WorkspaceService.ListChanges:input_type -> deckhand.v1.ListChangesRequest
-	8,  // 18: deckhand.v1.WorkspaceService.DiffChanges:input_type -> deckhand.v1.DiffChangesRequest
-	10, // 19: deckhand.v1.WorkspaceService.UndoChanges:input_type -> deckhand.v1.UndoChangesRequest
-	14, // 20: deckhand.v1.WorkspaceService.ExportWorkspace:input_type -> deckhand.v1.ExportWorkspaceRequest
-	7,  // 21: deckhand.v1.WorkspaceService.ListChanges:output_type -> deckhand.v1.ListChangesResponse
-	9,  // 22: deckhand.v1.WorkspaceService.DiffChanges:output_type -> deckhand.v1.DiffChangesResponse
-	11, // 23: deckhand.v1.WorkspaceService.UndoChanges:output_type -> deckhand.v1.UndoChangesResponse
-	15, // 24: deckhand.v1.WorkspaceService.ExportWorkspace:output_type -> deckhand.v1.ExportWorkspaceResponse
-	21, // [21:25] is the sub-list for method output_type
-	17, // [17:21] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	19, // 16: deckhand.v1.ArtifactTransfer.created_at:type_name -> google.protobuf.Timestamp
+	19, // 17: deckhand.v1.ArtifactTransfer.finished_at:type_name -> google.protobuf.Timestamp
+	14, // 18: deckhand.v1.ListArtifactsResponse.transfers:type_name -> deckhand.v1.ArtifactTransfer
+	2,  // 19: deckhand.v1.ExportWorkspaceRequest.format:type_name -> deckhand.v1.ExportFormat
+	6,  // 20: deckhand.v1.WorkspaceService.ListChanges:input_type -> deckhand.v1.ListChangesRequest
+	8,  // 21: deckhand.v1.WorkspaceService.DiffChanges:input_type -> deckhand.v1.DiffChangesRequest
+	10, // 22: deckhand.v1.WorkspaceService.UndoChanges:input_type -> deckhand.v1.UndoChangesRequest
+	15, // 23: deckhand.v1.WorkspaceService.ListArtifacts:input_type -> deckhand.v1.ListArtifactsRequest
+	17, // 24: deckhand.v1.WorkspaceService.ExportWorkspace:input_type -> deckhand.v1.ExportWorkspaceRequest
+	7,  // 25: deckhand.v1.WorkspaceService.ListChanges:output_type -> deckhand.v1.ListChangesResponse
+	9,  // 26: deckhand.v1.WorkspaceService.DiffChanges:output_type -> deckhand.v1.DiffChangesResponse
+	11, // 27: deckhand.v1.WorkspaceService.UndoChanges:output_type -> deckhand.v1.UndoChangesResponse
+	16, // 28: deckhand.v1.WorkspaceService.ListArtifacts:output_type -> deckhand.v1.ListArtifactsResponse
+	18, // 29: deckhand.v1.WorkspaceService.ExportWorkspace:output_type -> deckhand.v1.ExportWorkspaceResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_workspace_proto_init() }
@@ -1473,7 +1756,7 @@ func file_deckhand_v1_workspace_proto_init() {
 	if File_deckhand_v1_workspace_proto != nil {
 		return
 	}
-	file_deckhand_v1_workspace_proto_msgTypes[11].OneofWrappers = []any{
+	file_deckhand_v1_workspace_proto_msgTypes[14].OneofWrappers = []any{
 		(*ExportWorkspaceRequest_AgentId)(nil),
 		(*ExportWorkspaceRequest_TaskId)(nil),
 	}
@@ -1483,7 +1766,7 @@ func file_deckhand_v1_workspace_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_workspace_proto_rawDesc), len(file_deckhand_v1_workspace_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

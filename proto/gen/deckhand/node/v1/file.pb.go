@@ -1354,7 +1354,11 @@ type UploadEntry struct {
 	// Of a symbolic link: where it leads.
 	Target string `protobuf:"bytes,7,opt,name=target,proto3" json:"target,omitempty"`
 	// The data that follows begins at this byte: what is before was sent already.
-	Offset        int64 `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset int64 `protobuf:"varint,8,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Of a file or a link: when set, it is put in its place only if what is there
+	// is a file with this BLAKE3 digest ("absent" for nothing there); else the
+	// upload ends with ABORTED (AGENT_026).
+	ExpectDigest  string `protobuf:"bytes,9,opt,name=expect_digest,json=expectDigest,proto3" json:"expect_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1443,6 +1447,13 @@ func (x *UploadEntry) GetOffset() int64 {
 		return x.Offset
 	}
 	return 0
+}
+
+func (x *UploadEntry) GetExpectDigest() string {
+	if x != nil {
+		return x.ExpectDigest
+	}
+	return ""
 }
 
 type CompareFilesRequest struct {
@@ -1711,6 +1722,287 @@ func (x *UploadFilesResponse) GetWorkspace() *WorkspaceChange {
 	return nil
 }
 
+type DescribeFilesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Paths, or patterns in which * is any text within a name and ** any folders.
+	// A folder is described with all that is in it.
+	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	// Refused with RESOURCE_EXHAUSTED where there are more names or bytes; 0 for
+	// 10 000 and 2 GiB.
+	MaxFiles int32 `protobuf:"varint,3,opt,name=max_files,json=maxFiles,proto3" json:"max_files,omitempty"`
+	MaxBytes int64 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// The paths as they are: no patterns, and of a folder nothing that is in it.
+	Exact         bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeFilesRequest) Reset() {
+	*x = DescribeFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeFilesRequest) ProtoMessage() {}
+
+func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeFilesRequest.ProtoReflect.Descriptor instead.
+func (*DescribeFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DescribeFilesRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *DescribeFilesRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *DescribeFilesRequest) GetMaxFiles() int32 {
+	if x != nil {
+		return x.MaxFiles
+	}
+	return 0
+}
+
+func (x *DescribeFilesRequest) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *DescribeFilesRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+type DescribeFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By path, folders before what is in them.
+	Entries []*UploadEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// The paths and patterns that nothing is at.
+	Missing []string `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
+	// What is neither file, folder nor link, or has a name that is not UTF-8,
+	// quoted as a Go string literal: it cannot be copied.
+	Skipped       []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeFilesResponse) Reset() {
+	*x = DescribeFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeFilesResponse) ProtoMessage() {}
+
+func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeFilesResponse.ProtoReflect.Descriptor instead.
+func (*DescribeFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *DescribeFilesResponse) GetEntries() []*UploadEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *DescribeFilesResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *DescribeFilesResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+type DownloadFilesRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// Files as DescribeFiles answers them, with the byte to begin at.
+	Entries       []*UploadEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadFilesRequest) Reset() {
+	*x = DownloadFilesRequest{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadFilesRequest) ProtoMessage() {}
+
+func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
+func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DownloadFilesRequest) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *DownloadFilesRequest) GetEntries() []*UploadEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type DownloadFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*DownloadFilesResponse_Entry
+	//	*DownloadFilesResponse_Data
+	Message       isDownloadFilesResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadFilesResponse) Reset() {
+	*x = DownloadFilesResponse{}
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadFilesResponse) ProtoMessage() {}
+
+func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadFilesResponse.ProtoReflect.Descriptor instead.
+func (*DownloadFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DownloadFilesResponse) GetMessage() isDownloadFilesResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *DownloadFilesResponse) GetEntry() *UploadEntry {
+	if x != nil {
+		if x, ok := x.Message.(*DownloadFilesResponse_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *DownloadFilesResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*DownloadFilesResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isDownloadFilesResponse_Message interface {
+	isDownloadFilesResponse_Message()
+}
+
+type DownloadFilesResponse_Entry struct {
+	Entry *UploadEntry `protobuf:"bytes,1,opt,name=entry,proto3,oneof"`
+}
+
+type DownloadFilesResponse_Data struct {
+	// Of the file before it, at most 1 MiB at once.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*DownloadFilesResponse_Entry) isDownloadFilesResponse_Message() {}
+
+func (*DownloadFilesResponse_Data) isDownloadFilesResponse_Message() {}
+
 type WatchFilesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
@@ -1722,7 +2014,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +2026,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +2039,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchFilesRequest) GetJailId() string {
@@ -1777,7 +2069,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +2081,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[25]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +2094,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchFilesResponse) GetEvents() []*FileEvent {
@@ -1831,7 +2123,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1843,7 +2135,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[26]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1856,7 +2148,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_node_v1_file_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -1887,7 +2179,7 @@ type UploadFilesRequest_Begin struct {
 
 func (x *UploadFilesRequest_Begin) Reset() {
 	*x = UploadFilesRequest_Begin{}
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2191,7 @@ func (x *UploadFilesRequest_Begin) String() string {
 func (*UploadFilesRequest_Begin) ProtoMessage() {}
 
 func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_file_proto_msgTypes[27]
+	mi := &file_deckhand_node_v1_file_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2335,7 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\"c\n" +
 	"\x11ListFilesResponse\x120\n" +
 	"\x05files\x18\x01 \x03(\v2\x1a.deckhand.node.v1.FileInfoR\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xb8\x02\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xe6\x02\n" +
 	"\vUploadEntry\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12-\n" +
@@ -2054,7 +2346,8 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\vmodified_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifiedAt\x12 \n" +
 	"\x06target\x18\a \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06target\x12\x1f\n" +
-	"\x06offset\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"\x8f\x01\n" +
+	"\x06offset\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12,\n" +
+	"\rexpect_digest\x18\t \x01(\tB\a\xbaH\x04r\x02(@R\fexpectDigest\"\x8f\x01\n" +
 	"\x13CompareFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12B\n" +
@@ -2073,7 +2366,24 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x13UploadFilesResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12?\n" +
-	"\tworkspace\x18\x03 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"I\n" +
+	"\tworkspace\x18\x03 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xca\x01\n" +
+	"\x14DescribeFilesRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12*\n" +
+	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\x90N\"\ar\x05\x10\x01(\x80 R\x05paths\x12(\n" +
+	"\tmax_files\x18\x03 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\bmaxFiles\x12$\n" +
+	"\tmax_bytes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmaxBytes\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\"\x84\x01\n" +
+	"\x15DescribeFilesResponse\x127\n" +
+	"\aentries\x18\x01 \x03(\v2\x1d.deckhand.node.v1.UploadEntryR\aentries\x12\x18\n" +
+	"\amissing\x18\x02 \x03(\tR\amissing\x12\x18\n" +
+	"\askipped\x18\x03 \x03(\tR\askipped\"~\n" +
+	"\x14DownloadFilesRequest\x12 \n" +
+	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12D\n" +
+	"\aentries\x18\x02 \x03(\v2\x1d.deckhand.node.v1.UploadEntryB\v\xbaH\b\x92\x01\x05\b\x01\x10\x90NR\aentries\"\x81\x01\n" +
+	"\x15DownloadFilesResponse\x125\n" +
+	"\x05entry\x18\x01 \x01(\v2\x1d.deckhand.node.v1.UploadEntryH\x00R\x05entry\x12\x1f\n" +
+	"\x04data\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x04dataB\x10\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"I\n" +
 	"\x11WatchFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"e\n" +
@@ -2082,7 +2392,7 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\xd8\a\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xa0\t\n" +
 	"\vFileService\x12Q\n" +
 	"\bReadFile\x12!.deckhand.node.v1.ReadFileRequest\x1a\".deckhand.node.v1.ReadFileResponse\x12T\n" +
 	"\tWriteFile\x12\".deckhand.node.v1.WriteFileRequest\x1a#.deckhand.node.v1.WriteFileResponse\x12W\n" +
@@ -2095,7 +2405,9 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"DeleteFile\x12#.deckhand.node.v1.DeleteFileRequest\x1a$.deckhand.node.v1.DeleteFileResponse\x12Z\n" +
 	"\vSearchFiles\x12$.deckhand.node.v1.SearchFilesRequest\x1a%.deckhand.node.v1.SearchFilesResponse\x12]\n" +
 	"\fCompareFiles\x12%.deckhand.node.v1.CompareFilesRequest\x1a&.deckhand.node.v1.CompareFilesResponse\x12\\\n" +
-	"\vUploadFiles\x12$.deckhand.node.v1.UploadFilesRequest\x1a%.deckhand.node.v1.UploadFilesResponse(\x01\x12Y\n" +
+	"\vUploadFiles\x12$.deckhand.node.v1.UploadFilesRequest\x1a%.deckhand.node.v1.UploadFilesResponse(\x01\x12b\n" +
+	"\rDescribeFiles\x12&.deckhand.node.v1.DescribeFilesRequest\x1a'.deckhand.node.v1.DescribeFilesResponse0\x01\x12b\n" +
+	"\rDownloadFiles\x12&.deckhand.node.v1.DownloadFilesRequest\x1a'.deckhand.node.v1.DownloadFilesResponse0\x01\x12Y\n" +
 	"\n" +
 	"WatchFiles\x12#.deckhand.node.v1.WatchFilesRequest\x1a$.deckhand.node.v1.WatchFilesResponse0\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
@@ -2111,7 +2423,7 @@ func file_deckhand_node_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_file_proto_rawDescData
 }
 
-var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_deckhand_node_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_deckhand_node_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 0: deckhand.node.v1.FileInfo
 	(*ReadFileRequest)(nil),          // 1: deckhand.node.v1.ReadFileRequest
@@ -2137,56 +2449,67 @@ var file_deckhand_node_v1_file_proto_goTypes = []any{
 	(*CompareFilesResponse)(nil),     // 21: deckhand.node.v1.CompareFilesResponse
 	(*UploadFilesRequest)(nil),       // 22: deckhand.node.v1.UploadFilesRequest
 	(*UploadFilesResponse)(nil),      // 23: deckhand.node.v1.UploadFilesResponse
-	(*WatchFilesRequest)(nil),        // 24: deckhand.node.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),       // 25: deckhand.node.v1.WatchFilesResponse
-	(*FileEvent)(nil),                // 26: deckhand.node.v1.FileEvent
-	(*UploadFilesRequest_Begin)(nil), // 27: deckhand.node.v1.UploadFilesRequest.Begin
-	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
-	(*WorkspaceChange)(nil),          // 29: deckhand.node.v1.WorkspaceChange
+	(*DescribeFilesRequest)(nil),     // 24: deckhand.node.v1.DescribeFilesRequest
+	(*DescribeFilesResponse)(nil),    // 25: deckhand.node.v1.DescribeFilesResponse
+	(*DownloadFilesRequest)(nil),     // 26: deckhand.node.v1.DownloadFilesRequest
+	(*DownloadFilesResponse)(nil),    // 27: deckhand.node.v1.DownloadFilesResponse
+	(*WatchFilesRequest)(nil),        // 28: deckhand.node.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 29: deckhand.node.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 30: deckhand.node.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 31: deckhand.node.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
+	(*WorkspaceChange)(nil),          // 33: deckhand.node.v1.WorkspaceChange
 }
 var file_deckhand_node_v1_file_proto_depIdxs = []int32{
-	28, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	29, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	29, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	32, // 0: deckhand.node.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	33, // 1: deckhand.node.v1.WriteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	33, // 2: deckhand.node.v1.AppendFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	7,  // 3: deckhand.node.v1.EditFileRequest.edits:type_name -> deckhand.node.v1.Edit
-	29, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	29, // 5: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	29, // 6: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	33, // 4: deckhand.node.v1.EditFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	33, // 5: deckhand.node.v1.MoveFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	33, // 6: deckhand.node.v1.DeleteFileResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
 	15, // 7: deckhand.node.v1.SearchFilesResponse.matches:type_name -> deckhand.node.v1.FileMatch
 	0,  // 8: deckhand.node.v1.ListFilesResponse.files:type_name -> deckhand.node.v1.FileInfo
-	28, // 9: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	32, // 9: deckhand.node.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
 	19, // 10: deckhand.node.v1.CompareFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
-	27, // 11: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
+	31, // 11: deckhand.node.v1.UploadFilesRequest.begin:type_name -> deckhand.node.v1.UploadFilesRequest.Begin
 	19, // 12: deckhand.node.v1.UploadFilesRequest.entry:type_name -> deckhand.node.v1.UploadEntry
-	29, // 13: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	26, // 14: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
-	1,  // 15: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
-	3,  // 16: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
-	5,  // 17: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
-	17, // 18: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
-	8,  // 19: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
-	10, // 20: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
-	12, // 21: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
-	14, // 22: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
-	20, // 23: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
-	22, // 24: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
-	24, // 25: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
-	2,  // 26: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
-	4,  // 27: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
-	6,  // 28: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
-	18, // 29: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
-	9,  // 30: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
-	11, // 31: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
-	13, // 32: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
-	16, // 33: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
-	21, // 34: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
-	23, // 35: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
-	25, // 36: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
-	26, // [26:37] is the sub-list for method output_type
-	15, // [15:26] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	33, // 13: deckhand.node.v1.UploadFilesResponse.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	19, // 14: deckhand.node.v1.DescribeFilesResponse.entries:type_name -> deckhand.node.v1.UploadEntry
+	19, // 15: deckhand.node.v1.DownloadFilesRequest.entries:type_name -> deckhand.node.v1.UploadEntry
+	19, // 16: deckhand.node.v1.DownloadFilesResponse.entry:type_name -> deckhand.node.v1.UploadEntry
+	30, // 17: deckhand.node.v1.WatchFilesResponse.events:type_name -> deckhand.node.v1.FileEvent
+	1,  // 18: deckhand.node.v1.FileService.ReadFile:input_type -> deckhand.node.v1.ReadFileRequest
+	3,  // 19: deckhand.node.v1.FileService.WriteFile:input_type -> deckhand.node.v1.WriteFileRequest
+	5,  // 20: deckhand.node.v1.FileService.AppendFile:input_type -> deckhand.node.v1.AppendFileRequest
+	17, // 21: deckhand.node.v1.FileService.ListFiles:input_type -> deckhand.node.v1.ListFilesRequest
+	8,  // 22: deckhand.node.v1.FileService.EditFile:input_type -> deckhand.node.v1.EditFileRequest
+	10, // 23: deckhand.node.v1.FileService.MoveFile:input_type -> deckhand.node.v1.MoveFileRequest
+	12, // 24: deckhand.node.v1.FileService.DeleteFile:input_type -> deckhand.node.v1.DeleteFileRequest
+	14, // 25: deckhand.node.v1.FileService.SearchFiles:input_type -> deckhand.node.v1.SearchFilesRequest
+	20, // 26: deckhand.node.v1.FileService.CompareFiles:input_type -> deckhand.node.v1.CompareFilesRequest
+	22, // 27: deckhand.node.v1.FileService.UploadFiles:input_type -> deckhand.node.v1.UploadFilesRequest
+	24, // 28: deckhand.node.v1.FileService.DescribeFiles:input_type -> deckhand.node.v1.DescribeFilesRequest
+	26, // 29: deckhand.node.v1.FileService.DownloadFiles:input_type -> deckhand.node.v1.DownloadFilesRequest
+	28, // 30: deckhand.node.v1.FileService.WatchFiles:input_type -> deckhand.node.v1.WatchFilesRequest
+	2,  // 31: deckhand.node.v1.FileService.ReadFile:output_type -> deckhand.node.v1.ReadFileResponse
+	4,  // 32: deckhand.node.v1.FileService.WriteFile:output_type -> deckhand.node.v1.WriteFileResponse
+	6,  // 33: deckhand.node.v1.FileService.AppendFile:output_type -> deckhand.node.v1.AppendFileResponse
+	18, // 34: deckhand.node.v1.FileService.ListFiles:output_type -> deckhand.node.v1.ListFilesResponse
+	9,  // 35: deckhand.node.v1.FileService.EditFile:output_type -> deckhand.node.v1.EditFileResponse
+	11, // 36: deckhand.node.v1.FileService.MoveFile:output_type -> deckhand.node.v1.MoveFileResponse
+	13, // 37: deckhand.node.v1.FileService.DeleteFile:output_type -> deckhand.node.v1.DeleteFileResponse
+	16, // 38: deckhand.node.v1.FileService.SearchFiles:output_type -> deckhand.node.v1.SearchFilesResponse
+	21, // 39: deckhand.node.v1.FileService.CompareFiles:output_type -> deckhand.node.v1.CompareFilesResponse
+	23, // 40: deckhand.node.v1.FileService.UploadFiles:output_type -> deckhand.node.v1.UploadFilesResponse
+	25, // 41: deckhand.node.v1.FileService.DescribeFiles:output_type -> deckhand.node.v1.DescribeFilesResponse
+	27, // 42: deckhand.node.v1.FileService.DownloadFiles:output_type -> deckhand.node.v1.DownloadFilesResponse
+	29, // 43: deckhand.node.v1.FileService.WatchFiles:output_type -> deckhand.node.v1.WatchFilesResponse
+	31, // [31:44] is the sub-list for method output_type
+	18, // [18:31] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_file_proto_init() }
@@ -2200,13 +2523,17 @@ func file_deckhand_node_v1_file_proto_init() {
 		(*UploadFilesRequest_Entry)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
+	file_deckhand_node_v1_file_proto_msgTypes[27].OneofWrappers = []any{
+		(*DownloadFilesResponse_Entry)(nil),
+		(*DownloadFilesResponse_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_file_proto_rawDesc), len(file_deckhand_node_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,17 +19,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	FileService_ReadFile_FullMethodName     = "/deckhand.node.v1.FileService/ReadFile"
-	FileService_WriteFile_FullMethodName    = "/deckhand.node.v1.FileService/WriteFile"
-	FileService_AppendFile_FullMethodName   = "/deckhand.node.v1.FileService/AppendFile"
-	FileService_ListFiles_FullMethodName    = "/deckhand.node.v1.FileService/ListFiles"
-	FileService_EditFile_FullMethodName     = "/deckhand.node.v1.FileService/EditFile"
-	FileService_MoveFile_FullMethodName     = "/deckhand.node.v1.FileService/MoveFile"
-	FileService_DeleteFile_FullMethodName   = "/deckhand.node.v1.FileService/DeleteFile"
-	FileService_SearchFiles_FullMethodName  = "/deckhand.node.v1.FileService/SearchFiles"
-	FileService_CompareFiles_FullMethodName = "/deckhand.node.v1.FileService/CompareFiles"
-	FileService_UploadFiles_FullMethodName  = "/deckhand.node.v1.FileService/UploadFiles"
-	FileService_WatchFiles_FullMethodName   = "/deckhand.node.v1.FileService/WatchFiles"
+	FileService_ReadFile_FullMethodName      = "/deckhand.node.v1.FileService/ReadFile"
+	FileService_WriteFile_FullMethodName     = "/deckhand.node.v1.FileService/WriteFile"
+	FileService_AppendFile_FullMethodName    = "/deckhand.node.v1.FileService/AppendFile"
+	FileService_ListFiles_FullMethodName     = "/deckhand.node.v1.FileService/ListFiles"
+	FileService_EditFile_FullMethodName      = "/deckhand.node.v1.FileService/EditFile"
+	FileService_MoveFile_FullMethodName      = "/deckhand.node.v1.FileService/MoveFile"
+	FileService_DeleteFile_FullMethodName    = "/deckhand.node.v1.FileService/DeleteFile"
+	FileService_SearchFiles_FullMethodName   = "/deckhand.node.v1.FileService/SearchFiles"
+	FileService_CompareFiles_FullMethodName  = "/deckhand.node.v1.FileService/CompareFiles"
+	FileService_UploadFiles_FullMethodName   = "/deckhand.node.v1.FileService/UploadFiles"
+	FileService_DescribeFiles_FullMethodName = "/deckhand.node.v1.FileService/DescribeFiles"
+	FileService_DownloadFiles_FullMethodName = "/deckhand.node.v1.FileService/DownloadFiles"
+	FileService_WatchFiles_FullMethodName    = "/deckhand.node.v1.FileService/WatchFiles"
 )
 
 // FileServiceClient is the client API for FileService service.
@@ -66,6 +68,13 @@ type FileServiceClient interface {
 	// What was sent of a file before the stream broke is kept for a day, to go on
 	// from.
 	UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error)
+	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// digests of their contents.
+	DescribeFiles(ctx context.Context, in *DescribeFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DescribeFilesResponse], error)
+	// DownloadFiles answers the contents of files: each entry, followed by its
+	// data. A file that has another size now ends it with ABORTED (AGENT_026);
+	// whoever receives it checks its digest.
+	DownloadFiles(ctx context.Context, in *DownloadFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesResponse], error)
 	// WatchFiles tells of changes below a folder as they happen, gathered over a
 	// moment. When there are more than can be told one by one it says so.
 	WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchFilesResponse], error)
@@ -182,9 +191,47 @@ func (c *fileServiceClient) UploadFiles(ctx context.Context, opts ...grpc.CallOp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FileService_UploadFilesClient = grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse]
 
+func (c *fileServiceClient) DescribeFiles(ctx context.Context, in *DescribeFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DescribeFilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileService_ServiceDesc.Streams[1], FileService_DescribeFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DescribeFilesRequest, DescribeFilesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_DescribeFilesClient = grpc.ServerStreamingClient[DescribeFilesResponse]
+
+func (c *fileServiceClient) DownloadFiles(ctx context.Context, in *DownloadFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &FileService_ServiceDesc.Streams[2], FileService_DownloadFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DownloadFilesRequest, DownloadFilesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_DownloadFilesClient = grpc.ServerStreamingClient[DownloadFilesResponse]
+
 func (c *fileServiceClient) WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchFilesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &FileService_ServiceDesc.Streams[1], FileService_WatchFiles_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &FileService_ServiceDesc.Streams[3], FileService_WatchFiles_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +282,13 @@ type FileServiceServer interface {
 	// What was sent of a file before the stream broke is kept for a day, to go on
 	// from.
 	UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error
+	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// digests of their contents.
+	DescribeFiles(*DescribeFilesRequest, grpc.ServerStreamingServer[DescribeFilesResponse]) error
+	// DownloadFiles answers the contents of files: each entry, followed by its
+	// data. A file that has another size now ends it with ABORTED (AGENT_026);
+	// whoever receives it checks its digest.
+	DownloadFiles(*DownloadFilesRequest, grpc.ServerStreamingServer[DownloadFilesResponse]) error
 	// WatchFiles tells of changes below a folder as they happen, gathered over a
 	// moment. When there are more than can be told one by one it says so.
 	WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[WatchFilesResponse]) error
@@ -277,6 +331,12 @@ func (UnimplementedFileServiceServer) CompareFiles(context.Context, *CompareFile
 }
 func (UnimplementedFileServiceServer) UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method UploadFiles not implemented")
+}
+func (UnimplementedFileServiceServer) DescribeFiles(*DescribeFilesRequest, grpc.ServerStreamingServer[DescribeFilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method DescribeFiles not implemented")
+}
+func (UnimplementedFileServiceServer) DownloadFiles(*DownloadFilesRequest, grpc.ServerStreamingServer[DownloadFilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method DownloadFiles not implemented")
 }
 func (UnimplementedFileServiceServer) WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[WatchFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchFiles not implemented")
@@ -471,6 +531,28 @@ func _FileService_UploadFiles_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type FileService_UploadFilesServer = grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]
 
+func _FileService_DescribeFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DescribeFilesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FileServiceServer).DescribeFiles(m, &grpc.GenericServerStream[DescribeFilesRequest, DescribeFilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_DescribeFilesServer = grpc.ServerStreamingServer[DescribeFilesResponse]
+
+func _FileService_DownloadFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DownloadFilesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(FileServiceServer).DownloadFiles(m, &grpc.GenericServerStream[DownloadFilesRequest, DownloadFilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type FileService_DownloadFilesServer = grpc.ServerStreamingServer[DownloadFilesResponse]
+
 func _FileService_WatchFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchFilesRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -531,6 +613,16 @@ var FileService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "UploadFiles",
 			Handler:       _FileService_UploadFiles_Handler,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "DescribeFiles",
+			Handler:       _FileService_DescribeFiles_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DownloadFiles",
+			Handler:       _FileService_DownloadFiles_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "WatchFiles",

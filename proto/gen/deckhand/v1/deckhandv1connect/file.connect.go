@@ -42,6 +42,8 @@ const (
 	FileServiceCompareFilesProcedure = "/deckhand.v1.FileService/CompareFiles"
 	// FileServiceUploadFilesProcedure is the fully-qualified name of the FileService's UploadFiles RPC.
 	FileServiceUploadFilesProcedure = "/deckhand.v1.FileService/UploadFiles"
+	// FileServiceSendFilesProcedure is the fully-qualified name of the FileService's SendFiles RPC.
+	FileServiceSendFilesProcedure = "/deckhand.v1.FileService/SendFiles"
 	// FileServiceWatchFilesProcedure is the fully-qualified name of the FileService's WatchFiles RPC.
 	FileServiceWatchFilesProcedure = "/deckhand.v1.FileService/WatchFiles"
 )
@@ -59,6 +61,9 @@ type FileServiceClient interface {
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	// SendFiles copies files, folders and links from one workspace into another,
+	// also on another node. What is there with the same content is not sent again.
+	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
 	// WatchFiles tells of changes below a folder as they happen.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
 }
@@ -98,6 +103,12 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 			connect.WithClientOptions(opts...),
 		),
+		sendFiles: connect.NewClient[v1.SendFilesRequest, v1.SendFilesResponse](
+			httpClient,
+			baseURL+FileServiceSendFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("SendFiles")),
+			connect.WithClientOptions(opts...),
+		),
 		watchFiles: connect.NewClient[v1.WatchFilesRequest, v1.WatchFilesResponse](
 			httpClient,
 			baseURL+FileServiceWatchFilesProcedure,
@@ -113,6 +124,7 @@ type fileServiceClient struct {
 	listFiles    *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
 	compareFiles *connect.Client[v1.CompareFilesRequest, v1.CompareFilesResponse]
 	uploadFiles  *connect.Client[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	sendFiles    *connect.Client[v1.SendFilesRequest, v1.SendFilesResponse]
 	watchFiles   *connect.Client[v1.WatchFilesRequest, v1.WatchFilesResponse]
 }
 
@@ -136,6 +148,11 @@ func (c *fileServiceClient) UploadFiles(ctx context.Context) *connect.ClientStre
 	return c.uploadFiles.CallClientStream(ctx)
 }
 
+// SendFiles calls deckhand.v1.FileService.SendFiles.
+func (c *fileServiceClient) SendFiles(ctx context.Context, req *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error) {
+	return c.sendFiles.CallUnary(ctx, req)
+}
+
 // WatchFiles calls deckhand.v1.FileService.WatchFiles.
 func (c *fileServiceClient) WatchFiles(ctx context.Context, req *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error) {
 	return c.watchFiles.CallServerStream(ctx, req)
@@ -154,6 +171,9 @@ type FileServiceHandler interface {
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error)
+	// SendFiles copies files, folders and links from one workspace into another,
+	// also on another node. What is there with the same content is not sent again.
+	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
 	// WatchFiles tells of changes below a folder as they happen.
 	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error
 }
@@ -189,6 +209,12 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fileServiceSendFilesHandler := connect.NewUnaryHandler(
+		FileServiceSendFilesProcedure,
+		svc.SendFiles,
+		connect.WithSchema(fileServiceMethods.ByName("SendFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
 	fileServiceWatchFilesHandler := connect.NewServerStreamHandler(
 		FileServiceWatchFilesProcedure,
 		svc.WatchFiles,
@@ -205,6 +231,8 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 			fileServiceCompareFilesHandler.ServeHTTP(w, r)
 		case FileServiceUploadFilesProcedure:
 			fileServiceUploadFilesHandler.ServeHTTP(w, r)
+		case FileServiceSendFilesProcedure:
+			fileServiceSendFilesHandler.ServeHTTP(w, r)
 		case FileServiceWatchFilesProcedure:
 			fileServiceWatchFilesHandler.ServeHTTP(w, r)
 		default:
@@ -230,6 +258,10 @@ func (UnimplementedFileServiceHandler) CompareFiles(context.Context, *connect.Re
 
 func (UnimplementedFileServiceHandler) UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.UploadFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.SendFiles is not implemented"))
 }
 
 func (UnimplementedFileServiceHandler) WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error {

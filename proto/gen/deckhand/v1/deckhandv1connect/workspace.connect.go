@@ -42,6 +42,9 @@ const (
 	// WorkspaceServiceUndoChangesProcedure is the fully-qualified name of the WorkspaceService's
 	// UndoChanges RPC.
 	WorkspaceServiceUndoChangesProcedure = "/deckhand.v1.WorkspaceService/UndoChanges"
+	// WorkspaceServiceListArtifactsProcedure is the fully-qualified name of the WorkspaceService's
+	// ListArtifacts RPC.
+	WorkspaceServiceListArtifactsProcedure = "/deckhand.v1.WorkspaceService/ListArtifacts"
 	// WorkspaceServiceExportWorkspaceProcedure is the fully-qualified name of the WorkspaceService's
 	// ExportWorkspace RPC.
 	WorkspaceServiceExportWorkspaceProcedure = "/deckhand.v1.WorkspaceService/ExportWorkspace"
@@ -58,6 +61,9 @@ type WorkspaceServiceClient interface {
 	// happens whole or not at all, and is recorded with the digests of what was
 	// found and what was given back.
 	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
+	// ListArtifacts answers the files that a task was given by others, and gave
+	// to them.
+	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
 	// ExportWorkspace streams a workspace, or a task's changes, as a tar or as a
 	// patch for git. Nothing in it is masked.
 	ExportWorkspace(context.Context, *connect.Request[v1.ExportWorkspaceRequest]) (*connect.ServerStreamForClient[v1.ExportWorkspaceResponse], error)
@@ -92,6 +98,12 @@ func NewWorkspaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(workspaceServiceMethods.ByName("UndoChanges")),
 			connect.WithClientOptions(opts...),
 		),
+		listArtifacts: connect.NewClient[v1.ListArtifactsRequest, v1.ListArtifactsResponse](
+			httpClient,
+			baseURL+WorkspaceServiceListArtifactsProcedure,
+			connect.WithSchema(workspaceServiceMethods.ByName("ListArtifacts")),
+			connect.WithClientOptions(opts...),
+		),
 		exportWorkspace: connect.NewClient[v1.ExportWorkspaceRequest, v1.ExportWorkspaceResponse](
 			httpClient,
 			baseURL+WorkspaceServiceExportWorkspaceProcedure,
@@ -106,6 +118,7 @@ type workspaceServiceClient struct {
 	listChanges     *connect.Client[v1.ListChangesRequest, v1.ListChangesResponse]
 	diffChanges     *connect.Client[v1.DiffChangesRequest, v1.DiffChangesResponse]
 	undoChanges     *connect.Client[v1.UndoChangesRequest, v1.UndoChangesResponse]
+	listArtifacts   *connect.Client[v1.ListArtifactsRequest, v1.ListArtifactsResponse]
 	exportWorkspace *connect.Client[v1.ExportWorkspaceRequest, v1.ExportWorkspaceResponse]
 }
 
@@ -124,6 +137,11 @@ func (c *workspaceServiceClient) UndoChanges(ctx context.Context, req *connect.R
 	return c.undoChanges.CallUnary(ctx, req)
 }
 
+// ListArtifacts calls deckhand.v1.WorkspaceService.ListArtifacts.
+func (c *workspaceServiceClient) ListArtifacts(ctx context.Context, req *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error) {
+	return c.listArtifacts.CallUnary(ctx, req)
+}
+
 // ExportWorkspace calls deckhand.v1.WorkspaceService.ExportWorkspace.
 func (c *workspaceServiceClient) ExportWorkspace(ctx context.Context, req *connect.Request[v1.ExportWorkspaceRequest]) (*connect.ServerStreamForClient[v1.ExportWorkspaceResponse], error) {
 	return c.exportWorkspace.CallServerStream(ctx, req)
@@ -140,6 +158,9 @@ type WorkspaceServiceHandler interface {
 	// happens whole or not at all, and is recorded with the digests of what was
 	// found and what was given back.
 	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
+	// ListArtifacts answers the files that a task was given by others, and gave
+	// to them.
+	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
 	// ExportWorkspace streams a workspace, or a task's changes, as a tar or as a
 	// patch for git. Nothing in it is masked.
 	ExportWorkspace(context.Context, *connect.Request[v1.ExportWorkspaceRequest], *connect.ServerStream[v1.ExportWorkspaceResponse]) error
@@ -170,6 +191,12 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 		connect.WithSchema(workspaceServiceMethods.ByName("UndoChanges")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workspaceServiceListArtifactsHandler := connect.NewUnaryHandler(
+		WorkspaceServiceListArtifactsProcedure,
+		svc.ListArtifacts,
+		connect.WithSchema(workspaceServiceMethods.ByName("ListArtifacts")),
+		connect.WithHandlerOptions(opts...),
+	)
 	workspaceServiceExportWorkspaceHandler := connect.NewServerStreamHandler(
 		WorkspaceServiceExportWorkspaceProcedure,
 		svc.ExportWorkspace,
@@ -184,6 +211,8 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 			workspaceServiceDiffChangesHandler.ServeHTTP(w, r)
 		case WorkspaceServiceUndoChangesProcedure:
 			workspaceServiceUndoChangesHandler.ServeHTTP(w, r)
+		case WorkspaceServiceListArtifactsProcedure:
+			workspaceServiceListArtifactsHandler.ServeHTTP(w, r)
 		case WorkspaceServiceExportWorkspaceProcedure:
 			workspaceServiceExportWorkspaceHandler.ServeHTTP(w, r)
 		default:
@@ -205,6 +234,10 @@ func (UnimplementedWorkspaceServiceHandler) DiffChanges(context.Context, *connec
 
 func (UnimplementedWorkspaceServiceHandler) UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.UndoChanges is not implemented"))
+}
+
+func (UnimplementedWorkspaceServiceHandler) ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.ListArtifacts is not implemented"))
 }
 
 func (UnimplementedWorkspaceServiceHandler) ExportWorkspace(context.Context, *connect.Request[v1.ExportWorkspaceRequest], *connect.ServerStream[v1.ExportWorkspaceResponse]) error {

@@ -1,0 +1,228 @@
+// Package artifact brings files of one workspace into another, also on another
+// node: what a handoff names, what an agent copies between the jails that it has
+// on its nodes, and what people send.
+//
+// What is to go is described at the source, with the digest of each file
+// (Collect). It is copied at once (Send), or promised to a task in the
+// transaction that stores that task (Promise) and copied before the task begins
+// (Deliver). Contents flow from node to node through the hub, which keeps none
+// of them; a file appears whole, once its digest is right, or not at all.
+//
+// A file that changed since it was promised is not copied: the task is told that
+// it is missing. Nothing that is at the target is replaced unless that is asked
+// for, or it is what was copied there before. Where either node is away, nothing
+// is lost: whoever asks again goes on where it was.
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Limits of one transfer.
+const (
+	maxFiles = 10_000
+	maxBytes = 2 << 30
+)
+
+// Config is what Artifacts works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Redact   *redact.Redactor
+	Nodes    *node.Nodes
+	// Node answers the live link to a node.
+	Node func(nodeID string) (tool.Node, error)
+	// JailOf answers what a task's jail is made of.
+	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
+}
+
+// Artifacts copies files between workspaces.
+type Artifacts struct{ cfg Config }
+
+// New makes Artifacts.
+func New(cfg Config) *Artifacts { return &Artifacts{cfg} }
+
+// Place is a workspace.
+type Place struct {
+	NodeID string
+	// Jail is what its jail is made of; of a source only the id is read.
+	Jail *nodev1.JailSpec
+}
+
+// PlaceOf answers the workspace that a task works in; one that has not begun has
+// none.
+func (a *Artifacts) PlaceOf(ctx context.Context, t db.Task) (Place, error) {
+	if t.NodeID == nil {
+		return Place{}, fault.New(fault.Precondition, "task %s has no workspace yet", t.ID).WithObject(t.ID).WithFix("it is made when the task starts")
+	}
+	jail, err := a.cfg.JailOf(ctx, t)
+	return Place{NodeID: *t.NodeID, Jail: jail}, err
+}
+
+// Collection is what was found at a source, pinned by its digests.
+type Collection struct {
+	OrgID string
+	From  Place
+	// TaskID is the task that it is from; empty for none.
+	TaskID  string
+	Entries []*nodev1.UploadEntry
+	// Skipped cannot be copied: sockets, pipes, and names that are not UTF-8,
+	// quoted, or have a secret in them.
+	Skipped []string
+}
+
+// Files counts the files and their bytes.
+func (c *Collection) Files() (files int, bytes int64) {
+	for _, e := range c.Entries {
+		if e.GetType() == "file" {
+			files++
+			bytes += e.GetSize()
+		}
+	}
+	return files, bytes
+}
+
+// Paths answers the first of the paths.
+func (c *Collection) Paths(most int) []string {
+	out := make([]string, 0, min(most, len(c.Entries)))
+	for _, e := range c.Entries[:min(most, len(c.Entries))] {
+		out = append(out, e.GetPath())
+	}
+	return out
+}
+
+// Collect describes what paths and patterns are of at a source. One that nothing
+// is at is refused.
+func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Place, paths []string) (*Collection, error) {
+	link, err := a.cfg.Node(from.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := describe(ctx, link, &nodev1.DescribeFilesRequest{
+		JailId: from.Jail.GetJailId(), Paths: paths, MaxFiles: maxFiles, MaxBytes: maxBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found.GetMissing()) > 0 {
+		return nil, fault.New(fault.NotFound, "nothing in the workspace is at %s", some(found.GetMissing())).
+			WithFix("name paths below the workspace, or patterns as src/**/*.go")
+	}
+	c := &Collection{OrgID: orgID, TaskID: taskID, From: from, Skipped: found.GetSkipped()}
+	for i, name := range c.Skipped {
+		c.Skipped[i] = a.cfg.Redact.String(name)
+	}
+	for _, e := range found.GetEntries() {
+		// Names are stored.
+		if shown := a.cfg.Redact.String(e.GetPath()); shown != e.GetPath() || a.cfg.Redact.String(e.GetTarget()) != e.GetTarget() {
+			c.Skipped = append(c.Skipped, shown)
+			continue
+		}
+		c.Entries = append(c.Entries, e)
+	}
+	return c, nil
+}
+
+// describe gathers the answer of one question.
+func describe(ctx context.Context, link tool.Node, req *nodev1.DescribeFilesRequest) (*nodev1.DescribeFilesResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := link.Files().DescribeFiles(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("describe files of %s: %w", req.GetJailId(), fault.FromGRPC(err))
+	}
+	out := &nodev1.DescribeFilesResponse{}
+	for {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("describe files of %s: %w", req.GetJailId(), fault.FromGRPC(err))
+		}
+		out.Entries = append(out.Entries, part.GetEntries()...)
+		out.Missing = append(out.Missing, part.GetMissing()...)
+		out.Skipped = append(out.Skipped, part.GetSkipped()...)
+	}
+}
+
+// some answers a few of many texts in one.
+func some(texts []string) string {
+	const shown = 5
+	var quoted []string
+	for _, t := range texts[:min(len(texts), shown)] {
+		quoted = append(quoted, fmt.Sprintf("%q", t))
+	}
+	out := strings.Join(quoted, ", ")
+	if n := len(texts) - shown; n > 0 {
+		out += fmt.Sprintf(" and %d more", n)
+	}
+	return out
+}
+
+// stillThere answers the entries of a collection that are at the source as they
+// were, and the paths of the others.
+func (a *Artifacts) stillThere(ctx context.Context, c *Collection) (same []*nodev1.UploadEntry, missing []string, err error) {
+	link, err := a.cfg.Node(c.From.NodeID)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := at(ctx, link, c.From.Jail.GetJailId(), "", c.Entries)
+	if fault.Is(err, fault.NotFound) {
+		now, err = nil, nil // the source's workspace was removed
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range c.Entries {
+		if have := now[e.GetPath()]; alike(have, e) {
+			same = append(same, e)
+		} else {
+			missing = append(missing, e.GetPath())
+		}
+	}
+	return same, missing, nil
+}
+
+// alike says whether two entries have the same content.
+func alike(a, b *nodev1.UploadEntry) bool {
+	return a != nil && a.GetType() == b.GetType() && a.GetDigest() == b.GetDigest() && a.GetTarget() == b.GetTarget()
+}
+
+// at answers what is at the paths of some entries in a folder, by their paths.
+func at(ctx context.Context, link tool.Node, jailID, folder string, entries []*nodev1.UploadEntry) (map[string]*nodev1.UploadEntry, error) {
+	out := map[string]*nodev1.UploadEntry{}
+	for part := range slices.Chunk(entries, maxFiles) {
+		req := &nodev1.DescribeFilesRequest{JailId: jailID, Exact: true, MaxFiles: maxFiles, MaxBytes: 1 << 62}
+		for _, e := range part {
+			req.Paths = append(req.Paths, path.Join(folder, e.GetPath()))
+		}
+		found, err := describe(ctx, link, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found.GetEntries() {
+			name := e.GetPath()
+			if folder != "" {
+				name = strings.TrimPrefix(name, folder+"/")
+			}
+			out[name] = e
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,209 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ended waits for a task to succeed.
+func (f *fleet) ended(id string) string {
+	f.t.Helper()
+	eventually(f.t, 90*time.Second, "the task to end", func() bool {
+		s := f.task(id).State
+		require.NotContains(f.t, []string{"TASK_STATE_FAILED", "TASK_STATE_ESCALATED"}, s, "%+v", f.task(id))
+		return s == "TASK_STATE_SUCCEEDED"
+	})
+	return id
+}
+
+// twoNodes starts nodes named alpha and beta.
+func twoNodes(t *testing.T) *fleet {
+	f := newFleet(t)
+	f.startNodeIn(f.nodeDir, "--name", "alpha")
+	f.addNode("beta")
+	f.startWorker()
+	return f
+}
+
+const maker = `
+turns:
+  - text: I make files.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "mkdir -p src/deep; echo one > src/a.go; echo two > src/deep/b.go; chmod 755 src/a.go; ln -s a.go src/link; head -c 3000000 /dev/urandom > big; echo no > notes; mkfifo src/pipe"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "made"}
+`
+
+// J1, J3: files of one task are in the workspace of the next before it begins,
+// also on another node, as they were when they were handed over.
+func TestATaskBeginsWithArtifactsOfAnotherOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	f.persona("maker", maker, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	f.persona("reader", `
+turns:
+  - text: I read them.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "cd artifacts/*; find . | sort; cat src/a.go src/deep/b.go src/link; sha256sum < big; test -x src/a.go && touch src/a.go && echo mine"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "read"}
+`, "workspace: {scope: task}", "nodes: {names: [beta]}")
+	made := f.ended(f.submit("maker"))
+	read := f.ended(strings.TrimSpace(f.cli(0, "run", "reader", "read them", "-o", "name", "--artifact", made+":src", "--artifact", made+":b*").out))
+	var steps []struct{ Observation string }
+	f.json(&steps, "task", "steps", read)
+	for _, part := range []string{"./big\n./src\n./src/a.go\n./src/deep\n./src/deep/b.go\n./src/link\n", "one\ntwo\none\n", "mine"} {
+		require.Contains(t, steps[0].Observation, part)
+	}
+	sum := strings.Fields(f.cli(0, "node", "exec", "alpha", "--agent", "maker", "--", "sha256sum", "big").out)[0]
+	require.Contains(t, steps[0].Observation, sum)
+
+	var given []struct {
+		FromTaskID string `json:"fromTaskId"`
+		ToTaskID   string `json:"toTaskId"`
+		State      string
+		Files      int
+		Missing    []string
+	}
+	f.json(&given, "task", "artifacts", made)
+	require.Len(t, given, 1)
+	require.Equal(t, []any{made, read, "done", 3}, []any{given[0].FromTaskID, given[0].ToTaskID, given[0].State, given[0].Files})
+	watched := f.cli(0, "task", "watch", read, "-o", "jsonl").out
+	require.Contains(t, watched, `"artifacts_promised"`)
+	require.Contains(t, watched, `"artifacts_delivered"`)
+
+	// Nothing there is a step's own change.
+	require.Empty(t, f.cli(0, "task", "diff", read).out)
+	require.Contains(t, f.cli(3, "run", "reader", "x", "--artifact", made+":none").err, `nothing in the workspace is at "none"`)
+	require.Contains(t, f.cli(4, "run", "reader", "x", "--artifact", made+":../x").err, "leads out of the workspace")
+}
+
+// J1: a file that changes after it was handed over is not passed off as what
+// was handed over.
+func TestAnArtifactThatChangedIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	f.persona("maker", maker, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	f.persona("reader", `
+turns:
+  - text: I read them.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "cd artifacts/*; find . -type f | sort"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "read"}
+`, "workspace: {scope: task}", "nodes: {names: [beta]}")
+	made := f.ended(f.submit("maker"))
+	f.cli(0, "node", "drain", "beta")
+	read := strings.TrimSpace(f.cli(0, "run", "reader", "read them", "-o", "name", "--artifact", made+":src", "--artifact", made+":notes").out)
+	f.cli(0, "node", "exec", "alpha", "--agent", "maker", "--", "sh", "-c", "echo changed > src/a.go; rm src/deep/b.go")
+	f.cli(0, "node", "undrain", "beta")
+	f.ended(read)
+	var steps []struct{ Observation string }
+	f.json(&steps, "task", "steps", read)
+	require.Contains(t, steps[0].Observation, "./notes")
+	require.NotContains(t, steps[0].Observation, "a.go")
+	var given []struct{ Missing []string }
+	f.json(&given, "task", "artifacts", read)
+	require.Equal(t, []string{"src/a.go", "src/deep/b.go"}, given[0].Missing)
+	require.Contains(t, f.cli(0, "task", "watch", read, "-o", "jsonl").out, "had changed or gone before you began")
+}
+
+// A4, F3: an agent copies files between its jails on its nodes by digest; what
+// somebody else changed there is no silent loss, and it can be taken back.
+func TestAnAgentSyncsItsWorkspacesOnTwoNodes(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	sync := func(direction, more string) string {
+		return fmt.Sprintf(`
+turns:
+  - text: I copy.
+    calls:
+      - tool: workspace_sync
+        arguments: {node: beta, direction: %s, paths: ["src/**/*.go", notes]%s}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "copied"}
+`, direction, more)
+	}
+	keys := []string{"workspace: {scope: agent}", "nodes: {names: [alpha, beta]}"}
+	f.persona("twin", maker, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	f.ended(f.submit("twin"))
+	run := func(direction, more string) (id, said string) {
+		f.persona("twin", sync(direction, more), keys...)
+		id = f.ended(f.submit("twin"))
+		var steps []struct{ Observation string }
+		f.json(&steps, "task", "steps", id)
+		return id, steps[0].Observation
+	}
+	first, said := run("to", "")
+	require.Contains(t, said, "copied 3 files")
+	_, said = run("to", "")
+	require.Contains(t, said, "copied 0 files, 0 bytes; 3 were there already")
+
+	// What was copied there and not touched is replaced.
+	alpha := func(command string) {
+		f.cli(0, "node", "exec", "alpha", "--agent", "twin", "--", "sh", "-c", command)
+	}
+	alpha("echo newer > notes")
+	second, said := run("to", "")
+	require.Contains(t, said, "copied 1 files, 6 bytes; 2 were there already")
+
+	// The other way round, alpha's own is in the way.
+	alpha("echo mine > notes")
+	_, said = run("from", "")
+	require.Contains(t, said, "AGENT_026")
+	require.Equal(t, "mine\n", f.cli(0, "agent", "files", "cat", "twin", "notes").out)
+	third, said := run("from", ", overwrite: true")
+	require.Contains(t, said, "copied 1 files")
+	require.Equal(t, "newer\n", f.cli(0, "agent", "files", "cat", "twin", "notes").out)
+	f.cli(0, "task", "undo", third, "--yes")
+	require.Equal(t, "mine\n", f.cli(0, "agent", "files", "cat", "twin", "notes").out)
+
+	// What it changed on the other node is shown and taken back there.
+	require.Contains(t, f.cli(0, "task", "diff", second).out, "-no\n+newer")
+	f.cli(0, "task", "undo", second, "--yes")
+	f.cli(0, "agent", "files", "send", "twin", "notes", "--from-node", "beta", "--into", "back")
+	require.Equal(t, "no\n", f.cli(0, "agent", "files", "cat", "twin", "back/notes").out)
+	f.cli(0, "task", "undo", first, "--yes")
+	require.Contains(t, f.cli(3, "agent", "files", "send", "twin", "notes", "--from-node", "beta", "--into", "again").err, "nothing in the workspace is at")
+
+	// A node that the persona does not name.
+	f.persona("twin", sync("to", ""), "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	id := f.ended(f.submit("twin"))
+	var steps []struct{ Observation string }
+	f.json(&steps, "task", "steps", id)
+	require.Contains(t, steps[0].Observation, "AGENT_002")
+}
+
+// F3: people send files from one agent's workspace to another's.
+func TestFilesAreSentBetweenAgents(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	f.persona("maker", maker, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	f.persona("other", maker, "workspace: {scope: agent}", "nodes: {names: [beta]}")
+	made := f.ended(f.submit("maker"))
+	f.ended(f.submit("other"))
+	sent := f.cli(0, "agent", "files", "send", "maker", "src", "--to-agent", "other", "--into", "in")
+	require.Contains(t, sent.err, "2 files, 8 bytes copied; 0 were there already")
+	require.Contains(t, sent.err, `not copied: "src/pipe"`)
+	require.Equal(t, "two\n", f.cli(0, "agent", "files", "cat", "other", "in/src/deep/b.go").out)
+	require.Contains(t, f.cli(1, "agent", "files", "send", "maker", "big", "--to-agent", "other").err, "AGENT_026")
+	require.Contains(t, f.cli(0, "task", "files", "send", made, "big", "--to-agent", "other", "--overwrite").err, "1 files, 3000000 bytes")
+	require.Contains(t, f.cli(0, "audit", "list", "-o", "json").out, "workspace.sent")
+	f.cli(2, "agent", "files", "send", "maker", "src")
+	require.Contains(t, f.cli(2, "agent", "files", "send", "maker", "src", "--to-agent", "maker", "--into", "").err, "same workspace")
+}

@@ -1,0 +1,71 @@
+package files
+
+import (
+	"io"
+	"os"
+
+	"google.golang.org/grpc"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// pieceBytes is how much of a file is sent at once: with what goes around it, it
+// fits a buffer of 1 MiB.
+const pieceBytes = 1<<20 - 1<<10
+
+// DownloadFiles implements nodev1.FileServiceServer.
+func (s *Service) DownloadFiles(req *nodev1.DownloadFilesRequest, stream grpc.ServerStreamingServer[nodev1.DownloadFilesResponse]) error {
+	if err := s.download(req, stream); err != nil {
+		return fault.ToGRPC(err)
+	}
+	return nil
+}
+
+func (s *Service) download(req *nodev1.DownloadFilesRequest, stream grpc.ServerStreamingServer[nodev1.DownloadFilesResponse]) error {
+	w, _, err := s.open(req.GetJailId(), "")
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	buf := make([]byte, pieceBytes)
+	for _, e := range req.GetEntries() {
+		if err := w.sendFile(e, buf, stream); err != nil {
+			return explain(e.GetPath(), err)
+		}
+	}
+	return nil
+}
+
+func (w *workspace) sendFile(e *nodev1.UploadEntry, buf []byte, stream grpc.ServerStreamingServer[nodev1.DownloadFilesResponse]) error {
+	name, err := clean(e.GetPath())
+	if err != nil {
+		return err
+	}
+	f, info, err := w.openRegular(name, os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	changed := fault.New(fault.Aborted, "%q has another size than it had", e.GetPath()).WithCode(fault.FileConflict).WithFix("describe it again")
+	if info.Size() != e.GetSize() || e.GetOffset() > e.GetSize() {
+		return changed
+	}
+	if err := stream.Send(&nodev1.DownloadFilesResponse{Message: &nodev1.DownloadFilesResponse_Entry{Entry: e}}); err != nil {
+		return err
+	}
+	for at := e.GetOffset(); at < e.GetSize(); {
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), e.GetSize()-at)], at)
+		if n == 0 {
+			if err == io.EOF { //nolint:errorlint // as ReadAt documents it
+				return changed
+			}
+			return err
+		}
+		if err := stream.Send(&nodev1.DownloadFilesResponse{Message: &nodev1.DownloadFilesResponse_Data{Data: buf[:n]}}); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
+}
