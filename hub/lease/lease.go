@@ -102,9 +102,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 		if err != nil || jailed {
 			return err
 		}
-		waited := t.MessagesWaiting
-		t, err = task.Move(ctx, tx, t, task.Running, "", by)
-		t.MessagesWaiting = waited // the claim answers them
+		t, err = task.Run(tx, t, by)
 		return err
 	})
 	if err != nil || claimed == nil {

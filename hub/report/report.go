@@ -163,6 +163,9 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 			}, nil
 		}
 	}
+	if usage.GetInputTokens()|usage.GetOutputTokens()|usage.GetCacheReadTokens()|usage.GetCacheWriteTokens() == 0 {
+		return usage, nil // as of most scripts: whatever the price, it costs nothing
+	}
 	p, err := r.cfg.Price(ctx, tx.Queries, t.OrgID, name, model)
 	if err != nil {
 		return nil, err
@@ -352,23 +355,31 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 				Code: end.ErrorCode, Message: r.cfg.Redact.String(end.ErrorMessage), After: end.RetryAfter,
 			}, by)
 		}
-		open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: orgID, TaskID: t.ID, Reason: "the run ended"})
-		if err != nil {
-			return fmt.Errorf("end open steps of %s: %w", t.ID, err)
-		}
 		if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
 			return err
 		}
-		tx.AfterCommit(func() {
-			// Nothing of the run goes on when the next one starts.
-			for _, step := range open {
-				if step.StartedAt != nil {
-					r.cfg.Stop(step, by.ID)
-				}
-			}
-			r.cfg.Admit(orgID)
-		})
-		_, err = task.End(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), result, by)
-		return err
+		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
+		open, err := task.End(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), result, by)
+		if err != nil || !open {
+			return err
+		}
+		return r.cancelOpen(ctx, tx, t, by)
 	})
+}
+
+// cancelOpen ends the steps of a run that ended before them: nothing of it goes
+// on when the next one starts.
+func (r *Reports) cancelOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
+	open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: "the run ended"})
+	if err != nil {
+		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
+	}
+	tx.AfterCommit(func() {
+		for _, step := range open {
+			if step.StartedAt != nil {
+				r.cfg.Stop(step, by.ID)
+			}
+		}
+	})
+	return nil
 }

@@ -21,7 +21,8 @@ func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string,
 	if outcome == "" {
 		outcome = "finished"
 	}
-	return move(ctx, tx, t, to, reason, outcome, nil, actor)
+	moved, err := move(ctx, tx, t, to, reason, outcome, nil, actor)
+	return moved.Task, err
 }
 
 // Result is what a run left.
@@ -34,21 +35,39 @@ type Result struct {
 	Progress  float64
 }
 
-// End is Move where the agent's run ends, and stores what it left.
-func End(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, r Result, actor event.Actor) (db.Task, error) {
-	return move(ctx, tx, t, to, reason, "finished", &r, actor)
+// End is Move where the agent's run ends, and stores what it left. It says
+// whether steps of it have not ended.
+func End(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, r Result, actor event.Actor) (open bool, err error) {
+	moved, err := move(ctx, tx, t, to, reason, "finished", &r, actor)
+	return moved.HasOpenSteps, err
+}
+
+// Run has a task that the transaction has claimed go on to running. The row is
+// not read back: it costs no round trip.
+func Run(tx *event.Tx, t db.Task, actor event.Actor) (db.Task, error) {
+	if from := State(t.State); !from.May(Running) {
+		return t, refuse(t.ID, from, Running)
+	}
+	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+		_, err := q.MoveTask(ctx, db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(Running)})
+		return err
+	})
+	moved := t
+	moved.State, moved.Reason = string(Running), ""
+	return moved, tell(tx, t, Running, "", actor)
 }
 
 // Requeue hands a leased task back to the queue; outcome says what became of
 // the attempt: "released" or "lost".
 func Requeue(ctx context.Context, tx *event.Tx, t db.Task, reason, outcome string, actor event.Actor) (db.Task, error) {
-	return move(ctx, tx, t, Queued, reason, outcome, nil, actor)
+	moved, err := move(ctx, tx, t, Queued, reason, outcome, nil, actor)
+	return moved.Task, err
 }
 
-func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcome string, r *Result, actor event.Actor) (db.Task, error) {
-	from := State(t.State)
+func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcome string, r *Result, actor event.Actor) (db.MoveTaskRow, error) {
+	from, as := State(t.State), db.MoveTaskRow{Task: t}
 	if !from.May(to) {
-		return t, refuse(t.ID, from, to)
+		return as, refuse(t.ID, from, to)
 	}
 	params := db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(to), Reason: reason}
 	if r != nil {
@@ -60,15 +79,16 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 			params.Progress = &done
 		}
 	}
-	moved, err := tx.MoveTask(ctx, params)
+	row, err := tx.MoveTask(ctx, params)
+	moved := row.Task
 	if err != nil {
-		return t, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
+		return as, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
 	}
 	if to.Final() {
 		tx.Ended(moved)
 		if moved.Dependents > 0 {
 			if err := settleDependents(ctx, tx, moved); err != nil {
-				return t, err
+				return as, err
 			}
 		}
 	}
@@ -81,5 +101,5 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 			return q.EndAttempt(ctx, db.EndAttemptParams{OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, Outcome: outcome})
 		})
 	}
-	return moved, tell(tx, t, to, reason, actor)
+	return row, tell(tx, t, to, reason, actor)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/resident"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
 )
 
@@ -71,6 +72,7 @@ func roleCommand[C any](a *app, r role[C]) *cobra.Command {
 }
 
 func runRole[C any](ctx context.Context, a *app, r role[C], flags *pflag.FlagSet, path string) error {
+	resident.Room()
 	var logs logging.Config
 	var cfg C
 	for _, dst := range []any{&logs, &cfg} {

@@ -1,5 +1,6 @@
-// Package resident keeps small what a program that mostly waits holds of the
-// machine's memory: deckhand-node, and deckhand-init in every jail.
+// Package resident sees to what a program holds of the machine's memory. It
+// keeps those small that mostly wait, deckhand-node and deckhand-init in every
+// jail, and gives room to those that serve, the hub and the worker.
 //
 // Most of what such a program holds is itself: pages of its own file that only
 // its start, or work long done, has needed. They are given back, and come from
@@ -10,12 +11,28 @@ package resident
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// ballast is never touched, so that it is no memory of the machine's, and counts
+// for the garbage collector as in use.
+var ballast []byte
+
+// roomBytes is how much more a program with room may leave to its collector.
+const roomBytes = 64 << 20
+
+// Room has garbage collected when there are at least 64 MiB of it, however
+// little is in use: a server with a small heap would collect many times a
+// second. It is for a whole program, once, at its start.
+func Room() {
+	ballast = make([]byte, roomBytes)
+	runtime.KeepAlive(ballast)
+}
 
 // LetGo gives back what work took of the memory and is not needed now: of the
 // heap, and of the program itself. It collects garbage, some milliseconds.

@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/postgres"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/resident"
 	"github.com/deckhand-sh/deckhand/internal/simnode"
 	"github.com/deckhand-sh/deckhand/sdk"
 	"github.com/deckhand-sh/deckhand/worker"
@@ -30,6 +31,7 @@ type stack struct {
 }
 
 func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err error) {
+	resident.Room() // as the program's main does
 	s, err := newDatabase(ctx)
 	if err != nil {
 		return nil, err

@@ -54,10 +54,10 @@ func newWindow(limit, context int) window {
 
 // measure counts what stays the same over all requests.
 func (w *window) measure(system string, tools []*deckhandv1.Tool) {
-	w.fixed = token.Count(system)
+	w.fixed = token.Fixed(system)
 	for _, tool := range tools {
 		schema, _ := json.Marshal(tool.GetInputSchema().AsMap()) //nolint:errchkjson // of JSON, so JSON
-		w.fixed += token.Count(tool.GetName() + tool.GetDescription() + string(schema))
+		w.fixed += token.Fixed(tool.GetName() + tool.GetDescription() + string(schema))
 	}
 }
 

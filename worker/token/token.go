@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/pkoukk/tiktoken-go"
 	loader "github.com/pkoukk/tiktoken-go-loader"
 )
@@ -32,6 +33,23 @@ var encoding = sync.OnceValue(func() *tiktoken.Tiktoken {
 	}
 	return e
 })
+
+// known holds what Fixed has counted, by text: agents are few and run often.
+var known = sync.OnceValue(func() *lru.Cache[string, int] {
+	cache, _ := lru.New[string, int](512) //nolint:errcheck // fails for a size below 1 only
+	return cache
+})
+
+// Fixed is Count for a text that comes again and again, such as the instructions
+// of an agent or the record of a tool: it is counted once.
+func Fixed(text string) int {
+	if n, ok := known().Get(text); ok {
+		return n
+	}
+	n := Count(text)
+	known().Add(text, n)
+	return n
+}
 
 // Count estimates the tokens of a text, at a cost that is bounded however long
 // it is.

@@ -1406,8 +1406,10 @@ UPDATE tasks SET
     iteration = greatest(iteration, $7::int),
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
     failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
-WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks
+WHERE tasks.id = $8 AND (tasks.org_id = $9) IS TRUE
+RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, (tasks.finished_at IS NOT NULL AND EXISTS (
+    SELECT FROM steps s WHERE s.org_id = tasks.org_id AND s.task_id = tasks.id
+      AND s.state IN ('proposed', 'waiting', 'granted', 'started')))::boolean AS has_open_steps
 `
 
 type MoveTaskParams struct {
@@ -1422,9 +1424,15 @@ type MoveTaskParams struct {
 	OrgID        string
 }
 
+type MoveTaskRow struct {
+	Task         Task
+	HasOpenSteps bool
+}
+
 // Changes the state; a move to anything but starting or running ends the lease.
-// What is null of the run's result stays as it is.
-func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error) {
+// What is null of the run's result stays as it is. Of a final state it answers
+// whether the task has steps that have not ended.
+func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow, error) {
 	row := q.db.QueryRow(ctx, moveTask,
 		arg.State,
 		arg.Reason,
@@ -1436,73 +1444,74 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (Task, error
 		arg.ID,
 		arg.OrgID,
 	)
-	var i Task
+	var i MoveTaskRow
 	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.AgentID,
-		&i.AgentVersion,
-		&i.Title,
-		&i.Goal,
-		&i.State,
-		&i.Reason,
-		&i.Priority,
-		&i.Pool,
-		&i.WorkspaceScope,
-		&i.JailID,
-		&i.NodeID,
-		&i.CreatedBy,
-		&i.CreatedByRole,
-		&i.IdempotencyKey,
-		&i.CorrelationID,
-		&i.InputCount,
-		&i.OriginID,
-		&i.ParentID,
-		&i.AdmittedAt,
-		&i.Attempt,
-		&i.WorkerLosses,
-		&i.WorkerID,
-		&i.LeaseHash,
-		&i.LeaseExpiresAt,
-		&i.StepCount,
-		&i.TurnCount,
-		&i.Iteration,
-		&i.Progress,
-		&i.InputTokens,
-		&i.OutputTokens,
-		&i.CacheReadTokens,
-		&i.CacheWriteTokens,
-		&i.CostMicros,
-		&i.Summary,
-		&i.ErrorCode,
-		&i.ErrorMessage,
-		&i.CreatedAt,
-		&i.QueuedAt,
-		&i.StartedAt,
-		&i.FinishedAt,
-		&i.LineageID,
-		&i.TriggerID,
-		&i.Override,
-		&i.ResumedAt,
-		&i.PauseNext,
-		&i.MessagesWaiting,
-		&i.Share,
-		&i.Place,
-		&i.MovedAt,
-		&i.NotBefore,
-		&i.Failures,
-		&i.Dependents,
-		&i.Context,
-		&i.Conversation,
-		&i.Assignee,
-		&i.AssignedBy,
-		&i.AssignedAt,
-		&i.Traceparent,
-		&i.ArtifactCount,
-		&i.ParentStepID,
-		&i.HandedFrom,
-		&i.Manifest,
-		&i.Subtasks,
+		&i.Task.ID,
+		&i.Task.OrgID,
+		&i.Task.AgentID,
+		&i.Task.AgentVersion,
+		&i.Task.Title,
+		&i.Task.Goal,
+		&i.Task.State,
+		&i.Task.Reason,
+		&i.Task.Priority,
+		&i.Task.Pool,
+		&i.Task.WorkspaceScope,
+		&i.Task.JailID,
+		&i.Task.NodeID,
+		&i.Task.CreatedBy,
+		&i.Task.CreatedByRole,
+		&i.Task.IdempotencyKey,
+		&i.Task.CorrelationID,
+		&i.Task.InputCount,
+		&i.Task.OriginID,
+		&i.Task.ParentID,
+		&i.Task.AdmittedAt,
+		&i.Task.Attempt,
+		&i.Task.WorkerLosses,
+		&i.Task.WorkerID,
+		&i.Task.LeaseHash,
+		&i.Task.LeaseExpiresAt,
+		&i.Task.StepCount,
+		&i.Task.TurnCount,
+		&i.Task.Iteration,
+		&i.Task.Progress,
+		&i.Task.InputTokens,
+		&i.Task.OutputTokens,
+		&i.Task.CacheReadTokens,
+		&i.Task.CacheWriteTokens,
+		&i.Task.CostMicros,
+		&i.Task.Summary,
+		&i.Task.ErrorCode,
+		&i.Task.ErrorMessage,
+		&i.Task.CreatedAt,
+		&i.Task.QueuedAt,
+		&i.Task.StartedAt,
+		&i.Task.FinishedAt,
+		&i.Task.LineageID,
+		&i.Task.TriggerID,
+		&i.Task.Override,
+		&i.Task.ResumedAt,
+		&i.Task.PauseNext,
+		&i.Task.MessagesWaiting,
+		&i.Task.Share,
+		&i.Task.Place,
+		&i.Task.MovedAt,
+		&i.Task.NotBefore,
+		&i.Task.Failures,
+		&i.Task.Dependents,
+		&i.Task.Context,
+		&i.Task.Conversation,
+		&i.Task.Assignee,
+		&i.Task.AssignedBy,
+		&i.Task.AssignedAt,
+		&i.Task.Traceparent,
+		&i.Task.ArtifactCount,
+		&i.Task.ParentStepID,
+		&i.Task.HandedFrom,
+		&i.Task.Manifest,
+		&i.Task.Subtasks,
+		&i.HasOpenSteps,
 	)
 	return i, err
 }
