@@ -13,11 +13,14 @@ import (
 
 func (a *app) evalCommand() *cobra.Command {
 	cmd := group("eval", "Measure how well agents and their guardrails do", `
-Measurements that need no hub print what they find and end.
+Scenarios and history are measured on the hub that other commands use; the
+guardrails need none.
 `, `
+deckhand eval run
+deckhand eval history --agent log-triage
 deckhand eval guardrails
 `)
-	cmd.AddCommand(a.evalGuardrailsCommand())
+	cmd.AddCommand(a.evalRunCommand(), a.evalHistoryCommand(), a.evalStarterCommand(), a.evalGuardrailsCommand())
 	return cmd
 }
 
