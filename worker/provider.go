@@ -8,49 +8,57 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/provider"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic"
+	"github.com/deckhand-sh/deckhand/worker/model/gemini"
+	"github.com/deckhand-sh/deckhand/worker/model/openai"
 	"github.com/deckhand-sh/deckhand/worker/model/script"
 )
 
-// Providers are the model families that workers of this release can run.
-func Providers() []string { return []string{anthropic.Provider, script.Provider} }
-
-// model makes the model that a task runs with. A provider's key never comes
-// here: the client's base URL is the hub's relay, and its key is the lease.
+// model makes the model that a task runs with.
 func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) (model.Model, error) {
-	task, lease := claim.GetTask(), claim.GetLease()
-	provider, name := task.GetProvider(), task.GetModel()
-	if provider == "" {
-		provider = p.Provider
-	}
+	name, of := claim.GetTask().GetProvider(), claim.GetTask().GetModel()
 	if name == "" {
-		name = p.Model
+		name = p.Provider
 	}
-	switch provider {
-	case script.Provider:
+	if of == "" {
+		of = p.Model
+	}
+	known, ok := provider.Of(name)
+	if !ok {
+		return nil, fault.New(fault.Invalid, "workers cannot run provider %q", name).
+			WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(provider.Runnable(), ", "))
+	}
+	if known.Format == provider.Script {
 		s, err := script.Parse(p.Script, []byte(claim.GetScript()))
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "the script cannot be read: %s", err).
 				WithCode(fault.TaskParsing).WithFix("correct %s and apply the persona again", p.Script)
 		}
-		return counted{s, provider, w.metrics, name, w.cfg.Tracer}, nil
-	case anthropic.Provider:
-		m, err := anthropic.New(anthropic.Config{
-			BaseURL:    w.client.URL() + "/relay/anthropic",
-			Key:        fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken()),
-			Model:      name,
-			HTTPClient: w.traced(),
-		})
-		if err != nil {
-			return nil, err
-		}
-		return model.WithRetries(counted{m, provider, w.metrics, name, w.cfg.Tracer}, model.RetryConfig{OnRetry: w.noteRetry(task.GetId())}), nil
+		return counted{s, name, w.metrics, of, w.cfg.Tracer}, nil
+	}
+	m, err := w.relayed(known, of, claim.GetLease())
+	if err != nil {
+		return nil, err
+	}
+	return model.WithRetries(counted{m, name, w.metrics, of, w.cfg.Tracer}, model.RetryConfig{OnRetry: w.noteRetry(claim.GetTask().GetId())}), nil
+}
+
+// relayed makes a model of a provider. The provider's key never comes here: the
+// client's base URL is the hub's relay, and its key is the lease.
+func (w *Worker) relayed(p provider.Provider, name string, lease *deckhandv1.Lease) (model.Model, error) {
+	base := w.client.URL() + "/relay/" + p.Name
+	key := fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken())
+	switch p.Format {
+	case provider.Messages:
+		return anthropic.New(anthropic.Config{BaseURL: base, Key: key, Model: name, HTTPClient: w.traced()})
+	case provider.Gemini:
+		return gemini.New(gemini.Config{BaseURL: base, Key: key, Model: name, HTTPClient: w.traced()})
 	default:
-		return nil, fault.New(fault.Invalid, "workers cannot run provider %q", provider).
-			WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(Providers(), ", "))
+		return openai.New(openai.Config{Provider: p, BaseURL: base, Key: key, Model: name, HTTPClient: w.traced()})
 	}
 }
 

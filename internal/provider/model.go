@@ -27,6 +27,8 @@ var known = map[string]map[string]Model{
 	},
 	"openai": {
 		"gpt-5":   {ContextTokens: 400_000, OutputTokens: 128_000, Thinks: true, Images: true, ResultImages: true},
+		"gpt-3.5": {ContextTokens: 16_385, OutputTokens: 4_096},
+		"gpt-4":   {ContextTokens: 128_000, OutputTokens: 4_096},
 		"gpt-4.1": {ContextTokens: 1_047_576, OutputTokens: 32_768, Images: true, ResultImages: true},
 		"gpt-4o":  {ContextTokens: 128_000, OutputTokens: 16_384, Images: true, ResultImages: true},
 		"o3":      {ContextTokens: 200_000, OutputTokens: 100_000, Thinks: true, Images: true, ResultImages: true},

@@ -63,13 +63,11 @@ func Of(name string) (Provider, bool) {
 }
 
 // Runnable answers the names that workers can run, which are those that a
-// persona may name. The hub's relay speaks more.
+// persona may name.
 func Runnable() []string {
 	var out []string
 	for _, p := range all {
-		if p.Format == Messages || p.Format == Script {
-			out = append(out, p.Name)
-		}
+		out = append(out, p.Name)
 	}
 	return out
 }

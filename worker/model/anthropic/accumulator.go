@@ -2,24 +2,21 @@ package anthropic
 
 import (
 	"fmt"
-	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
+	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
-
-// maxTurnBytes bounds what one answer may hold.
-const maxTurnBytes = 8 << 20
 
 // accumulator puts a turn together from the events of its stream. The SDK's
 // own refuses arguments that are not JSON; here they are kept as the model
 // wrote them, because the model is told what is wrong with them.
 type accumulator struct {
-	sink    model.Sink
+	wire.Answer
+
 	blocks  []*building
-	size    int
 	started bool
 	stopped bool
 	reason  sdk.StopReason
@@ -27,13 +24,27 @@ type accumulator struct {
 	usage   *deckhandv1.Usage
 }
 
+// building is a block of the API's; block is nil for a kind that is not kept.
 type building struct {
-	kind      string
-	text      strings.Builder
-	signature strings.Builder
-	redacted  string
-	id, name  string
-	done      bool
+	block *wire.Block
+	done  bool
+}
+
+// open begins a block as the API describes it.
+func (a *accumulator) open(start sdk.ContentBlockStartEventContentBlockUnion) error {
+	b := &building{}
+	a.blocks = append(a.blocks, b)
+	switch start.Type {
+	case "text":
+		b.block = a.Open(&wire.Block{})
+	case "thinking", "redacted_thinking":
+		b.block = a.Open(&wire.Block{Reasoning: &deckhandv1.Block_Reasoning{Signature: start.Signature, Redacted: start.Data}})
+	case "tool_use":
+		b.block = a.Open(&wire.Block{Call: &deckhandv1.Block_ToolCall{Id: start.ID, Name: start.Name}})
+	default:
+		return nil
+	}
+	return a.Add(b.block, start.Text+start.Thinking)
 }
 
 func (a *accumulator) add(event sdk.MessageStreamEventUnion) error {
@@ -53,25 +64,18 @@ func (a *accumulator) add(event sdk.MessageStreamEventUnion) error {
 		if event.Index != int64(len(a.blocks)) {
 			return fmt.Errorf("the answer's block %d came when %d was due", event.Index, len(a.blocks))
 		}
-		start := event.ContentBlock
-		b := &building{kind: start.Type, id: start.ID, name: start.Name, redacted: start.Data}
-		a.blocks = append(a.blocks, b)
-		b.signature.WriteString(start.Signature)
-		return a.grow(b, start.Text+start.Thinking, true)
+		return a.open(event.ContentBlock)
 	case "content_block_delta":
 		if event.Index < 0 || event.Index >= int64(len(a.blocks)) || a.blocks[event.Index].done {
 			return fmt.Errorf("the answer goes on with block %d, which is not open", event.Index)
 		}
-		b := a.blocks[event.Index]
-		switch event.Delta.Type {
-		case "text_delta":
-			return a.grow(b, event.Delta.Text, true)
-		case "thinking_delta":
-			return a.grow(b, event.Delta.Thinking, true)
-		case "signature_delta":
-			b.signature.WriteString(event.Delta.Signature)
-		case "input_json_delta":
-			return a.grow(b, event.Delta.PartialJSON, false)
+		b := a.blocks[event.Index].block
+		switch {
+		case b == nil:
+		case event.Delta.Type == "signature_delta" && b.Reasoning != nil:
+			b.Reasoning.Signature += event.Delta.Signature
+		default:
+			return a.Add(b, event.Delta.Text+event.Delta.Thinking+event.Delta.PartialJSON)
 		}
 	case "content_block_stop":
 		if event.Index >= 0 && event.Index < int64(len(a.blocks)) {
@@ -110,39 +114,8 @@ func (a *accumulator) addUsage(u sdk.MessageDeltaUsage) {
 	}
 }
 
-func (a *accumulator) grow(b *building, text string, visible bool) error {
-	a.size += len(text)
-	if a.size > maxTurnBytes {
-		return fmt.Errorf("the answer is longer than %d bytes", maxTurnBytes)
-	}
-	b.text.WriteString(text)
-	if visible && text != "" {
-		a.sink(model.Delta{Text: text})
-	}
-	return nil
-}
-
 func (a *accumulator) turn() *deckhandv1.Turn {
-	turn := &deckhandv1.Turn{Model: a.name, Usage: a.usage}
-	for _, b := range a.blocks {
-		switch b.kind {
-		case "text":
-			turn.Blocks = append(turn.Blocks, model.TextBlock(b.text.String()))
-		case "thinking", "redacted_thinking":
-			turn.Blocks = append(turn.Blocks, model.ReasoningBlock(&deckhandv1.Block_Reasoning{
-				Text: b.text.String(), Signature: b.signature.String(), Redacted: b.redacted,
-			}))
-		case "tool_use":
-			arguments := b.text.String()
-			if strings.TrimSpace(arguments) == "" {
-				// A call without arguments streams none.
-				arguments = "{}"
-			}
-			turn.Blocks = append(turn.Blocks, model.CallBlock(&deckhandv1.Block_ToolCall{
-				Id: b.id, Name: b.name, ArgumentsJson: arguments,
-			}))
-		}
-	}
+	turn := &deckhandv1.Turn{Model: a.name, Usage: a.usage, Blocks: a.Blocks()}
 	switch a.reason {
 	case sdk.StopReasonToolUse:
 		turn.StopReason = model.StopToolUse

@@ -22,6 +22,7 @@ import (
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
+	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
 // Provider is the name of this model family.
@@ -59,19 +60,13 @@ func New(cfg Config) (*Model, error) {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "https://api.anthropic.com"
 	}
-	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = http.DefaultClient
-	}
-	if cfg.StallTimeout == 0 {
-		cfg.StallTimeout = 90 * time.Second
-	}
 	return &Model{
 		cfg: cfg,
 		// The service by itself: a client would read the environment.
 		messages: sdk.NewMessageService(
 			option.WithBaseURL(strings.TrimRight(cfg.BaseURL, "/")+"/"),
 			option.WithAPIKey(cfg.Key),
-			option.WithHTTPClient(cfg.HTTPClient),
+			option.WithHTTPClient(wire.Client(cfg.HTTPClient)),
 			option.WithMaxRetries(0),
 		),
 	}, nil
@@ -83,36 +78,18 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, sink model.Sin
 	if err != nil {
 		return nil, &model.Error{Kind: model.Invalid, Provider: Provider, Message: err.Error(), Err: err}
 	}
-	if sink == nil {
-		sink = func(model.Delta) {}
-	}
-	watched, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := newStallWatch(m.cfg.StallTimeout, cancel)
-	defer watch.stop()
-
-	stream := m.messages.NewStreaming(watched, params, option.WithMiddleware(watch.middleware))
+	call := wire.Begin(ctx, Provider, m.cfg.StallTimeout)
+	defer call.End()
+	stream := m.messages.NewStreaming(call.Context(), params)
 	defer func() { _ = stream.Close() }()
-	acc := accumulator{sink: sink}
+	acc := accumulator{Answer: wire.Answer{Sink: sink}}
 	for stream.Next() {
 		if err := acc.add(stream.Current()); err != nil {
 			return nil, &model.Error{Kind: model.Unavailable, Provider: Provider, Message: err.Error(), Err: err}
 		}
 	}
-	switch err := stream.Err(); {
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case errors.Is(context.Cause(watched), errStalled):
-		return nil, &model.Error{
-			Kind: model.Unavailable, Provider: Provider, Err: errStalled,
-			Message: "nothing came for " + m.cfg.StallTimeout.String() + " in the middle of an answer",
-		}
-	case err != nil:
-		return nil, classify(err)
-	case !acc.stopped:
-		return nil, &model.Error{
-			Kind: model.Unavailable, Provider: Provider, Message: "the answer broke off before its end",
-		}
+	if err := stream.Err(); err != nil || !acc.stopped {
+		return nil, call.Fail(err, classify)
 	}
 	turn := acc.turn()
 	turn.Provider = Provider

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"fmt"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -9,6 +8,7 @@ import (
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
+	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
 // params makes the API's request. Two prompt caching markers are set: behind
@@ -84,16 +84,12 @@ func convert(message model.Message) (sdk.MessageParam, error) {
 		}
 		if len(blocks) == 0 {
 			// The API refuses an empty turn; this one said nothing.
-			blocks = append(blocks, sdk.NewTextBlock("(no answer)"))
+			blocks = append(blocks, sdk.NewTextBlock(wire.NoAnswer))
 		}
 		return sdk.NewAssistantMessage(blocks...), nil
 	}
 	for _, result := range message.Results {
-		text := result.Text
-		if text == "" {
-			text = "(no output)"
-		}
-		blocks = append(blocks, sdk.NewToolResultBlock(result.CallID, text, result.IsError))
+		blocks = append(blocks, sdk.NewToolResultBlock(result.CallID, wire.OrElse(result.Text, wire.NoOutput), result.IsError))
 	}
 	if message.Text != "" {
 		blocks = append(blocks, sdk.NewTextBlock(message.Text))
@@ -122,18 +118,8 @@ func convertBlock(turn *deckhandv1.Turn, block *deckhandv1.Block) (sdk.ContentBl
 			return sdk.NewThinkingBlock(r.GetSignature(), r.GetText()), r.GetSignature() != ""
 		}
 	case *deckhandv1.Block_ToolCall_:
-		return sdk.NewToolUseBlock(kind.ToolCall.GetId(), callInput(kind.ToolCall.GetArgumentsJson()), kind.ToolCall.GetName()), true
+		return sdk.NewToolUseBlock(kind.ToolCall.GetId(), wire.CallInput(kind.ToolCall.GetArgumentsJson()), kind.ToolCall.GetName()), true
 	default:
 		return sdk.ContentBlockParamUnion{}, false
 	}
-}
-
-// callInput answers the arguments as a JSON object. The API takes no other
-// input back, so arguments that were no JSON object are quoted in one.
-func callInput(arguments string) any {
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {
-		return json.RawMessage(arguments)
-	}
-	return map[string]string{"_not_a_json_object": arguments}
 }

@@ -198,7 +198,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, model string, n
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	flusher := http.NewResponseController(w)
-	for i, event := range events(model, number, a) {
+	for i, event := range Events(model, number, a) {
 		if a.Break > 0 && i == a.Break {
 			_ = flusher.Flush()
 			switch {

@@ -2,8 +2,8 @@ package anthropictest
 
 import "fmt"
 
-// events are those of one streamed answer, in order, without pings.
-func events(model string, number int, a Answer) []map[string]any {
+// Events are those of one streamed answer, in order, without pings.
+func Events(model string, number int, a Answer) []map[string]any {
 	opening := map[string]any{
 		"input_tokens": a.Usage.Input, "output_tokens": 1,
 		"cache_creation_input_tokens": a.Usage.CacheWrite, "cache_read_input_tokens": a.Usage.CacheRead,
@@ -41,20 +41,20 @@ func (b Block) events(index, piece int) []map[string]any {
 	case b.Tool != "":
 		start = map[string]any{"type": "tool_use", "id": b.ID, "name": b.Tool, "input": map[string]any{}}
 		deltas = append(deltas, map[string]any{"type": "input_json_delta", "partial_json": ""})
-		for _, piece := range pieces(b.Input, piece) {
+		for _, piece := range Pieces(b.Input, piece) {
 			deltas = append(deltas, map[string]any{"type": "input_json_delta", "partial_json": piece})
 		}
 	case b.Redacted != "":
 		start = map[string]any{"type": "redacted_thinking", "data": b.Redacted}
 	case b.Thinking != "" || b.Signature != "":
 		start = map[string]any{"type": "thinking", "thinking": "", "signature": ""}
-		for _, piece := range pieces(b.Thinking, piece) {
+		for _, piece := range Pieces(b.Thinking, piece) {
 			deltas = append(deltas, map[string]any{"type": "thinking_delta", "thinking": piece})
 		}
 		deltas = append(deltas, map[string]any{"type": "signature_delta", "signature": b.Signature})
 	default:
 		start = map[string]any{"type": "text", "text": ""}
-		for _, piece := range pieces(b.Text, piece) {
+		for _, piece := range Pieces(b.Text, piece) {
 			deltas = append(deltas, map[string]any{"type": "text_delta", "text": piece})
 		}
 	}
@@ -65,8 +65,8 @@ func (b Block) events(index, piece int) []map[string]any {
 	return append(out, map[string]any{"type": "content_block_stop", "index": index})
 }
 
-// pieces cuts text as a stream does: anywhere but inside a character.
-func pieces(text string, size int) []string {
+// Pieces cuts text as a stream does: anywhere but inside a character.
+func Pieces(text string, size int) []string {
 	if size == 0 {
 		size = 7
 	}

@@ -1,0 +1,185 @@
+package openai
+
+import (
+	"encoding/json"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/respjson"
+	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+	"github.com/deckhand-sh/deckhand/worker/model/wire"
+)
+
+// complete asks by chat completions.
+func (m *Model) complete(call *wire.Call, req *model.Request, answer *wire.Answer) (*deckhandv1.Turn, error) {
+	stream := m.chat.NewStreaming(call.Context(), m.chatParams(req))
+	defer func() { _ = stream.Close() }()
+	c := completion{Answer: answer, open: map[int64]*wire.Block{}}
+	for stream.Next() {
+		if err := c.add(stream.Current()); err != nil {
+			return nil, m.broken(model.Unavailable, err)
+		}
+	}
+	if err := stream.Err(); err != nil || c.reason == "" {
+		return nil, call.Fail(err, classify)
+	}
+	return &deckhandv1.Turn{Model: c.model, Usage: c.usage, Blocks: c.Blocks(), StopReason: c.stop()}, nil
+}
+
+// chatParams makes the request. What a model thought stays with it: the API
+// takes no reasoning back. The cap is max_tokens, which all who are not OpenAI
+// know.
+func (m *Model) chatParams(req *model.Request) sdk.ChatCompletionNewParams {
+	out := sdk.ChatCompletionNewParams{Model: m.cfg.Model, MaxTokens: param.NewOpt(int64(req.MaxTokens))}
+	if req.System != "" {
+		out.Messages = append(out.Messages, sdk.SystemMessage(req.System))
+	}
+	for _, tool := range req.Tools {
+		out.Tools = append(out.Tools, sdk.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
+			Name: tool.GetName(), Description: param.NewOpt(tool.GetDescription()), Parameters: tool.GetInputSchema().AsMap(),
+		}))
+	}
+	for _, message := range req.Messages {
+		if message.Turn != nil {
+			out.Messages = append(out.Messages, said(message.Turn))
+			continue
+		}
+		for _, result := range message.Results {
+			out.Messages = append(out.Messages, sdk.ToolMessage(resultText(result), result.CallID))
+		}
+		if message.Text != "" {
+			out.Messages = append(out.Messages, sdk.UserMessage(message.Text))
+		}
+	}
+	return out
+}
+
+// resultText is a result in a format that has no word for a failed call.
+func resultText(result model.Result) string {
+	text := wire.OrElse(result.Text, wire.NoOutput)
+	if result.IsError {
+		text = "error: " + text
+	}
+	return text
+}
+
+// said is a turn of the model as the API wants it back.
+func said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion {
+	out := &sdk.ChatCompletionAssistantMessageParam{}
+	text := ""
+	for _, block := range turn.GetBlocks() {
+		switch kind := block.GetKind().(type) {
+		case *deckhandv1.Block_Text_:
+			text += kind.Text.GetText()
+		case *deckhandv1.Block_ToolCall_:
+			out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
+				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
+					ID: kind.ToolCall.GetId(),
+					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
+						Name: kind.ToolCall.GetName(), Arguments: string(wire.CallInput(kind.ToolCall.GetArgumentsJson())),
+					},
+				},
+			})
+		}
+	}
+	if text == "" && len(out.ToolCalls) == 0 {
+		text = wire.NoAnswer
+	}
+	if text != "" {
+		out.Content.OfString = param.NewOpt(text)
+	}
+	return sdk.ChatCompletionMessageParamUnion{OfAssistant: out}
+}
+
+// completion puts a turn together from the chunks of its stream.
+type completion struct {
+	*wire.Answer
+
+	model, reason string
+	usage         *deckhandv1.Usage
+	refused       bool
+	// open are the calls by the API's index.
+	open map[int64]*wire.Block
+}
+
+func (c *completion) add(chunk sdk.ChatCompletionChunk) error {
+	if chunk.Model != "" {
+		c.model = chunk.Model
+	}
+	if chunk.JSON.Usage.Valid() {
+		c.usage = usage(chunk.Usage.PromptTokens, chunk.Usage.PromptTokensDetails.CachedTokens, chunk.Usage.CompletionTokens)
+	}
+	for _, choice := range chunk.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		delta := choice.Delta
+		// Those who show what the model thinks have a field of their own for it.
+		if thought := extra(delta.JSON.ExtraFields, "reasoning_content", "reasoning"); thought != "" {
+			if err := c.Think(thought); err != nil {
+				return err
+			}
+		}
+		c.refused = c.refused || delta.Refusal != ""
+		if text := delta.Content + delta.Refusal; text != "" {
+			if err := c.Say(text); err != nil {
+				return err
+			}
+		}
+		for _, piece := range delta.ToolCalls {
+			if err := c.call(piece); err != nil {
+				return err
+			}
+		}
+		if choice.FinishReason != "" {
+			c.reason = choice.FinishReason
+		}
+	}
+	return nil
+}
+
+// call takes a piece of a tool call. Some servers send whole calls and give all
+// of them the same index: another id is another call.
+func (c *completion) call(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
+	b := c.open[piece.Index]
+	if b == nil || piece.ID != "" && piece.ID != b.Call.GetId() {
+		id := piece.ID
+		if id == "" {
+			id = ident.New("call")
+		}
+		b = c.Open(&wire.Block{Call: &deckhandv1.Block_ToolCall{Id: id}})
+		c.open[piece.Index] = b
+	}
+	if b.Call.GetName() == "" {
+		b.Call.Name = piece.Function.Name
+	}
+	return c.Add(b, piece.Function.Arguments)
+}
+
+func (c *completion) stop() string {
+	switch {
+	case c.reason == "length":
+		return model.StopMaxTokens
+	case c.reason == "content_filter", c.refused:
+		return model.StopRefusal
+	case c.Calls(): // some say "stop" all the same
+		return model.StopToolUse
+	default:
+		return model.StopEndTurn
+	}
+}
+
+// extra reads the first of some fields that the SDK does not know.
+func extra(fields map[string]respjson.Field, names ...string) string {
+	for _, name := range names {
+		var s string
+		if field, ok := fields[name]; ok && json.Unmarshal([]byte(field.Raw()), &s) == nil && s != "" {
+			return s
+		}
+	}
+	return ""
+}

@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+// MaxAnswer bounds what one answer may hold, in bytes.
+const MaxAnswer = 8 << 20
+
+// Answer puts a turn together from the pieces of its stream. Visible pieces go
+// to Sink, which may be nil.
+type Answer struct {
+	Sink model.Sink
+
+	blocks []*Block
+	size   int
+}
+
+// Block is one block that is being put together. Set one of Reasoning and Call
+// for other than text; their own text is left empty.
+type Block struct {
+	Reasoning *deckhandv1.Block_Reasoning
+	Call      *deckhandv1.Block_ToolCall
+
+	text strings.Builder
+}
+
+// Open adds a block.
+func (a *Answer) Open(b *Block) *Block {
+	a.blocks = append(a.blocks, b)
+	return b
+}
+
+// Last answers the last block; nil when there is none.
+func (a *Answer) Last() *Block {
+	if len(a.blocks) == 0 {
+		return nil
+	}
+	return a.blocks[len(a.blocks)-1]
+}
+
+// IsText says that a block is text that people read.
+func (b *Block) IsText() bool { return b != nil && b.Reasoning == nil && b.Call == nil }
+
+// Add makes a block longer. What a tool is called with is not shown.
+func (a *Answer) Add(b *Block, text string) error {
+	a.size += len(text)
+	if a.size > MaxAnswer {
+		return fmt.Errorf("the answer is longer than %d bytes", MaxAnswer)
+	}
+	b.text.WriteString(text)
+	if b.Call == nil && text != "" && a.Sink != nil {
+		a.Sink(model.Delta{Text: text})
+	}
+	return nil
+}
+
+// Say adds visible text to the last block, or to a new one.
+func (a *Answer) Say(text string) error {
+	b := a.Last()
+	if !b.IsText() {
+		b = a.Open(&Block{})
+	}
+	return a.Add(b, text)
+}
+
+// Think adds reasoning to the last block, or to a new one.
+func (a *Answer) Think(text string) error {
+	b := a.Last()
+	if b == nil || b.Reasoning == nil || b.Reasoning.GetSignature() != "" {
+		b = a.Open(&Block{Reasoning: &deckhandv1.Block_Reasoning{}})
+	}
+	return a.Add(b, text)
+}
+
+// Calls says whether a tool is called.
+func (a *Answer) Calls() bool {
+	for _, b := range a.blocks {
+		if b.Call != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Blocks answers the blocks as a turn has them. Arguments stay as the model
+// wrote them, which need not be JSON: the model is told what is wrong with them.
+func (a *Answer) Blocks() []*deckhandv1.Block {
+	out := make([]*deckhandv1.Block, 0, len(a.blocks))
+	for _, b := range a.blocks {
+		text := b.text.String()
+		switch {
+		case b.Reasoning != nil:
+			b.Reasoning.Text = text
+			out = append(out, model.ReasoningBlock(b.Reasoning))
+		case b.Call != nil:
+			if b.Call.ArgumentsJson = text; strings.TrimSpace(text) == "" {
+				b.Call.ArgumentsJson = "{}" // a call without arguments may stream none
+			}
+			out = append(out, model.CallBlock(b.Call))
+		default:
+			out = append(out, model.TextBlock(text))
+		}
+	}
+	return out
+}
+
+// CallInput answers a call's arguments as a JSON object. APIs take no other
+// input back, so arguments that were no JSON object are quoted in one.
+func CallInput(arguments string) json.RawMessage {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {
+		return json.RawMessage(arguments)
+	}
+	quoted, _ := json.Marshal(map[string]string{"_not_a_json_object": arguments}) // strings always marshal
+	return quoted
+}
+
+// NoOutput and NoAnswer stand where an API takes no empty text.
+const (
+	NoOutput = "(no output)"
+	NoAnswer = "(no answer)"
+)
+
+// OrElse answers text, or what stands for it where it is empty.
+func OrElse(text, instead string) string {
+	if text == "" {
+		return instead
+	}
+	return text
+}
