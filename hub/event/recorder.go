@@ -183,6 +183,22 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 	return seq, true, nil
 }
 
+// Alone has a statement of its own store an event together with what it tells of:
+// store is given the payload as masked JSON, and watchers are told when it answers
+// no error.
+func (r *Recorder) Alone(orgID, taskID string, d Draft, store func(payload string) error) error {
+	_, payloads, err := r.encode(taskID, []Draft{d})
+	if err != nil {
+		return err
+	}
+	if err := store(payloads[0]); err != nil {
+		return err
+	}
+	r.cfg.Stored([]Draft{d})
+	r.cfg.Notify(orgID, taskID)
+	return nil
+}
+
 // encode answers the drafts' types and their payloads as masked JSON.
 func (r *Recorder) encode(taskID string, drafts []Draft) (types, payloads []string, err error) {
 	for _, d := range drafts {

@@ -69,7 +69,7 @@ func (s *Steps) give(ctx context.Context, tx *event.Tx, t db.Task, stepID string
 			State: string(Waiting), DecisionReason: fmt.Sprintf("waits for task %s of agent %s", call.Given.TaskID, call.Given.Agent),
 		})
 	}
-	if step, err = tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Bound: true}); err != nil {
+	if step, err = tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt}); err != nil {
 		if store.IsNotFound(err) {
 			return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 		}

@@ -1,9 +1,16 @@
 package step
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // withFiles says in a result's outcome how many files the call changed, where
@@ -36,4 +43,121 @@ func outcome(r tool.Result) State {
 		return Failed
 	}
 	return Succeeded
+}
+
+// end stores an outcome in a transaction of its own; see endIn.
+func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
+	if !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 {
+		return s.endAlone(ctx, step, record, r)
+	}
+	ended := step
+	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		if r.OutOfMemory || r.Unknown {
+			// What follows depends on where the task stands now.
+			if t, err = tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID}); err != nil {
+				return fmt.Errorf("lock task %s: %w", step.TaskID, err)
+			}
+		}
+		ended, err = s.endIn(ctx, tx, t, step, record, r)
+		return err
+	})
+	return ended, err
+}
+
+// endAlone stores an outcome that has no other effect, with its event, in one
+// round trip; once, as endIn.
+func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
+	r = withFiles(r)
+	params, err := s.outcomeParams(step, r)
+	if err != nil {
+		return step, err
+	}
+	var changed map[string]any
+	if r.Workspace != nil && step.NodeID != nil {
+		changed = workspace.Said(r.Workspace)
+	}
+	ended := step
+	ended.State, ended.Observation, ended.Outcome, ended.ErrorCode = params.State, params.Observation, params.Outcome, params.ErrorCode
+	ended.LogBytes, ended.WorkspaceRecord, ended.WorkspaceState = params.LogBytes, params.WorkspaceRecord, params.WorkspaceState
+	ended.FinishedAt = ended.StartedAt // the statement tells the duration
+	err = s.cfg.Recorder.Alone(step.OrgID, step.TaskID, completed(ended, r, changed), func(payload string) (err error) {
+		ended.FinishedAt, err = s.cfg.Store.EndStepAlone(ctx, db.EndStepAloneParams{
+			TaskID: params.TaskID, OrgID: params.OrgID, State: params.State, Observation: params.Observation, Outcome: params.Outcome,
+			ErrorCode: params.ErrorCode, LogBytes: params.LogBytes, WorkspaceState: params.WorkspaceState,
+			WorkspaceRecord: params.WorkspaceRecord, ID: params.ID, Run: params.Run, Payload: payload,
+		})
+		return err
+	})
+	if store.IsNotFound(err) {
+		return s.Get(ctx, step.OrgID, step.ID)
+	}
+	if err != nil {
+		return step, fmt.Errorf("end step %s: %w", step.ID, err)
+	}
+	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
+		s.cfg.Recorded(*ended.NodeID, ended.ExecID)
+	}
+	return ended, nil
+}
+
+// outcomeParams is how an outcome is stored.
+func (s *Steps) outcomeParams(step db.Step, r tool.Result) (db.EndStepParams, error) {
+	encoded, err := s.encodeOutcome(r)
+	if err != nil {
+		return db.EndStepParams{}, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
+	}
+	params := db.EndStepParams{
+		OrgID: step.OrgID, ID: step.ID, TaskID: step.TaskID, Run: step.Run, State: string(outcome(r)),
+		Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
+		Outcome:     encoded, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
+	}
+	if r.WorkspaceNode == "" || step.NodeID != nil && *step.NodeID == r.WorkspaceNode {
+		params.WorkspaceRecord, params.WorkspaceState = workspace.StateAfter(r.Workspace)
+	}
+	return params, nil
+}
+
+// endIn stores an outcome once: when somebody else has stored one meanwhile,
+// theirs is answered. The task's row is locked where the outcome is more than
+// that the call succeeded or failed.
+func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
+	to := outcome(r)
+	var hungry starved
+	if r.OutOfMemory {
+		var err error
+		if hungry, err = s.starve(ctx, tx, t, step); err != nil {
+			return step, err
+		}
+		r.Observation += "\n" + hungry.note
+	}
+	r = withFiles(r)
+	params, err := s.outcomeParams(step, r)
+	if err != nil {
+		return step, err
+	}
+	changedAt := step.NodeID
+	if r.WorkspaceNode != "" {
+		changedAt = &r.WorkspaceNode
+	}
+	ended, err := tx.EndStep(ctx, params)
+	if store.IsNotFound(err) {
+		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: step.ID})
+	}
+	if err != nil {
+		return step, fmt.Errorf("end step %s: %w", step.ID, err)
+	}
+	changed, err := workspace.Record(ctx, tx, ended, changedAt, r.Workspace)
+	if err != nil {
+		return ended, err
+	}
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, completed(ended, r, changed)); err != nil {
+		return ended, err
+	}
+	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
+		tx.AfterCommit(func() { s.cfg.Recorded(*ended.NodeID, ended.ExecID) })
+	}
+	if to == Unknown {
+		return s.unknown(ctx, tx, t, ended, record)
+	}
+	return ended, s.feed(ctx, tx, t, ended, hungry)
 }

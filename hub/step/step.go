@@ -20,7 +20,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +34,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
-	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -310,99 +308,6 @@ func (s *Steps) again(ctx context.Context, step db.Step) (db.Step, error) {
 	return next, nil
 }
 
-// start writes the intent: from here on the step may have had its effect. A
-// step that waits for its node stays granted.
-func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (step db.Step, t db.Task, err error) {
-	// Most often there is nothing to look at or to wait for.
-	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
-			return err
-		}
-		if t.NodeID == nil {
-			return errLook
-		}
-		if _, err := s.cfg.Node(*t.NodeID); err != nil {
-			return errLook
-		}
-		step, err = s.startIn(ctx, tx, t, stepID, false)
-		return err
-	})
-	if errors.Is(err, errLook) {
-		return s.lookAndStart(ctx, orgID, le, stepID)
-	}
-	return step, t, err
-}
-
-// errLook says that a step is not simply started.
-var errLook = errors.New("the step has to be looked at")
-
-// lookAndStart is start for a step that may have been started before, is bound
-// to what was asked, or has no node.
-func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
-	step, err := s.Get(ctx, orgID, stepID)
-	if err != nil {
-		return step, db.Task{}, err
-	}
-	if step.TaskID != le.TaskID {
-		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
-	}
-	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
-		if _, err := s.node(ctx, step); err != nil {
-			return step, db.Task{}, s.unlessUnavailable(err)
-		}
-	}
-	give, err := s.giving(ctx, step)
-	if err != nil {
-		return step, db.Task{}, err
-	}
-	var t db.Task
-	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
-			return err
-		}
-		if step.GrantedBinding != nil || State(step.State) == Waiting {
-			// Read again: answers come under the task's lock.
-			if step, err = s.holds(ctx, tx, t, stepID); err != nil || State(step.State) == Waiting {
-				return err
-			}
-		}
-		if give != nil {
-			step, err = s.give(ctx, tx, t, stepID, give)
-			return err
-		}
-		step, err = s.startIn(ctx, tx, t, stepID, true)
-		return err
-	})
-	return step, t, err
-}
-
-// startIn is start in a transaction that has the task's row locked. looked says
-// that what the grant is bound to still holds; without it only a step that is
-// granted to be made as it is starts.
-func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string, looked bool) (db.Step, error) {
-	step, err := tx.StartStep(ctx, db.StartStepParams{
-		OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Bound: looked, LookedAt: tool.Giving,
-	})
-	if store.IsNotFound(err) && !looked {
-		return step, errLook
-	}
-	if store.IsNotFound(err) {
-		// Started before, or ended: answer it as it stands now.
-		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
-	}
-	if err != nil {
-		return step, fmt.Errorf("start step %s: %w", stepID, err)
-	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, executing(step)); err != nil {
-		return step, err
-	}
-	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
-		return step, nil
-	}
-	// It touches the conversation only: there is nothing to wait for.
-	return s.conclude(ctx, tx, t, step)
-}
-
 // conclude runs a step that has no effect outside the conversation and stores
 // its outcome in the transaction that started it.
 func (s *Steps) conclude(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (db.Step, error) {
@@ -497,75 +402,6 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	}
 	call.Jail, err = jailOf(t, p)
 	return call, err
-}
-
-// end stores an outcome in a transaction of its own; see endIn.
-func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	ended := step
-	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
-		if r.OutOfMemory || r.Unknown {
-			// What follows depends on where the task stands now.
-			if t, err = tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: t.ID}); err != nil {
-				return fmt.Errorf("lock task %s: %w", step.TaskID, err)
-			}
-		}
-		ended, err = s.endIn(ctx, tx, t, step, record, r)
-		return err
-	})
-	return ended, err
-}
-
-// endIn stores an outcome once: when somebody else has stored one meanwhile,
-// theirs is answered. The task's row is locked where the outcome is more than
-// that the call succeeded or failed.
-func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	to := outcome(r)
-	var hungry starved
-	if r.OutOfMemory {
-		var err error
-		if hungry, err = s.starve(ctx, tx, t, step); err != nil {
-			return step, err
-		}
-		r.Observation += "\n" + hungry.note
-	}
-	r = withFiles(r)
-	encoded, err := s.encodeOutcome(r)
-	if err != nil {
-		return step, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
-	}
-	params := db.EndStepParams{
-		OrgID: t.OrgID, ID: step.ID, TaskID: t.ID, Run: step.Run, State: string(to),
-		Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
-		Outcome:     encoded, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
-	}
-	changedAt := step.NodeID
-	if r.WorkspaceNode != "" {
-		changedAt = &r.WorkspaceNode
-	}
-	if r.WorkspaceNode == "" || step.NodeID != nil && *step.NodeID == r.WorkspaceNode {
-		params.WorkspaceRecord, params.WorkspaceState = workspace.StateAfter(r.Workspace)
-	}
-	ended, err := tx.EndStep(ctx, params)
-	if store.IsNotFound(err) {
-		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: step.ID})
-	}
-	if err != nil {
-		return step, fmt.Errorf("end step %s: %w", step.ID, err)
-	}
-	changed, err := workspace.Record(ctx, tx, ended, changedAt, r.Workspace)
-	if err != nil {
-		return ended, err
-	}
-	if err := tx.Append(t.OrgID, t.ID, event.Hub, completed(ended, r, changed)); err != nil {
-		return ended, err
-	}
-	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
-		tx.AfterCommit(func() { s.cfg.Recorded(*ended.NodeID, ended.ExecID) })
-	}
-	if to == Unknown {
-		return s.unknown(ctx, tx, t, ended, record)
-	}
-	return ended, s.feed(ctx, tx, t, ended, hungry)
 }
 
 // Get answers a step by its id.

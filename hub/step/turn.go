@@ -41,7 +41,7 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 		t.StepCount = max(t.StepCount, step.Number)
 		// One that was stored before, and could not run then.
 		if ended && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
-			if step, err = s.startIn(ctx, tx, t, step.ID, true); err != nil {
+			if step, err = s.startIn(ctx, tx, t, step.ID); err != nil {
 				return nil, err
 			}
 		}

@@ -106,12 +106,9 @@ func printable(name []byte) (string, bool) {
 	return strconv.Quote(text), true
 }
 
-// Record stores what a step changed in its workspace, or in its agent's on
-// another node, in the transaction that ends it, and answers what the step's event says of it; nil when there is nothing to say.
-func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
-	if change == nil || nodeID == nil {
-		return nil, nil
-	}
+// Said is what the event of a step's end tells of a change: how many files, and
+// what was not kept.
+func Said(change *nodev1.WorkspaceChange) map[string]any {
 	said := map[string]any{"files": change.GetFiles(), "state": change.GetAfter()}
 	if change.GetError() != "" {
 		said["error"] = change.GetError()
@@ -122,6 +119,16 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, cha
 	if n := change.GetUnkept(); n > 0 {
 		said["not_restorable"] = n
 	}
+	return said
+}
+
+// Record stores what a step changed in its workspace, or in its agent's on
+// another node, in the transaction that ends it, and answers what the step's event says of it; nil when there is nothing to say.
+func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
+	if change == nil || nodeID == nil {
+		return nil, nil
+	}
+	said := Said(change)
 	if change.GetFiles() == 0 {
 		return said, nil
 	}

@@ -8,6 +8,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 const cancelSteps = `-- name: CancelSteps :many
@@ -261,6 +262,68 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 	return i, err
 }
 
+const endStepAlone = `-- name: EndStepAlone :one
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
+    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE FOR UPDATE
+), ended AS (
+    UPDATE steps SET state = $3, observation = $4, outcome = $5, error_code = $6,
+        log_bytes = $7, workspace_state = $8, workspace_record = $9,
+        finished_at = clock_timestamp()
+    FROM held
+    WHERE steps.id = $10 AND steps.task_id = held.id AND steps.state = 'started' AND steps.run = $11
+    RETURNING steps.started_at, steps.finished_at
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, ended
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq, event_heads.xid
+), stored AS (
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_completed', 'hub', 'hub', held.attempt, held.correlation_id,
+           CAST($12::text AS jsonb) || jsonb_build_object('duration_ms', round(extract(epoch FROM ended.finished_at - ended.started_at) * 1000)::bigint)
+    FROM held, ended, head
+)
+SELECT ended.finished_at FROM ended
+`
+
+type EndStepAloneParams struct {
+	TaskID          string
+	OrgID           string
+	State           string
+	Observation     string
+	Outcome         json.RawMessage
+	ErrorCode       string
+	LogBytes        int64
+	WorkspaceState  *int64
+	WorkspaceRecord string
+	ID              string
+	Run             int32
+	Payload         string
+}
+
+// As EndStep, with its event, in a transaction of its own. The event's duration
+// is told by the database's clock.
+func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (*time.Time, error) {
+	row := q.db.QueryRow(ctx, endStepAlone,
+		arg.TaskID,
+		arg.OrgID,
+		arg.State,
+		arg.Observation,
+		arg.Outcome,
+		arg.ErrorCode,
+		arg.LogBytes,
+		arg.WorkspaceState,
+		arg.WorkspaceRecord,
+		arg.ID,
+		arg.Run,
+		arg.Payload,
+	)
+	var finished_at *time.Time
+	err := row.Scan(&finished_at)
+	return finished_at, err
+}
+
 const findSteps = `-- name: FindSteps :many
 SELECT id, (id = $1)::boolean AS exact FROM steps WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
 ORDER BY exact DESC, id LIMIT 2
@@ -343,6 +406,138 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+	)
+	return i, err
+}
+
+const leasedStep = `-- name: LeasedStep :one
+SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
+  AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5
+`
+
+type LeasedStepParams struct {
+	TaskID    string
+	OrgID     string
+	Attempt   int32
+	LeaseHash []byte
+	ID        string
+}
+
+type LeasedStepRow struct {
+	Step Step
+	Task Task
+}
+
+// A step with its task, while the lease on that is live.
+func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedStepRow, error) {
+	row := q.db.QueryRow(ctx, leasedStep,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Attempt,
+		arg.LeaseHash,
+		arg.ID,
+	)
+	var i LeasedStepRow
+	err := row.Scan(
+		&i.Step.ID,
+		&i.Step.OrgID,
+		&i.Step.TaskID,
+		&i.Step.Number,
+		&i.Step.Turn,
+		&i.Step.CallIndex,
+		&i.Step.CallID,
+		&i.Step.Attempt,
+		&i.Step.Tool,
+		&i.Step.Category,
+		&i.Step.Arguments,
+		&i.Step.ArgumentsSealed,
+		&i.Step.ArgumentsDigest,
+		&i.Step.Reasoning,
+		&i.Step.State,
+		&i.Step.DecisionReason,
+		&i.Step.Observation,
+		&i.Step.Outcome,
+		&i.Step.ErrorCode,
+		&i.Step.NodeID,
+		&i.Step.JailID,
+		&i.Step.LogBytes,
+		&i.Step.ProposedAt,
+		&i.Step.StartedAt,
+		&i.Step.FinishedAt,
+		&i.Step.Run,
+		&i.Step.ExecID,
+		&i.Step.GrantedBinding,
+		&i.Step.ChangedArguments,
+		&i.Step.ChangedSealed,
+		&i.Step.ChangedBy,
+		&i.Step.WorkspaceState,
+		&i.Step.WorkspaceRecord,
+		&i.Task.ID,
+		&i.Task.OrgID,
+		&i.Task.AgentID,
+		&i.Task.AgentVersion,
+		&i.Task.Title,
+		&i.Task.Goal,
+		&i.Task.State,
+		&i.Task.Reason,
+		&i.Task.Priority,
+		&i.Task.Pool,
+		&i.Task.WorkspaceScope,
+		&i.Task.JailID,
+		&i.Task.NodeID,
+		&i.Task.CreatedBy,
+		&i.Task.CreatedByRole,
+		&i.Task.IdempotencyKey,
+		&i.Task.CorrelationID,
+		&i.Task.InputCount,
+		&i.Task.OriginID,
+		&i.Task.ParentID,
+		&i.Task.AdmittedAt,
+		&i.Task.Attempt,
+		&i.Task.WorkerLosses,
+		&i.Task.WorkerID,
+		&i.Task.LeaseHash,
+		&i.Task.LeaseExpiresAt,
+		&i.Task.StepCount,
+		&i.Task.TurnCount,
+		&i.Task.Iteration,
+		&i.Task.Progress,
+		&i.Task.InputTokens,
+		&i.Task.OutputTokens,
+		&i.Task.CacheReadTokens,
+		&i.Task.CacheWriteTokens,
+		&i.Task.CostMicros,
+		&i.Task.Summary,
+		&i.Task.ErrorCode,
+		&i.Task.ErrorMessage,
+		&i.Task.CreatedAt,
+		&i.Task.QueuedAt,
+		&i.Task.StartedAt,
+		&i.Task.FinishedAt,
+		&i.Task.LineageID,
+		&i.Task.TriggerID,
+		&i.Task.Override,
+		&i.Task.ResumedAt,
+		&i.Task.PauseNext,
+		&i.Task.MessagesWaiting,
+		&i.Task.Share,
+		&i.Task.Place,
+		&i.Task.MovedAt,
+		&i.Task.NotBefore,
+		&i.Task.Failures,
+		&i.Task.Dependents,
+		&i.Task.Context,
+		&i.Task.Conversation,
+		&i.Task.Assignee,
+		&i.Task.AssignedBy,
+		&i.Task.AssignedAt,
+		&i.Task.Traceparent,
+		&i.Task.ArtifactCount,
+		&i.Task.ParentStepID,
+		&i.Task.HandedFrom,
+		&i.Task.Manifest,
+		&i.Task.Subtasks,
 	)
 	return i, err
 }
@@ -682,32 +877,77 @@ func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepL
 	return err
 }
 
+const startLeasedStep = `-- name: StartLeasedStep :one
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
+    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
+      AND t.lease_expires_at > clock_timestamp()
+    FOR UPDATE
+), started AS (
+    UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = held.attempt FROM held
+    WHERE steps.org_id = held.org_id AND steps.id = $5 AND steps.task_id = held.id AND steps.state = 'granted'
+      AND steps.granted_binding IS NULL
+    RETURNING steps.started_at
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, started
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq, event_heads.xid
+), stored AS (
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_executing', 'hub', 'hub', held.attempt, held.correlation_id,
+           CAST($6::text AS jsonb)
+    FROM held, started, head
+)
+SELECT started.started_at FROM started
+`
+
+type StartLeasedStepParams struct {
+	TaskID    string
+	OrgID     string
+	Attempt   int32
+	LeaseHash []byte
+	ID        string
+	Payload   string
+}
+
+// Starts a step that is granted to be made as it is, and stores its event, in a
+// transaction of its own: no row when it is not to be started, or the lease has
+// ended.
+func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams) (*time.Time, error) {
+	row := q.db.QueryRow(ctx, startLeasedStep,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Attempt,
+		arg.LeaseHash,
+		arg.ID,
+		arg.Payload,
+	)
+	var started_at *time.Time
+	err := row.Scan(&started_at)
+	return started_at, err
+}
+
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted'
-  AND ($5::boolean OR granted_binding IS NULL AND tool <> ALL ($6::text[]))
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
 `
 
 type StartStepParams struct {
-	Attempt  int32
-	OrgID    string
-	ID       string
-	TaskID   string
-	Bound    bool
-	LookedAt []string
+	Attempt int32
+	OrgID   string
+	ID      string
+	TaskID  string
 }
 
-// A grant that is bound to what was asked, or of one of some tools, starts only
-// where the caller has looked at it.
+// The caller has looked at what the grant is bound to.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, startStep,
 		arg.Attempt,
 		arg.OrgID,
 		arg.ID,
 		arg.TaskID,
-		arg.Bound,
-		arg.LookedAt,
 	)
 	var i Step
 	err := row.Scan(

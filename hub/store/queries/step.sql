@@ -24,11 +24,9 @@ ORDER BY exact DESC, id LIMIT 2;
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id ORDER BY number;
 
 -- name: StartStep :one
--- A grant that is bound to what was asked, or of one of some tools, starts only
--- where the caller has looked at it.
+-- The caller has looked at what the grant is bound to.
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = @attempt
 WHERE org_id = @org_id AND id = @id AND task_id = @task_id AND state = 'granted'
-  AND (@bound::boolean OR granted_binding IS NULL AND tool <> ALL (@looked_at::text[]))
 RETURNING *;
 
 -- name: EndStep :one
@@ -43,6 +41,65 @@ UPDATE steps SET state = @state, observation = @observation, outcome = @outcome,
 FROM held
 WHERE steps.id = @id AND steps.task_id = held.id AND state = 'started' AND run = @run
 RETURNING steps.*;
+
+-- name: StartLeasedStep :one
+-- Starts a step that is granted to be made as it is, and stores its event, in a
+-- transaction of its own: no row when it is not to be started, or the lease has
+-- ended.
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
+    WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
+      AND t.lease_expires_at > clock_timestamp()
+    FOR UPDATE
+), started AS (
+    UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = held.attempt FROM held
+    WHERE steps.org_id = held.org_id AND steps.id = @id AND steps.task_id = held.id AND steps.state = 'granted'
+      AND steps.granted_binding IS NULL
+    RETURNING steps.started_at
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, started
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq, event_heads.xid
+), stored AS (
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_executing', 'hub', 'hub', held.attempt, held.correlation_id,
+           CAST(@payload::text AS jsonb)
+    FROM held, started, head
+)
+SELECT started.started_at FROM started;
+
+-- name: EndStepAlone :one
+-- As EndStep, with its event, in a transaction of its own. The event's duration
+-- is told by the database's clock.
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt FROM tasks t
+    WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE FOR UPDATE
+), ended AS (
+    UPDATE steps SET state = @state, observation = @observation, outcome = @outcome, error_code = @error_code,
+        log_bytes = @log_bytes, workspace_state = sqlc.narg(workspace_state), workspace_record = @workspace_record,
+        finished_at = clock_timestamp()
+    FROM held
+    WHERE steps.id = @id AND steps.task_id = held.id AND steps.state = 'started' AND steps.run = @run
+    RETURNING steps.started_at, steps.finished_at
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, 1, pg_current_xact_id() FROM held, ended
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + 1, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq, event_heads.xid
+), stored AS (
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT head.xid, held.org_id, held.id, head.seq, 'tool_completed', 'hub', 'hub', held.attempt, held.correlation_id,
+           CAST(@payload::text AS jsonb) || jsonb_build_object('duration_ms', round(extract(epoch FROM ended.finished_at - ended.started_at) * 1000)::bigint)
+    FROM held, ended, head
+)
+SELECT ended.finished_at FROM ended;
+
+-- name: LeasedStep :one
+-- A step with its task, while the lease on that is live.
+SELECT sqlc.embed(steps), sqlc.embed(tasks) FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE AND tasks.attempt = @attempt AND tasks.lease_hash = @lease_hash
+  AND tasks.lease_expires_at > clock_timestamp() AND steps.id = @id;
 
 -- name: StartedExecs :many
 SELECT exec_id FROM steps

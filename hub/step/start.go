@@ -1,0 +1,118 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// start writes the intent: from here on the step may have had its effect. A
+// step that waits for its node stays granted.
+func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (step db.Step, t db.Task, err error) {
+	// Most often there is nothing to look at or to wait for.
+	row, err := s.cfg.Store.LeasedStep(ctx, db.LeasedStepParams{
+		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID,
+	})
+	if err != nil && !store.IsNotFound(err) {
+		return step, t, fmt.Errorf("load step %s: %w", stepID, err)
+	}
+	if err != nil || !s.ready(row.Step) {
+		return s.lookAndStart(ctx, orgID, le, stepID)
+	}
+	step, t = row.Step, row.Task
+	err = s.cfg.Recorder.Alone(orgID, t.ID, executing(step), func(payload string) (err error) {
+		step.StartedAt, err = s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
+			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payload,
+		})
+		return err
+	})
+	if store.IsNotFound(err) {
+		return s.lookAndStart(ctx, orgID, le, stepID)
+	}
+	if err != nil {
+		return step, t, fmt.Errorf("start step %s: %w", stepID, err)
+	}
+	step.State, step.Attempt = string(Started), le.Attempt
+	return step, t, nil
+}
+
+// ready says that a step is granted to be made as it is, on a node that is in
+// reach.
+func (s *Steps) ready(step db.Step) bool {
+	if State(step.State) != Granted || step.GrantedBinding != nil || step.NodeID == nil {
+		return false
+	}
+	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE || record.Asks {
+		return false
+	}
+	_, err := s.cfg.Node(*step.NodeID)
+	return err == nil
+}
+
+// lookAndStart is start for a step that may have been started before, is bound
+// to what was asked, or has no node.
+func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
+	step, err := s.Get(ctx, orgID, stepID)
+	if err != nil {
+		return step, db.Task{}, err
+	}
+	if step.TaskID != le.TaskID {
+		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
+	}
+	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		if _, err := s.node(ctx, step); err != nil {
+			return step, db.Task{}, s.unlessUnavailable(err)
+		}
+	}
+	give, err := s.giving(ctx, step)
+	if err != nil {
+		return step, db.Task{}, err
+	}
+	var t db.Task
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if t, err = lease.Hold(ctx, tx, orgID, le); err != nil {
+			return err
+		}
+		if step.GrantedBinding != nil || State(step.State) == Waiting {
+			// Read again: answers come under the task's lock.
+			if step, err = s.holds(ctx, tx, t, stepID); err != nil || State(step.State) == Waiting {
+				return err
+			}
+		}
+		if give != nil {
+			step, err = s.give(ctx, tx, t, stepID, give)
+			return err
+		}
+		step, err = s.startIn(ctx, tx, t, stepID)
+		return err
+	})
+	return step, t, err
+}
+
+// startIn is start in a transaction that has the task's row locked. What the
+// grant is bound to still holds.
+func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
+	step, err := tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt})
+	if store.IsNotFound(err) {
+		// Started before, or ended: answer it as it stands now.
+		return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+	}
+	if err != nil {
+		return step, fmt.Errorf("start step %s: %w", stepID, err)
+	}
+	if err := tx.Append(t.OrgID, t.ID, event.Hub, executing(step)); err != nil {
+		return step, err
+	}
+	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
+		return step, nil
+	}
+	// It touches the conversation only: there is nothing to wait for.
+	return s.conclude(ctx, tx, t, step)
+}
