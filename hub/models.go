@@ -33,7 +33,8 @@ func (h *Hub) assembleModels() {
 	})
 	h.relay = relay.New(relay.Config{
 		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse,
-		Reserve: h.budgets.Reserve, Settle: h.budgets.Settle, Redact: c.Redact, Log: c.Log.Named("relay"),
+		Disconnected: h.credentials.Disconnected,
+		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Redact: c.Redact, Log: c.Log.Named("relay"),
 	})
 }
 

@@ -25,6 +25,9 @@ func silence(t *testing.T) (url string, begun, left chan struct{}) {
 	t.Helper()
 	begun, left = make(chan struct{}, 8), make(chan struct{}, 8)
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet {
+			return // a key is tested
+		}
 		_, _ = io.Copy(io.Discard, req.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "event: ping\ndata: {\"type\":\"ping\"}\n\n")
@@ -100,4 +103,44 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 	require.Empty(t, left, "the other task's call goes on")
 	r.kill(deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, "")
 	soon("the other task's call goes on", left)
+}
+
+// I1: a provider that is disconnected is not used any more, not even by calls
+// that are under way.
+func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
+	t.Parallel()
+	url, begun, left := silence(t)
+	r := newRigOn(t, hubtest.Config(t), simnode.Config{})
+	_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
+		Name: "anthropic", BaseUrl: url, Key: "the-provider-key",
+	}))
+	require.NoError(t, err)
+	r.apply("claude", anthropicPersona("claude"))
+	lease := r.begin(r.submit("claude").GetId(), 1)
+	answered := make(chan error, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.URL()+"/relay/anthropic/v1/messages",
+			strings.NewReader(`{"model":"claude-sonnet-4-5","max_tokens":9,"stream":true}`))
+		if err == nil {
+			req.Header.Set("X-Api-Key", fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken()))
+			var res *http.Response
+			if res, err = http.DefaultClient.Do(req); err == nil {
+				_, err = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+			}
+		}
+		answered <- err
+	}()
+	<-begun
+	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
+	require.NoError(t, err)
+	select {
+	case <-left:
+	case <-time.After(patience):
+		t.Fatal("the provider's answer is still waited for")
+	}
+	require.Error(t, <-answered, "what was cut off is not taken for whole")
+	res, body := r.askModel(lease, 9)
+	require.Equal(t, http.StatusForbidden, res.StatusCode, body)
+	require.Equal(t, string(fault.NoCredentials), res.Header.Get(fault.CodeHeader))
 }

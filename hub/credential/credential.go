@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -239,6 +240,24 @@ func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, erro
 		c.cfg.Redact.Add(a.Key.Reveal())
 	}
 	return a, nil
+}
+
+// Use is an organisation's use of a credential.
+type Use struct{ OrgID, Provider string }
+
+// Disconnected answers those that are connected no more, in one look.
+func (c *Credentials) Disconnected(ctx context.Context, uses []Use) ([]Use, error) {
+	var params db.ConnectedProvidersParams
+	for _, u := range uses {
+		params.Orgs, params.Providers = append(params.Orgs, u.OrgID), append(params.Providers, u.Provider)
+	}
+	rows, err := c.cfg.Store.ConnectedProviders(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("look at %d credentials: %w", len(uses), err)
+	}
+	return slices.DeleteFunc(slices.Clone(uses), func(u Use) bool {
+		return slices.Contains(rows, db.ConnectedProvidersRow{OrgID: u.OrgID, Provider: u.Provider})
+	}), nil
 }
 
 // Refuse notes that the provider refuses a key.

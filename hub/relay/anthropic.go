@@ -26,6 +26,9 @@ func (anthropic) read(method, rest string, _ provider.Provider, body []byte) (*r
 	if err != nil {
 		return nil, err
 	}
+	if err := held(m); err != nil {
+		return nil, err
+	}
 	out := &request{model: text(m["model"]), maxTokens: integer(m["max_tokens"])}
 	if err := capped(out.maxTokens, "max_tokens"); err != nil {
 		return nil, err

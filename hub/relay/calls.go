@@ -2,9 +2,11 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/credential"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 )
 
@@ -70,6 +72,39 @@ func (c *calls) end(le lease.Lease) int {
 	return n
 }
 
+// uses answers the credentials of the calls under way, each once. What the hub
+// was started with is not disconnected.
+func (c *calls) uses() []credential.Use {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []credential.Use
+	for one := range c.open {
+		if use := one.use(); !one.access.ConnectedAt.IsZero() && !slices.Contains(out, use) {
+			out = append(out, use)
+		}
+	}
+	return out
+}
+
+// disconnect cuts off the calls of a credential, and answers how many there
+// were.
+func (c *calls) disconnect(use credential.Use) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for one := range c.open {
+		if one.use() == use && !one.access.ConnectedAt.IsZero() {
+			one.cut(credential.NotConnected(use.Provider))
+			n++
+		}
+	}
+	return n
+}
+
+func (c *call) use() credential.Use {
+	return credential.Use{OrgID: c.reservation.OrgID, Provider: c.access.Provider.Name}
+}
+
 // Start begins to look after the calls under way.
 func (r *Relay) Start(ctx context.Context) error {
 	return r.Run(ctx, func(ctx context.Context) error {
@@ -86,7 +121,8 @@ func (r *Relay) Start(ctx context.Context) error {
 	})
 }
 
-// look cuts off the calls whose lease has ended.
+// look cuts off the calls whose lease has ended or whose provider is
+// disconnected.
 func (r *Relay) look(ctx context.Context) {
 	held := r.calls.leases()
 	if len(held) == 0 {
@@ -102,6 +138,20 @@ func (r *Relay) look(ctx context.Context) {
 	for _, le := range ended {
 		if n := r.calls.end(le); n > 0 {
 			r.cfg.Log.Info("cut off a model call: its lease has ended", "task_id", le.TaskID, "attempt", le.Attempt, "calls", n)
+		}
+	}
+	uses := r.calls.uses()
+	if len(uses) == 0 {
+		return
+	}
+	gone, err := r.cfg.Disconnected(ctx, uses)
+	if err != nil {
+		r.cfg.Log.Warn("cannot see whether the providers of model calls are connected; will look again", "error", err)
+		return
+	}
+	for _, use := range gone {
+		if n := r.calls.disconnect(use); n > 0 {
+			r.cfg.Log.Info("cut off model calls: their provider is disconnected", "provider", use.Provider, "calls", n)
 		}
 	}
 }

@@ -28,6 +28,9 @@ func (gemini) read(method, rest string, p provider.Provider, body []byte) (*requ
 	if err != nil {
 		return nil, err
 	}
+	if err := held(m); err != nil {
+		return nil, err
+	}
 	var generation struct {
 		MaxOutputTokens int64 `json:"maxOutputTokens"`
 		CandidateCount  int64 `json:"candidateCount"`

@@ -47,6 +47,9 @@ func (openai) read(method, rest string, p provider.Provider, body []byte) (*requ
 	if err != nil {
 		return nil, err
 	}
+	if err := held(m); err != nil {
+		return nil, err
+	}
 	out := &request{endpoint: rest, model: text(m["model"])}
 	out.thinks = provider.Knows(p.Name, out.model).Thinks
 	if err := onlyTools(m["tools"], "function"); err != nil {

@@ -12,9 +12,10 @@
 // worker's next report finds it. What a call costs that broke off, or whose
 // answer did not tell, is bounded: see meter.cost.
 //
-// A call whose lease ends while it is under way is cut off, whichever
-// hub ended it: the leases of all calls are looked at together, from the
-// database, since no other hint may be lost. While the database does not answer,
+// A call whose lease ends while it is under way is cut off, and so is one whose
+// provider is disconnected, whichever hub did it: the leases and credentials of
+// all calls are looked at together, from the database, since no other hint may
+// be lost. While the database does not answer,
 // calls go on: the worker ends its own before the lease can have ended.
 package relay
 
@@ -73,6 +74,8 @@ type Config struct {
 	Grant func(ctx context.Context, le lease.Lease, provider string) (Grant, error)
 	// Ended answers those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
+	// Disconnected answers those of the credentials that are there no more.
+	Disconnected func(ctx context.Context, uses []credential.Use) ([]credential.Use, error)
 	// Models answers the models that a task may use.
 	Models func(ctx context.Context, t db.Task) ([]Model, error)
 	// Refused is told that a provider refuses a key.
@@ -139,7 +142,7 @@ func New(cfg Config) *Relay {
 			} else {
 				c.settle(c.meter.cost(c.price, c.worst))
 			}
-			if e := fault.As(context.Cause(req.Context())); e != nil && e.Code == fault.LeaseEnded {
+			if e := fault.As(context.Cause(req.Context())); e != nil && (e.Code == fault.LeaseEnded || e.Code == fault.NoCredentials) {
 				c.format.refuse(w, *refuseFault(e))
 				return
 			}

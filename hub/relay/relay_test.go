@@ -287,10 +287,30 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"two answers":            {"/relay/openai/chat/completions", `{"model":"gpt-4o","max_tokens":5,"n":20}`, held, false, 400, fault.InvalidParameters, `"n"`},
 		"a tool that runs there": {messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"tools":[{"type":"web_search_20250305"}]}`, held, false, 400, fault.InvalidParameters, "web_search"},
 		"and with Google":        {geminiPath, `{"contents":[],"tools":[{"googleSearch":{}}],"generationConfig":{"maxOutputTokens":5}}`, held, false, 400, fault.InvalidParameters, "googleSearch"},
-		"not an object":          {messages, `[1]`, held, false, 400, fault.InvalidParameters, "JSON object"},
-		"another endpoint":       {"/relay/anthropic/v1/files", askMessages, held, false, 404, "", "only"},
-		"another provider":       {"/relay/nobody/v1/messages", askMessages, held, false, 404, "", "no such provider"},
-		"a path in a model":      {"/relay/gemini/v1beta/models/..%2f..%2ffiles:generateContent", askGemini, held, false, 404, "", "only"},
+		"a document by its URL": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x/y.pdf"}}]}]}`,
+			held, false, 400, fault.InvalidParameters, "names content",
+		},
+		"an image in a result by its URL": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}}]}]}]}`,
+			held, false, 400, fault.InvalidParameters, "names content",
+		},
+		"an image of a chat by its URL": {
+			"/relay/openai/chat/completions", `{"model":"gpt-4o","max_tokens":5,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y"}}]}]}`,
+			held, false, 400, fault.InvalidParameters, "image_url",
+		},
+		"a file of a response by its id": {
+			"/relay/openai/responses", `{"model":"gpt-5","max_output_tokens":5,"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]}`,
+			held, false, 400, fault.InvalidParameters, "file_id",
+		},
+		"a file of Google's": {
+			geminiPath, `{"contents":[{"parts":[{"fileData":{"fileUri":"https://x"}}]}],"generationConfig":{"maxOutputTokens":5}}`,
+			held, false, 400, fault.InvalidParameters, "fileData",
+		},
+		"not an object":     {messages, `[1]`, held, false, 400, fault.InvalidParameters, "JSON object"},
+		"another endpoint":  {"/relay/anthropic/v1/files", askMessages, held, false, 404, "", "only"},
+		"another provider":  {"/relay/nobody/v1/messages", askMessages, held, false, 404, "", "no such provider"},
+		"a path in a model": {"/relay/gemini/v1beta/models/..%2f..%2ffiles:generateContent", askGemini, held, false, 404, "", "only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

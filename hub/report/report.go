@@ -177,6 +177,28 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 	return usage, nil
 }
 
+// noTurn is that of calls whose answers became none.
+const noTurn = 0
+
+// countRest adds what the calls cost of which no turn came.
+func (r *Reports) countRest(ctx context.Context, tx *event.Tx, t db.Task) error {
+	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return err
+	}
+	if name, _, err := task.RunsWith(t, v); err != nil || name == persona.ProviderScript {
+		return err
+	}
+	calls, err := tx.BindModelCalls(ctx, db.BindModelCallsParams{OrgID: t.OrgID, TaskID: t.ID, Turn: noTurn})
+	if err != nil || calls.Calls == 0 {
+		return err
+	}
+	return tx.AddTaskUsage(ctx, db.AddTaskUsageParams{
+		OrgID: t.OrgID, ID: t.ID, Turn: noTurn, InputTokens: calls.InputTokens, OutputTokens: calls.OutputTokens,
+		CacheReadTokens: calls.CacheReadTokens, CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros,
+	})
+}
+
 // encode answers a turn as masked JSON, for readers, and sealed as it is, for
 // the run to go on from.
 func (r *Reports) encode(taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
@@ -354,6 +376,9 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			return task.Fail(ctx, tx, t, task.Failure{
 				Code: end.ErrorCode, Message: r.cfg.Redact.String(end.ErrorMessage), After: end.RetryAfter,
 			}, by)
+		}
+		if err := r.countRest(ctx, tx, t); err != nil {
+			return err
 		}
 		if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
 			return err

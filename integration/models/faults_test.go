@@ -84,6 +84,7 @@ func mishaps() map[string]mishap {
 		"429 that does not":              {[]modeltest.Answer{fail(429, "rate", "slow down"), answer(work), ends}, succeeded, "", 1, 3, 2, 0},
 		"500":                            {[]modeltest.Answer{fail(500, "fault", "oops"), answer(work), ends}, succeeded, "", 1, 3, 2, 0},
 		"529":                            {[]modeltest.Answer{fail(529, "busy", "busy"), answer(work), ends}, succeeded, "", 1, 3, 2, 0},
+		"half an answer, then 401":       {[]modeltest.Answer{cut, fail(401, "auth", "no")}, paused, fault.CredentialInvalid, 0, 2, 0, 1},
 		"too long a prompt":              {[]modeltest.Answer{answer(work), fail(400, "long", tooLong)}, failed, fault.ContextTooLarge, 1, 2, 1, 0},
 	}
 }

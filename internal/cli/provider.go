@@ -150,7 +150,7 @@ func (a *app) providerNoun() output.Noun[*deckhandv1.Provider] {
 func (a *app) providerDisconnectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "disconnect PROVIDER", Short: "Delete a provider's key",
-		Long:    "Calls that are under way end; tasks that need the provider pause at their next call.",
+		Long:    "Calls that are under way are cut off within a second; tasks that need the provider pause.",
 		Example: "deckhand provider disconnect openai", Args: takes("PROVIDER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := a.connect()

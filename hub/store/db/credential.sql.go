@@ -11,6 +11,43 @@ import (
 	"time"
 )
 
+const connectedProviders = `-- name: ConnectedProviders :many
+SELECT c.org_id, c.provider
+FROM (SELECT unnest($1::text[]) AS org_id, unnest($2::text[]) AS provider) AS u
+JOIN credentials c ON c.org_id = u.org_id AND c.provider = u.provider
+`
+
+type ConnectedProvidersParams struct {
+	Orgs      []string
+	Providers []string
+}
+
+type ConnectedProvidersRow struct {
+	OrgID    string
+	Provider string
+}
+
+// Of the providers, those that are connected.
+func (q *Queries) ConnectedProviders(ctx context.Context, arg ConnectedProvidersParams) ([]ConnectedProvidersRow, error) {
+	rows, err := q.db.Query(ctx, connectedProviders, arg.Orgs, arg.Providers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ConnectedProvidersRow{}
+	for rows.Next() {
+		var i ConnectedProvidersRow
+		if err := rows.Scan(&i.OrgID, &i.Provider); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteCredential = `-- name: DeleteCredential :one
 DELETE FROM credentials WHERE org_id = $1 AND provider = $2 RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at
 `

@@ -8,6 +8,12 @@ RETURNING *;
 -- name: GetCredential :one
 SELECT * FROM credentials WHERE org_id = @org_id AND provider = @provider;
 
+-- name: ConnectedProviders :many
+-- Of the providers, those that are connected.
+SELECT c.org_id, c.provider
+FROM (SELECT unnest(@orgs::text[]) AS org_id, unnest(@providers::text[]) AS provider) AS u
+JOIN credentials c ON c.org_id = u.org_id AND c.provider = u.provider;
+
 -- name: ListCredentials :many
 -- With the last call that each was used for; the epoch for none.
 SELECT sqlc.embed(c), coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider

@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// holders are the fields that lead from a request to what it shows a model. A
+// tool's arguments are none of them: they may have any field.
+var holders = []string{
+	"messages", "system", "input", "contents", "systemInstruction", "content", "output", "parts", "functionResponse",
+}
+
+// named are the fields of a piece of content that names it in place of holding
+// it, in any format.
+var named = []string{"file_url", "file_id", "fileData"}
+
+// held refuses content that a request only names: the provider would fetch it,
+// and nobody could say from the bytes of the request what the call can cost.
+func held(m map[string]json.RawMessage) error {
+	for _, name := range holders {
+		if raw := m[name]; len(raw) > 0 {
+			if err := heldIn(raw); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func heldIn(raw json.RawMessage) error {
+	switch raw = bytes.TrimSpace(raw); {
+	case len(raw) == 0:
+		return nil
+	case raw[0] == '[':
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) != nil {
+			return nil
+		}
+		for _, item := range list {
+			if err := heldIn(item); err != nil {
+				return err
+			}
+		}
+	case raw[0] == '{':
+		var m map[string]json.RawMessage
+		if json.Unmarshal(raw, &m) != nil {
+			return nil
+		}
+		for _, name := range named {
+			if m[name] != nil {
+				return notHeld(name)
+			}
+		}
+		if err := heldSource(m); err != nil {
+			return err
+		}
+		return held(m)
+	}
+	return nil
+}
+
+// heldSource looks at the fields that may name content or hold it: Anthropic's
+// source, and OpenAI's image_url and file.
+func heldSource(m map[string]json.RawMessage) error {
+	var source struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+	}
+	if raw := m["source"]; raw != nil && json.Unmarshal(raw, &source) == nil {
+		if source.Type == "url" || source.Type == "file" {
+			return notHeld("source of type " + source.Type)
+		}
+		if err := heldIn(source.Content); err != nil {
+			return err
+		}
+	}
+	if raw := m["image_url"]; raw != nil {
+		address := text(raw)
+		var image struct {
+			URL string `json:"url"`
+		}
+		if address == "" && json.Unmarshal(raw, &image) == nil {
+			address = image.URL
+		}
+		if !bytes.HasPrefix([]byte(address), []byte("data:")) {
+			return notHeld("image_url")
+		}
+	}
+	if raw := m["file"]; raw != nil {
+		return heldIn(raw)
+	}
+	return nil
+}
+
+func notHeld(what string) error {
+	return invalid("the request names content by its %s, which the provider would fetch: send the bytes", what)
+}
