@@ -35,6 +35,12 @@ func (h *Hub) taskParked(t db.Task) {
 		if err == nil {
 			err = h.holdJail(ctx, link, t.OrgID, t.ID, t.JailID)
 		}
+		if err == nil && task.State(t.State) == task.AwaitingApproval {
+			// An answer that comes before this is bound to all but the workspace.
+			if err := h.steps.Asked(ctx, t, link); err != nil {
+				h.cfg.Log.Info("an approval is not bound to the workspace", "task_id", t.ID, "reason", err)
+			}
+		}
 		if err == nil || !task.State(t.State).Parked() {
 			return // one that goes on is thawed before it does, and else when its node connects
 		}

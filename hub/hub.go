@@ -140,13 +140,14 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
-	h.subtasks = subtask.New(subtask.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Admit: admit, Sweep: subtaskSweep,
-		Log: c.Log.Named("subtask"),
-	})
 	h.artifacts = artifact.New(artifact.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,
 		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.Jail(ctx, t) },
+	})
+	h.subtasks = subtask.New(subtask.Config{
+		Artifacts: h.artifacts,
+		Store:     h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Admit: admit, Sweep: subtaskSweep,
+		Log: c.Log.Named("subtask"),
 	})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Artifacts: h.artifacts,

@@ -88,6 +88,48 @@ turns:
 	require.Contains(t, f.cli(4, "run", "reader", "x", "--artifact", made+":../x").err, "leads out of the workspace")
 }
 
+// J1: what a handoff's manifest names is in the target's workspace, on another
+// node, where the manifest says that it is.
+func TestAHandoffBringsItsFiles(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	f.agents(map[string]string{
+		"coder": "agents: {handoff: [tester]}\nnodes: {names: [alpha]}", "tester": "nodes: {names: [beta]}",
+	}, map[string]string{
+		"coder": `
+turns:
+  - calls: [{tool: shell_exec, arguments: {command: "mkdir -p app/sub; echo parser > app/sub/parser; echo run > app/run; echo private > other"}}]
+  - calls: [{tool: handoff_to_agent, arguments: {target_agent: tester, status: done, summary_for_target: test it,
+      artifacts: {working_dir: /workspace/app, files_changed: [sub/parser, app/run, app/deleted], cli_entrypoint: sh run}}}]
+`,
+		"tester": `
+turns:
+  - calls: [{tool: shell_exec, arguments: {command: "cd handoff/*/app && pwd && cat sub/parser run; find /workspace/handoff -type f | wc -l"}}]
+  - calls: [{tool: complete_task, arguments: {summary: tested}}]
+`,
+	})
+	source := f.ended(f.submit("coder"))
+	var given []struct {
+		ToTaskID string `json:"toTaskId"`
+		Folder   string
+	}
+	f.json(&given, "task", "artifacts", source)
+	require.Len(t, given, 1)
+	target := f.ended(given[0].ToTaskID)
+	var shown struct {
+		Manifest struct {
+			Artifacts struct {
+				WorkingDir string `json:"working_dir"`
+			}
+		}
+	}
+	f.json(&shown, "task", "show", target)
+	require.Equal(t, "/workspace/"+given[0].Folder+"/app", shown.Manifest.Artifacts.WorkingDir)
+	var steps []struct{ Observation string }
+	f.json(&steps, "task", "steps", target)
+	require.Contains(t, steps[0].Observation, shown.Manifest.Artifacts.WorkingDir+"\nparser\nrun\n2\n")
+}
+
 // J1: a file that changes after it was handed over is not passed off as what
 // was handed over.
 func TestAnArtifactThatChangedIsNotDelivered(t *testing.T) {

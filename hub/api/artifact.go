@@ -68,6 +68,9 @@ func (h *Files) SendFiles(ctx context.Context, req *connect.Request[deckhandv1.S
 		return nil, err
 	}
 	c, err := h.Artifacts.Collect(ctx, id.OrgID, taskID, from, req.Msg.GetPaths())
+	if err == nil {
+		err = c.Complete()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +140,9 @@ func (h *Tasks) artifacts(ctx context.Context, all []*deckhandv1.TaskArtifacts) 
 			return nil, err
 		}
 		c, err := h.Artifacts.Collect(ctx, id.OrgID, from, place, one.GetPaths())
+		if err == nil {
+			err = c.Complete()
+		}
 		if err != nil {
 			return nil, err
 		}

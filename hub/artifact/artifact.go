@@ -84,6 +84,8 @@ type Collection struct {
 	// Skipped cannot be copied: sockets, pipes, and names that are not UTF-8,
 	// quoted, or have a secret in them.
 	Skipped []string
+	// Missing are the paths and patterns that nothing is at.
+	Missing []string
 }
 
 // Files counts the files and their bytes.
@@ -106,8 +108,16 @@ func (c *Collection) Paths(most int) []string {
 	return out
 }
 
-// Collect describes what paths and patterns are of at a source. One that nothing
-// is at is refused.
+// Complete refuses a collection for which nothing was at one of the paths.
+func (c *Collection) Complete() error {
+	if len(c.Missing) == 0 {
+		return nil
+	}
+	return fault.New(fault.NotFound, "nothing in the workspace is at %s", some(c.Missing)).
+		WithFix("name paths below the workspace, or patterns as src/**/*.go")
+}
+
+// Collect describes what paths and patterns are of at a source.
 func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Place, paths []string) (*Collection, error) {
 	link, err := a.cfg.Node(from.NodeID)
 	if err != nil {
@@ -119,11 +129,7 @@ func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Plac
 	if err != nil {
 		return nil, err
 	}
-	if len(found.GetMissing()) > 0 {
-		return nil, fault.New(fault.NotFound, "nothing in the workspace is at %s", some(found.GetMissing())).
-			WithFix("name paths below the workspace, or patterns as src/**/*.go")
-	}
-	c := &Collection{OrgID: orgID, TaskID: taskID, From: from, Skipped: found.GetSkipped()}
+	c := &Collection{OrgID: orgID, TaskID: taskID, From: from, Skipped: found.GetSkipped(), Missing: found.GetMissing()}
 	for i, name := range c.Skipped {
 		c.Skipped[i] = a.cfg.Redact.String(name)
 	}

@@ -29,6 +29,9 @@ func (a *Artifacts) Sync(ctx context.Context, t db.Task, p *persona.Persona, ste
 		from, to = other, home
 	}
 	c, err := a.Collect(ctx, t.OrgID, t.ID, from, s.Paths)
+	if err == nil {
+		err = c.Complete()
+	}
 	if err != nil {
 		return tool.Synced{}, err
 	}

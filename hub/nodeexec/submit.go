@@ -78,7 +78,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	}
 	spec := &nodev1.ExecSpec{
 		ExecId: ident.New(Kind), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
-		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty,
+		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host,
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)
@@ -225,7 +225,14 @@ func (e *Execs) send(ctx context.Context, link tool.Node, jail *nodev1.JailSpec,
 	if _, err := link.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: jail, HostMode: host}); err != nil {
 		return fmt.Errorf("make jail %s: %w", jail.GetJailId(), fault.FromGRPC(err))
 	}
-	if _, err := link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec}); err != nil {
+	_, err := link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+	if fault.Is(fault.FromGRPC(err), fault.Exhausted) && spec.GetSnapshot() {
+		// The node has no room to keep what a command changes. Somebody has to be
+		// able to make some.
+		spec.Snapshot = false
+		_, err = link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+	}
+	if err != nil {
 		return fmt.Errorf("start command: %w", fault.FromGRPC(err))
 	}
 	return nil

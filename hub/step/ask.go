@@ -239,11 +239,21 @@ func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID strin
 	if err != nil || len(parts) == 0 {
 		return step, err
 	}
-	why := fmt.Sprintf("it was granted, but has changed since: %s", strings.Join(parts, ", "))
-	if step, err = s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: why}); err != nil {
+	if err := s.askAgain(ctx, tx, t, step, parts); err != nil {
 		return step, err
 	}
-	return step, s.ask(ctx, tx, t, step, why)
+	return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+}
+
+// askAgain has a granted step wait for the answer to a new item, since parts of
+// what was granted have changed.
+func (s *Steps) askAgain(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, parts []string) error {
+	why := fmt.Sprintf("it was granted, but has changed since: %s", strings.Join(parts, ", "))
+	step, err := s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: why})
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, tx, t, step, why)
 }
 
 // answer is what a person said to the question that a step asks.

@@ -38,6 +38,11 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if call.Jail, err = s.Jail(ctx, t); err != nil {
 		return Prepared{}, err
 	}
+	if t.Attempt > 1 {
+		if err := s.unchanged(ctx, orgID, le, t, call.Node); err != nil {
+			return Prepared{}, err
+		}
+	}
 	// It may have been frozen while nobody could reach the node to thaw it.
 	if t.Attempt > 1 {
 		if err := Thaw(ctx, call.Node, t.JailID, t.ID); err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/artifact"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -48,6 +49,8 @@ type Config struct {
 	Agents   *agent.Service
 	Tasks    *task.Service
 	Tools    *tool.Registry
+	// Artifacts brings what a handoff names into the target's workspace.
+	Artifacts *artifact.Artifacts
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
 	// Sweep is how often families are looked at without a cause.
@@ -112,6 +115,9 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 		}
 		manifest := *work.Manifest
 		manifest.HandoffID, manifest.SourceAgent = ident.New("handoff"), own.Name
+		if sub.With, r.refused, err = s.artifacts(ctx, t, &manifest); err != nil || r.refused != nil {
+			return r, err
+		}
 		if sub.Manifest, err = json.Marshal(manifest); err != nil {
 			return nil, fmt.Errorf("encode the manifest: %w", err)
 		}

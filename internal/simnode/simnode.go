@@ -267,6 +267,11 @@ func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1
 	return &nodev1.ReadFileResponse{Content: data, Size: int64(len(data))}, nil
 }
 
+// DescribeFiles finds nothing: what is in memory cannot be copied.
+func (n *Node) DescribeFiles(req *nodev1.DescribeFilesRequest, stream grpc.ServerStreamingServer[nodev1.DescribeFilesResponse]) error {
+	return stream.Send(&nodev1.DescribeFilesResponse{Missing: req.GetPaths()})
+}
+
 // ListFiles answers the files of a jail, or what is directly in a folder of it.
 func (n *Node) ListFiles(_ context.Context, req *nodev1.ListFilesRequest) (*nodev1.ListFilesResponse, error) {
 	n.mu.Lock()

@@ -396,6 +396,8 @@ type Step struct {
 	ChangedBy        string
 	WorkspaceState   *int64
 	WorkspaceRecord  string
+	AskedState       *int64
+	AskedRecord      string
 }
 
 type StepChange struct {

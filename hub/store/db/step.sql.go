@@ -14,7 +14,7 @@ import (
 const cancelSteps = `-- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
 `
 
 type CancelStepsParams struct {
@@ -66,6 +66,8 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 			&i.ChangedBy,
 			&i.WorkspaceState,
 			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
 		); err != nil {
 			return nil, err
 		}
@@ -86,7 +88,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
         $19, $20, coalesce($21::jsonb, '{}'), CASE WHEN $22::boolean THEN clock_timestamp() END,
         CASE WHEN $23::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
 `
 
 type CreateStepParams struct {
@@ -177,6 +179,8 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
@@ -190,7 +194,7 @@ UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
     finished_at = clock_timestamp()
 FROM held
 WHERE steps.id = $8 AND steps.task_id = held.id AND state = 'started' AND run = $9
-RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record
+RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record
 `
 
 type EndStepParams struct {
@@ -258,6 +262,8 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
@@ -360,8 +366,22 @@ func (q *Queries) FindSteps(ctx context.Context, arg FindStepsParams) ([]FindSte
 	return items, nil
 }
 
+const forgetAskedWorkspace = `-- name: ForgetAskedWorkspace :exec
+UPDATE steps SET asked_state = NULL, asked_record = '' WHERE org_id = $1 AND id = $2
+`
+
+type ForgetAskedWorkspaceParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) ForgetAskedWorkspace(ctx context.Context, arg ForgetAskedWorkspaceParams) error {
+	_, err := q.db.Exec(ctx, forgetAskedWorkspace, arg.OrgID, arg.ID)
+	return err
+}
+
 const getStep = `-- name: GetStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND id = $2
 `
 
 type GetStepParams struct {
@@ -406,12 +426,52 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
 
+const grantedAsAsked = `-- name: GrantedAsAsked :many
+SELECT id, asked_state::bigint AS state, asked_record AS record FROM steps
+WHERE org_id = $1 AND task_id = $2 AND state = 'granted' AND granted_binding IS NOT NULL AND asked_state IS NOT NULL
+ORDER BY number
+`
+
+type GrantedAsAskedParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type GrantedAsAskedRow struct {
+	ID     string
+	State  int64
+	Record string
+}
+
+// The calls of a task that a person allowed for a state of its workspace.
+func (q *Queries) GrantedAsAsked(ctx context.Context, arg GrantedAsAskedParams) ([]GrantedAsAskedRow, error) {
+	rows, err := q.db.Query(ctx, grantedAsAsked, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []GrantedAsAskedRow{}
+	for rows.Next() {
+		var i GrantedAsAskedRow
+		if err := rows.Scan(&i.ID, &i.State, &i.Record); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const leasedStep = `-- name: LeasedStep :one
-SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5
 `
@@ -473,6 +533,8 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 		&i.Step.ChangedBy,
 		&i.Step.WorkspaceState,
 		&i.Step.WorkspaceRecord,
+		&i.Step.AskedState,
+		&i.Step.AskedRecord,
 		&i.Task.ID,
 		&i.Task.OrgID,
 		&i.Task.AgentID,
@@ -543,7 +605,7 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 }
 
 const listSteps = `-- name: ListSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
 `
 
 type ListStepsParams struct {
@@ -594,6 +656,8 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.ChangedBy,
 			&i.WorkspaceState,
 			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
 		); err != nil {
 			return nil, err
 		}
@@ -606,7 +670,7 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 }
 
 const nextOpenStep = `-- name: NextOpenStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND task_id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND task_id = $2
   AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY number LIMIT 1
 `
@@ -654,6 +718,8 @@ func (q *Queries) NextOpenStep(ctx context.Context, arg NextOpenStepParams) (Ste
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
@@ -667,7 +733,7 @@ UPDATE steps SET state = $1, decision_reason = $2, observation = $3, error_code 
     started_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
 WHERE org_id = $10 AND id = $11 AND state = $12
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
 `
 
 type ResolveStepParams struct {
@@ -737,13 +803,15 @@ func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step,
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
 
 const restartStep = `-- name: RestartStep :one
 UPDATE steps SET run = run + 1 WHERE org_id = $1 AND id = $2 AND state = 'started' AND run = $3
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
 `
 
 type RestartStepParams struct {
@@ -790,6 +858,8 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
@@ -852,6 +922,37 @@ func (q *Queries) SearchSteps(ctx context.Context, arg SearchStepsParams) ([]Sea
 		return nil, err
 	}
 	return items, nil
+}
+
+const setAskedWorkspace = `-- name: SetAskedWorkspace :execrows
+UPDATE steps SET asked_state = $1::bigint, asked_record = $2
+FROM tasks t
+WHERE steps.org_id = $3 AND steps.task_id = $4 AND steps.state = 'waiting'
+  AND t.id = steps.task_id AND t.state = 'awaiting_approval' AND t.attempt = $5
+`
+
+type SetAskedWorkspaceParams struct {
+	State   int64
+	Record  string
+	OrgID   string
+	TaskID  string
+	Attempt int32
+}
+
+// The workspace as it is while a task waits for leave to make a call; the
+// attempt tells that it is still the same wait.
+func (q *Queries) SetAskedWorkspace(ctx context.Context, arg SetAskedWorkspaceParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setAskedWorkspace,
+		arg.State,
+		arg.Record,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Attempt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const setCancelledStepLog = `-- name: SetCancelledStepLog :exec
@@ -931,7 +1032,7 @@ func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
 `
 
 type StartStepParams struct {
@@ -984,6 +1085,8 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
@@ -1020,7 +1123,7 @@ func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]s
 }
 
 const stepByCall = `-- name: StepByCall :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
 `
 
 type StepByCallParams struct {
@@ -1072,6 +1175,8 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.ChangedBy,
 		&i.WorkspaceState,
 		&i.WorkspaceRecord,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }

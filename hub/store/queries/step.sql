@@ -147,3 +147,20 @@ WHERE org_id = @org_id AND task_id = @task_id
   AND NOT EXISTS (SELECT 1 FROM unnest(@words::text[]) AS word
                   WHERE position(word IN lower(arguments::text || ' ' || observation)) = 0)
 ORDER BY number DESC LIMIT @max_rows;
+
+-- name: SetAskedWorkspace :execrows
+-- The workspace as it is while a task waits for leave to make a call; the
+-- attempt tells that it is still the same wait.
+UPDATE steps SET asked_state = @state::bigint, asked_record = @record
+FROM tasks t
+WHERE steps.org_id = @org_id AND steps.task_id = @task_id AND steps.state = 'waiting'
+  AND t.id = steps.task_id AND t.state = 'awaiting_approval' AND t.attempt = @attempt;
+
+-- name: GrantedAsAsked :many
+-- The calls of a task that a person allowed for a state of its workspace.
+SELECT id, asked_state::bigint AS state, asked_record AS record FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND state = 'granted' AND granted_binding IS NOT NULL AND asked_state IS NOT NULL
+ORDER BY number;
+
+-- name: ForgetAskedWorkspace :exec
+UPDATE steps SET asked_state = NULL, asked_record = '' WHERE org_id = @org_id AND id = @id;
