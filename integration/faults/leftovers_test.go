@@ -38,7 +38,7 @@ func (r *rig) inits() (out []int) {
 func (r *rig) initsOf(node int) (out []int) {
 	dirs, _ := filepath.Glob(filepath.Join(r.containerdState(), "io.containerd.runtime.v2.task", r.namespace(node), "*"))
 	for _, dir := range dirs {
-		if pid := r.initOf(node, filepath.Base(dir)); pid != 0 {
+		if pid := initIn(dir); pid != 0 {
 			out = append(out, pid)
 		}
 	}

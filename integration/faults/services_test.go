@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/postgres"
@@ -100,9 +102,26 @@ address = %q
 func (r *rig) containerdState() string { return filepath.Join(r.dir, "containerd", "state") }
 
 // initOf answers the pid of a jail's init, as containerd's shim has it; 0 when
-// there is none.
+// there is none. A jail's container has another name each time it is made, and
+// the jail's as its host name.
 func (r *rig) initOf(node int, jailID string) int {
-	data, err := os.ReadFile(filepath.Join(r.containerdState(), "io.containerd.runtime.v2.task", r.namespace(node), jailID, "init.pid"))
+	bundles, err := filepath.Glob(filepath.Join(r.containerdState(), "io.containerd.runtime.v2.task", r.namespace(node), "*"))
+	require.NoError(r.t, err)
+	for _, bundle := range bundles {
+		var spec specs.Spec
+		data, err := os.ReadFile(filepath.Join(bundle, "config.json"))
+		if err != nil || json.Unmarshal(data, &spec) != nil || spec.Hostname != jailID {
+			continue
+		}
+		if pid := initIn(bundle); pid != 0 {
+			return pid
+		}
+	}
+	return 0
+}
+
+func initIn(bundle string) int {
+	data, err := os.ReadFile(filepath.Join(bundle, "init.pid"))
 	var pid int
 	if err == nil {
 		_, err = fmt.Sscan(string(data), &pid)
