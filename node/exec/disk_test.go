@@ -83,7 +83,8 @@ func TestAFullFileSystemTakesControlFromNobody(t *testing.T) {
 	n.start()
 	id := n.ensure(func(s *nodev1.JailSpec) { s.WorkspaceBytes = 8 << 20 })
 	other := n.ensure(func(s *nodev1.JailSpec) { s.WorkspaceBytes = 8 << 20 })
-	quiet, held := shell(id, "echo begun; sleep 2222"), shell(other, counting)
+	// Quiet both: one that prints may be ended by the full disk before the kill.
+	quiet, held := shell(id, "echo begun; sleep 2222"), shell(other, "echo begun; sleep 3333")
 	for _, spec := range []*nodev1.ExecSpec{quiet, held} {
 		n.startExec(spec)
 		n.until(spec.GetExecId(), "begun\n")
