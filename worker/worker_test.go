@@ -294,7 +294,7 @@ func TestARenewalThatSaysTheLeaseIsGoneStopsTheTaskAtOnce(t *testing.T) {
 	submit(t, hub, "task_1", twoTurns)
 	hub.Wake(t, "task_1")
 	<-started
-	require.Eventually(t, func() bool { return hub.Calls("RecordEvents") > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return hub.Task("task_1").Batch > 0 }, 10*time.Second, time.Millisecond)
 	hub.Steal("task_1")
 	<-left
 	close(release)

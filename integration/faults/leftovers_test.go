@@ -127,7 +127,8 @@ func (r *rig) gone() {
 	}
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*/faults-" + r.id + "-*")
 	if len(groups) > 0 {
-		r.t.Errorf("control groups are left: %v", groups)
+		below, _ := filepath.Glob("/sys/fs/cgroup/*/faults-" + r.id + "-*/*")
+		r.t.Errorf("control groups are left: %v, with those below them: %v", groups, below)
 	}
 	r.eventually(10*time.Second, "its processes to be gone", func() bool { return len(r.processes()) == 0 })
 }

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -150,4 +153,76 @@ func cgroupOf(raw []byte, controller string) string {
 		}
 	}
 	return ""
+}
+
+// sweepCgroups ends and removes the cgroups that the runtime left. When whoever
+// has a container made dies in the middle, containerd may clear away what it
+// knows of while the runtime is still at work: then nobody else ever looks at
+// what that makes. They are told by their name, which is a container's that
+// containerd does not have. What is not gone yet is met the next time.
+func (m *Manager) sweepCgroups(ctx context.Context) error {
+	found := map[string][]string{} // by container
+	for _, pattern := range []string{cgroupRoot, filepath.Join(cgroupRoot, "*")} {
+		dirs, err := filepath.Glob(filepath.Join(pattern, m.cfg.Namespace, "ctr_*"))
+		if err != nil {
+			return fmt.Errorf("list the cgroups of jails: %w", err)
+		}
+		for _, dir := range dirs {
+			found[filepath.Base(dir)] = append(found[filepath.Base(dir)], dir)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	// Asked for afterwards: a container is there before its cgroups are, and
+	// those of a daemon that shares the namespace are listed with ours.
+	all, err := m.containerd.ContainerService().List(m.namespaced(ctx))
+	if err != nil {
+		return m.unavailable(err)
+	}
+	for _, ctr := range all {
+		delete(found, ctr.ID)
+	}
+	for id, dirs := range found {
+		for _, dir := range dirs {
+			if err := removeCgroup(ctx, dir); err != nil {
+				return fmt.Errorf("clear the cgroups of the container %s: %w", id, err)
+			}
+		}
+		m.cfg.Log.Info("removed the cgroups that a container left", "container_id", id)
+	}
+	return nil
+}
+
+// removeCgroup ends what is in a cgroup and those below it and removes them. One
+// that is not empty yet stays.
+func removeCgroup(ctx context.Context, dir string) error {
+	// Those that freeze have all processes of the others.
+	for version, file := range map[int]string{1: "freezer.state", 2: "cgroup.freeze"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			continue
+		}
+		if err := (freezerOf{dir: dir, version: version}).end(ctx); err != nil {
+			return err
+		}
+	}
+	var below []string
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			below = append(below, path)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Backward(below) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+	}
+	return nil
 }

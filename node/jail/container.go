@@ -326,6 +326,9 @@ func (m *Manager) sweep(ctx context.Context) error {
 		}
 		m.cfg.Log.Info("cleared the rest of a jail", "jail", id)
 	}
+	if err := m.sweepCgroups(ctx); err != nil {
+		return err
+	}
 	if err := m.sweepHost(ctx); err != nil {
 		return err
 	}

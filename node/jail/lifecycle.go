@@ -61,7 +61,8 @@ func (k *Keeper) loop(ctx context.Context) error {
 }
 
 // Tidy stops every jail that has run nothing and was not asked for since the
-// idle time began, and clears what is left of lost ones.
+// idle time began, and clears what is left of lost ones and of those whose
+// making was cut short.
 func (m *Manager) Tidy(ctx context.Context) error {
 	jails, err := m.List(ctx)
 	if err != nil {
@@ -81,7 +82,7 @@ func (m *Manager) Tidy(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.sweepCgroups(ctx))...)
 }
 
 // stopIdle stops a jail if its time has come.

@@ -2,7 +2,10 @@ package jail_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,4 +139,48 @@ func TestAHalfMadeJailIsRemoved(t *testing.T) {
 	defer again.Close()
 	require.NoDirExists(t, filepath.Join(cfg.DataDir, "jails", id))
 	require.NoDirExists(t, workspace)
+}
+
+// What a runtime makes behind containerd's back, because whoever asked died, is
+// ended and removed (H10).
+func TestTheCgroupsOfAContainerThatNobodyKnowsAreRemoved(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	m := jailtest.Manager(t, cfg)
+	id := ensure(t, m)
+	pattern := filepath.Join("/sys/fs/cgroup", "*", cfg.Namespace)
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		pattern = filepath.Join("/sys/fs/cgroup", cfg.Namespace)
+	}
+	parents, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	require.NotEmpty(t, parents, "the live jail has some")
+	live, err := filepath.Glob(filepath.Join(pattern, "ctr_*"))
+	require.NoError(t, err)
+
+	sleeper := exec.Command("sleep", "600")
+	require.NoError(t, sleeper.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- sleeper.Wait() }()
+	name := ident.New("ctr")
+	for _, parent := range parents {
+		dir := filepath.Join(parent, name, "inner")
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		if strings.Contains(parent, "/cpuset/") {
+			continue // has no processors yet, so nobody may join
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(sleeper.Process.Pid)), 0))
+	}
+	eventually(t, func() bool {
+		require.NoError(t, m.Tidy(t.Context()))
+		left, err := filepath.Glob(filepath.Join(pattern, name))
+		require.NoError(t, err)
+		return len(left) == 0
+	}, "the cgroups to be gone")
+	require.EqualError(t, <-ended, "signal: killed")
+	after, err := filepath.Glob(filepath.Join(pattern, "ctr_*"))
+	require.NoError(t, err)
+	require.Equal(t, live, after, "those of the live jail stay")
+	status, _ := sh(t, m, id, "true")
+	require.Zero(t, status.GetExitCode())
 }

@@ -91,10 +91,11 @@ type Task struct {
 	Stale int
 	// Released counts tasks handed back.
 	Released int
+	// Batch is the number of the last batch of events that was stored.
+	Batch int64
 
 	token   string
 	expires time.Time
-	batch   int64
 	ended   map[string]chan struct{} // step id: closed when it ended
 }
 

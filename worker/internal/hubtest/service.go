@@ -85,7 +85,7 @@ func (h *Hub) claim(taskID string, attempt int32) *deckhandv1.ClaimTaskResponse 
 	task.Task.State = stateStarting
 	task.token = ident.Secret("dhl")
 	task.expires = time.Now().Add(h.cfg.LeaseTTL)
-	task.batch = 0
+	task.Batch = 0
 	h.poke()
 	out := &deckhandv1.ClaimTaskResponse{
 		Claimed: true, Lease: &deckhandv1.Lease{TaskId: taskID, Attempt: attempt, Token: task.token},
@@ -144,8 +144,8 @@ func (h *Hub) RecordEvents(_ context.Context, req *connect.Request[deckhandv1.Re
 	if err != nil {
 		return nil, err
 	}
-	if req.Msg.GetBatch() > task.batch {
-		task.batch = req.Msg.GetBatch()
+	if req.Msg.GetBatch() > task.Batch {
+		task.Batch = req.Msg.GetBatch()
 		h.append(task, req.Msg.GetEvents())
 	}
 	return connect.NewResponse(&deckhandv1.RecordEventsResponse{Seq: int64(len(task.Events))}), nil
