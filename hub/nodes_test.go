@@ -273,6 +273,36 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 	require.False(t, r.node.Drain().GetDraining())
 }
 
+// H1, H10: what was admitted to a node and is not claimed yet goes back to the
+// queue when the node is drained or locked, says why it waits, and starts on
+// another node that is there.
+func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	r.apply("other", scripted("other"))
+	task := r.submit("other").GetId()
+	claim := func() bool {
+		res, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1}))
+		require.NoError(t, err)
+		return res.Msg.GetClaimed()
+	}
+	r.waitsFor(task, "admitted")
+	_, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"}))
+	require.NoError(t, err)
+	require.Equal(t, "node sim is drained by admin: new disk", r.task(task).GetReason(), "in the order's own transaction")
+	require.False(t, claim(), "no worker gets it")
+	_, err = r.user.Nodes.UndrainNode(t.Context(), connect.NewRequest(&deckhandv1.UndrainNodeRequest{NodeId: "sim"}))
+	require.NoError(t, err)
+	r.waitsFor(task, "admitted")
+	_, err = r.user.Nodes.LockNode(t.Context(), connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "upgrade"}))
+	require.NoError(t, err)
+	require.Equal(t, "node sim is locked by admin: upgrade", r.task(task).GetReason())
+	require.False(t, claim())
+	_, err = r.user.Nodes.UnlockNode(t.Context(), connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim"}))
+	require.NoError(t, err)
+	r.finish(r.begin(task, 1))
+}
+
 // H2: a node is told whose ends are on record, so that it need not keep them
 // for long.
 func TestANodeIsToldWhatIsOnRecord(t *testing.T) {

@@ -13,6 +13,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/queue"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
-	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // Config says what Admission works with.
@@ -119,8 +119,15 @@ func (a *Admission) loop(ctx context.Context) error {
 	}
 }
 
-// perShare bounds how many tasks of one share an admission considers.
-const perShare = 200
+const (
+	// perShare bounds how many tasks of one share an admission considers at a
+	// time. Where those that cannot start fill that, it goes on behind them.
+	perShare = 200
+	// near is how far behind such tasks it goes at each end of a task, and far
+	// how far in a sweep.
+	near = 1_000
+	far  = 1_000_000
+)
 
 // Admit lets what may start of an organisation's queue start, and stores of the
 // rest why it does not.
@@ -150,55 +157,48 @@ func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error
 		if err := r.lookAround(ctx, tx); err != nil {
 			return err
 		}
-		var served []string
-		var wakes []wake
-		turns := map[string]queue.Turn{}
-		for _, t := range tasks {
-			turns[t.Share] = queue.Turn{Active: r.users[t.Share], Served: t.ServedAt}
+		reach := int32(near)
+		if reasons {
+			reach = far
 		}
-		err = queue.Walk(tasks, entry, turns, func(t db.QueuedTasksRow) (bool, error) {
-			chosen, wait, err := r.decide(ctx, tx, t)
-			if err != nil {
-				return false, err
+		looked := 0
+		for learnt := -1; ; {
+			looked += len(tasks)
+			if err := r.walk(ctx, tx, tasks); err != nil {
+				return err
 			}
-			if wait != "" {
-				if wait != t.Reason {
-					tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-						return q.SetTaskReason(ctx, db.SetTaskReasonParams{OrgID: orgID, ID: t.ID, Reason: wait})
-					})
-				}
-				return false, nil
+			if r.full() || !crowded(tasks) || learnt == r.learnt() {
+				break
 			}
-			r.take(t)
-			served = append(served, t.Share)
-			wakes = append(wakes, wake{WakePool(orgID, t.Pool), bus.Wakeup{TaskID: t.ID, Attempt: t.Attempt + 1}})
-			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-				return q.AdmitTask(ctx, db.AdmitTaskParams{
-					OrgID: orgID, ID: t.ID, NodeID: &chosen, Reason: "admitted; waits for a free worker",
-				})
-			})
-			if t.WorkspaceScope == string(persona.ScopeAgent) && t.HomeNodeID == nil {
-				r.homes[t.AgentID] = chosen
-				tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-					return q.SetAgentHome(ctx, db.SetAgentHomeParams{OrgID: orgID, ID: t.AgentID, NodeID: &chosen})
-				})
+			learnt = r.learnt()
+			if tasks, err = r.beyond(ctx, tx, reach); err != nil {
+				return err
 			}
-			return true, nil
-		})
-		if err != nil {
-			return err
 		}
-		tx.AfterCommit(func() { a.cfg.Decided(len(wakes), len(tasks)-len(wakes)) })
+		wakes := r.wakes
+		tx.AfterCommit(func() { a.cfg.Decided(len(wakes), looked-len(wakes)) })
 		if len(wakes) == 0 {
 			return nil
 		}
-		slices.Sort(served) // each once, and their rows in the order in which every hub locks them
+		// Each once, and their rows in the order in which every hub locks them.
+		served := slices.Sorted(maps.Keys(r.served))
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-			return q.ServeShares(ctx, db.ServeSharesParams{OrgID: orgID, Shares: slices.Compact(served)})
+			return q.ServeShares(ctx, db.ServeSharesParams{OrgID: orgID, Shares: served})
 		})
 		tx.AfterCommit(func() { a.wake(ctx, wakes) })
 		return nil
 	})
+}
+
+// crowded says that a share may have more tasks than those.
+func crowded(tasks []db.QueuedTasksRow) bool {
+	n := map[string]int{}
+	for _, t := range tasks {
+		if n[t.Share]++; n[t.Share] >= perShare {
+			return true
+		}
+	}
+	return false
 }
 
 func entry(t db.QueuedTasksRow) queue.Entry { return queue.Entry{Share: t.Share, Priority: t.Priority} }

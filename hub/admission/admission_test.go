@@ -205,6 +205,88 @@ func TestNodesThatTakeNothing(t *testing.T) {
 	require.Equal(t, []string{job.ID}, r.admit())
 }
 
+// C2: what cannot start stands in nobody's way, however much of it there is:
+// three hundred tasks of an agent that is paused, has no node, or has one
+// workspace for all, go before one of the same person's that can start.
+func TestWhatCannotStartStarvesNobody(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	for _, c := range []struct {
+		name  string
+		scope persona.Scope
+		block func(r *rig, agentID string)
+	}{
+		{"paused", persona.ScopeTask, func(r *rig, id string) {
+			require.NoError(r.T, r.Agents.Pause(r.T.Context(), tasktest.Org, id, "", tasktest.By("boss")))
+		}},
+		{"on a node that was revoked", persona.ScopeTask, func(r *rig, id string) {
+			r.Node("gone")
+			r.Exec("UPDATE nodes SET revoked_at = now() WHERE id = 'node_gone'")
+			r.Exec("UPDATE tasks SET node_id = 'node_gone' WHERE agent_id = $1", id)
+		}},
+		{"on a node that is away", persona.ScopeAgent, func(r *rig, id string) {
+			r.Node("away")
+			r.Exec("UPDATE node_sessions SET connected = false WHERE node_id = 'node_away'")
+			r.Exec("UPDATE agents SET home_node_id = 'node_away' WHERE id = $1", id)
+		}},
+		{"in one workspace", persona.ScopeAgent, func(*rig, string) {}},
+		{"held", persona.ScopeTask, func(r *rig, id string) {
+			r.Exec("INSERT INTO holds (id, org_id, scope, object_id, held_by, reason) VALUES ('hold_1', $1, 'agent', $2, 'boss', 'a test')", tasktest.Org, id)
+		}},
+		{"held by their trigger", persona.ScopeTask, func(r *rig, id string) {
+			r.Exec("UPDATE tasks SET trigger_id = 'cron' WHERE agent_id = $1", id)
+			r.Exec("INSERT INTO holds (id, org_id, scope, object_id, held_by, reason) VALUES ('hold_1', $1, 'trigger', 'cron', 'boss', 'a test')", tasktest.Org)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *admission.Config) { c.MaxPerUser = 1000 })
+			still := r.Agent("still", c.scope)
+			for range many {
+				r.Submit(still, "ann", priority(10))
+			}
+			c.block(r, still)
+			first, last := r.Submit(r.agent, "ann", nil), r.Submit(r.agent, "bob", priority(1))
+			woken := r.admit()
+			require.Contains(t, woken, first.ID)
+			require.Contains(t, woken, last.ID)
+			require.LessOrEqual(t, len(woken), 3)
+		})
+	}
+}
+
+// C2: all tasks of an agent that is paused say so, however many there are, and
+// none does when it was resumed.
+func TestAllTasksOfAPausedAgentSayWhyTheyWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *admission.Config) { c.MaxActive = 2 })
+	for range 250 {
+		r.Submit(r.agent, "ann", nil)
+	}
+	saying := func(reason string) (n int) {
+		require.NoError(t, r.SQL.QueryRow(t.Context(), "SELECT count(*) FROM tasks WHERE reason LIKE $1", reason+"%").Scan(&n))
+		return n
+	}
+	require.Len(t, r.admit(), 2)
+	require.NoError(t, r.Agents.Pause(t.Context(), tasktest.Org, r.agent, "", tasktest.By("boss")))
+	require.Equal(t, 250, saying("agent walker is paused by boss"))
+	require.Empty(t, r.admit())
+	require.Equal(t, 250, saying("agent walker is paused by boss"))
+	require.NoError(t, r.Agents.Resume(t.Context(), tasktest.Org, r.agent, tasktest.By("boss")))
+	require.Zero(t, saying("agent walker is paused"))
+	require.Len(t, r.admit(), 2)
+}
+
+// C2: more may start at once than are considered at a time.
+func TestALongQueueStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *admission.Config) { c.MaxActive, c.MaxPerUser = 1000, 1000 })
+	for range 450 {
+		r.Submit(r.agent, "ann", nil)
+	}
+	require.Len(t, r.admit(), 450)
+}
+
 // An agent's tasks share its workspace: one at a time.
 func TestOneTaskInAWorkspace(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
@@ -27,6 +28,11 @@ type round struct {
 	nodes  []db.ListNodesRow // by name
 	locks  map[string]*db.NodeLock
 	holds  hold.Standing
+
+	served   map[string]time.Time // shares that had a turn, and when
+	taken    []string             // tasks that start
+	wakes    []wake
+	homeless map[string]bool // agents for which there is no node
 }
 
 // pool is what there is of a pool's workers.
@@ -51,7 +57,7 @@ const unheard = 16
 func (a *Admission) look(ctx context.Context, tx *event.Tx, orgID string) (*round, error) {
 	r := &round{
 		Admission: a, orgID: orgID, users: map[string]int{}, pools: map[string]*pool{},
-		homes: map[string]string{},
+		homes: map[string]string{}, served: map[string]time.Time{}, homeless: map[string]bool{},
 	}
 	active, err := tx.ActiveTasks(ctx, orgID)
 	if err != nil {
@@ -120,7 +126,7 @@ func (r *round) lookAround(ctx context.Context, tx *event.Tx) (err error) {
 
 // full says that nothing can start, whatever it is.
 func (r *round) full() bool {
-	if r.slots <= 0 {
+	if r.slots <= 0 || r.holds.Task(hold.Task{}) != nil {
 		return true
 	}
 	for _, p := range r.pools {
@@ -134,6 +140,8 @@ func (r *round) full() bool {
 // take counts a task that starts.
 func (r *round) take(t db.QueuedTasksRow) {
 	r.slots--
+	r.served[t.Share] = time.Now()
+	r.taken = append(r.taken, t.ID)
 	r.users[t.CreatedBy]++
 	r.busy[t.JailID] = user{task: t.ID, how: usesWorkspace}
 	r.pool(t.Pool).room--
@@ -164,8 +172,14 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if holder := r.busy[q.JailID]; holder.task != "" && holder.task != q.ID && (!holder.waits || q.ParentID == nil || holder.task != *q.ParentID) {
 		return "", fmt.Sprintf(holder.how, holder.task), nil
 	}
-	if chosen, wait, err = r.node(ctx, tx, q); wait != "" || err != nil {
-		return "", wait, err
+	if chosen, wait, err = r.node(ctx, tx, q); err != nil {
+		return "", "", err
+	}
+	if wait != "" {
+		if bound := q.NodeID != nil && q.WorkspaceScope != string(persona.ScopeAgent); !bound {
+			r.homeless[q.AgentID] = true
+		}
+		return "", wait, nil
 	}
 	if wait = r.pool(q.Pool).wait(q.Pool); wait != "" {
 		return "", wait, nil

@@ -55,9 +55,17 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) 
 		if err != nil || (a.Status != Paused && a.Status != ErrorSuspended) {
 			return err
 		}
+		if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
+			OrgID: orgID, AgentID: id, Was: Waits(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
+		}); err != nil {
+			return fmt.Errorf("tell what waits for agent %s: %w", id, err)
+		}
 		return set(ctx, tx, a, Idle, "", "agent.resumed", "", by)
 	})
 }
+
+// Still are the statuses in which no task of an agent starts.
+var Still = []string{Paused, ErrorSuspended, Disabled}
 
 // Waits says why a task of an agent in a status does not start; empty when it
 // may.

@@ -73,7 +73,8 @@ func locked(n db.Node, l *db.NodeLock) *fault.Error {
 }
 
 // Lock takes a node for a person until they release it, and answers how many
-// tasks are under way there. Repeating it answers the lock as it is.
+// tasks are under way there; those that were admitted to it and have not begun
+// wait in the queue again. Repeating it answers the lock as it is.
 func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) (lock db.NodeLock, active int64, err error) {
 	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
@@ -81,6 +82,9 @@ func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) 
 		}
 		taken := false
 		if lock, taken, err = takeLock(ctx, tx.Queries, node, by, reason, nil); err != nil {
+			return err
+		}
+		if err := takeBack(ctx, tx.Queries, node, LockedBy(node.Name, &lock)); err != nil {
 			return err
 		}
 		if active, err = activeOn(ctx, tx.Queries, node); err != nil || !taken {
@@ -126,7 +130,10 @@ func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reas
 		return db.NodeLock{}, fmt.Errorf("lock admission: %w", err)
 	}
 	lock, _, err := takeLock(ctx, q, node, by, reason, &execID)
-	return lock, err
+	if err != nil {
+		return lock, err
+	}
+	return lock, takeBack(ctx, q, node, LockedBy(node.Name, &lock))
 }
 
 // Unlock releases a node's lock. Somebody else's, or one under which a command
@@ -166,7 +173,8 @@ func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool) 
 	return rows, nil
 }
 
-// Drain keeps new tasks off a node and answers how many are under way there.
+// Drain keeps new tasks off a node and answers how many are under way there;
+// those that were admitted to it and have not begun wait in the queue again.
 func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string) (active int64, err error) {
 	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
@@ -174,6 +182,9 @@ func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string)
 		}
 		if _, err := tx.DrainNode(ctx, db.DrainNodeParams{OrgID: node.OrgID, ID: node.ID, DrainedBy: by.Name, DrainReason: reason}); err != nil {
 			return fmt.Errorf("drain node %s: %w", node.ID, err)
+		}
+		if err := takeBack(ctx, tx.Queries, node, drained(node.Name, by.Name, reason)); err != nil {
+			return err
 		}
 		if active, err = activeOn(ctx, tx.Queries, node); err != nil {
 			return err
@@ -212,15 +223,28 @@ func Blocked(n db.Node, held *db.NodeLock) string {
 	case held != nil:
 		return LockedBy(n.Name, held)
 	case n.DrainedAt != nil:
-		text := fmt.Sprintf("node %s is drained by %s", n.Name, n.DrainedBy)
-		if n.DrainReason != "" {
-			text += ": " + n.DrainReason
-		}
-		return text
+		return drained(n.Name, n.DrainedBy, n.DrainReason)
 	case n.Pressure != "":
 		return underPressure(n)
 	}
 	return ""
+}
+
+// takeBack has what was admitted to a node, and not claimed yet, wait in the
+// queue again. Whoever calls it holds the admission's lock.
+func takeBack(ctx context.Context, q *db.Queries, node db.Node, reason string) error {
+	if err := q.TakeBackFromNode(ctx, db.TakeBackFromNodeParams{OrgID: node.OrgID, NodeID: node.ID, Reason: reason}); err != nil {
+		return fmt.Errorf("take back what waits for node %s: %w", node.ID, err)
+	}
+	return nil
+}
+
+func drained(name, by, reason string) string {
+	text := fmt.Sprintf("node %s is drained by %s", name, by)
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
 }
 
 func underPressure(n db.Node) string {

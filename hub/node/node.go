@@ -245,10 +245,7 @@ func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why
 			return nil
 		}
 		row.Pressure = why
-		if err := q.TakeBackFromNode(ctx, db.TakeBackFromNodeParams{OrgID: orgID, NodeID: nodeID, Reason: underPressure(row)}); err != nil {
-			return fmt.Errorf("take back what waits for node %s: %w", nodeID, err)
-		}
-		return nil
+		return takeBack(ctx, q, row, underPressure(row))
 	})
 	return orgID, err
 }

@@ -32,6 +32,29 @@ func (q *Queries) AdmitTask(ctx context.Context, arg AdmitTaskParams) error {
 	return err
 }
 
+const agentGoesOn = `-- name: AgentGoesOn :exec
+UPDATE tasks SET reason = $1
+WHERE org_id = $2 AND agent_id = $3 AND state = 'queued' AND admitted_at IS NULL AND reason = $4
+`
+
+type AgentGoesOnParams struct {
+	Reason  string
+	OrgID   string
+	AgentID string
+	Was     string
+}
+
+// What waited for its agent waits for its turn.
+func (q *Queries) AgentGoesOn(ctx context.Context, arg AgentGoesOnParams) error {
+	_, err := q.db.Exec(ctx, agentGoesOn,
+		arg.Reason,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Was,
+	)
+	return err
+}
+
 const claimTask = `-- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2,
     lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
@@ -474,7 +497,8 @@ func (q *Queries) SetTaskReason(ctx context.Context, arg SetTaskReasonParams) er
 
 const takeBackFromAgent = `-- name: TakeBackFromAgent :exec
 UPDATE tasks SET admitted_at = NULL, reason = $1
-WHERE org_id = $2 AND agent_id = $3 AND state = 'queued' AND admitted_at IS NOT NULL
+WHERE org_id = $2 AND agent_id = $3 AND state = 'queued'
+  AND (not_before IS NULL OR not_before <= clock_timestamp() OR admitted_at IS NOT NULL)
 `
 
 type TakeBackFromAgentParams struct {
@@ -483,14 +507,15 @@ type TakeBackFromAgentParams struct {
 	AgentID string
 }
 
-// As TakeBackFromNode, of an agent that starts nothing.
+// As TakeBackFromNode, of an agent that starts nothing: all that waits says so.
 func (q *Queries) TakeBackFromAgent(ctx context.Context, arg TakeBackFromAgentParams) error {
 	_, err := q.db.Exec(ctx, takeBackFromAgent, arg.Reason, arg.OrgID, arg.AgentID)
 	return err
 }
 
 const takeBackFromNode = `-- name: TakeBackFromNode :exec
-UPDATE tasks SET admitted_at = NULL, reason = $1
+UPDATE tasks SET admitted_at = NULL, reason = $1,
+    node_id = CASE WHEN attempt = 0 AND origin_id IS NULL THEN NULL ELSE node_id END
 WHERE org_id = $2 AND node_id = $3::text AND state = 'queued' AND admitted_at IS NOT NULL
 `
 
@@ -500,7 +525,8 @@ type TakeBackFromNodeParams struct {
 	NodeID string
 }
 
-// What was admitted to a node, and not claimed yet, waits in the queue again.
+// What was admitted to a node, and not claimed yet, waits in the queue again. A
+// task that has nothing on the node may then start on another.
 func (q *Queries) TakeBackFromNode(ctx context.Context, arg TakeBackFromNodeParams) error {
 	_, err := q.db.Exec(ctx, takeBackFromNode, arg.Reason, arg.OrgID, arg.NodeID)
 	return err

@@ -479,6 +479,147 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 	return items, nil
 }
 
+const queuedTasksBeyond = `-- name: QueuedTasksBeyond :many
+WITH RECURSIVE shares AS (
+    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL
+     ORDER BY f.share LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.share FROM tasks f
+            WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            ORDER BY f.share LIMIT 1)
+    FROM shares s WHERE s.share IS NOT NULL
+), still AS (
+    SELECT id FROM agents WHERE org_id = $1 AND (id = ANY ($13::text[]) OR status = ANY ($14::text[]))
+)
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+FROM shares s CROSS JOIN LATERAL (
+    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override FROM (
+        SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
+               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+        FROM tasks q
+        WHERE q.org_id = $1 AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+          AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
+        ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT $2
+    ) l
+    WHERE l.agent_id NOT IN (SELECT id FROM still)
+      AND l.trigger_id <> ALL ($3::text[]) AND l.lineage_id <> ALL ($4::text[])
+      AND l.pool <> ALL ($5::text[])
+      AND (l.jail_id <> ALL ($6::text[]) OR l.id = ANY ($7::text[]))
+      AND (l.node_id IS NULL OR l.node_id <> ALL ($8::text[]))
+      AND (l.agent_id <> ALL ($9::text[]) OR l.override ->> 'node_id' IS NOT NULL)
+      AND l.id <> ALL ($10::text[])
+    ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT $11
+) h
+JOIN agents a ON a.id = h.agent_id
+LEFT JOIN queue_turns t ON t.org_id = $1 AND t.share = h.share
+WHERE s.share <> ALL ($12::text[])
+ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id
+`
+
+type QueuedTasksBeyondParams struct {
+	OrgID         string
+	Look          int32
+	Triggers      []string
+	Lineages      []string
+	Pools         []string
+	Jails         []string
+	Holders       []string
+	Nodes         []string
+	Homeless      []string
+	Taken         []string
+	PerShare      int32
+	Shares        []string
+	Agents        []string
+	AgentStatuses []string
+}
+
+type QueuedTasksBeyondRow struct {
+	ID                string
+	AgentID           string
+	AgentVersion      int32
+	JailID            string
+	WorkspaceScope    string
+	Reason            string
+	Attempt           int32
+	NodeID            *string
+	ParentID          *string
+	Pool              string
+	CreatedBy         string
+	Share             string
+	Priority          int32
+	Place             time.Time
+	MovedAt           *time.Time
+	TriggerID         string
+	LineageID         string
+	Override          json.RawMessage
+	AgentName         string
+	AgentStatus       string
+	AgentStatusReason string
+	HomeNodeID        *string
+	ServedAt          time.Time
+}
+
+// As QueuedTasks, without what is known not to start now: the first of each
+// share's tasks that may, of so many that are looked at.
+func (q *Queries) QueuedTasksBeyond(ctx context.Context, arg QueuedTasksBeyondParams) ([]QueuedTasksBeyondRow, error) {
+	rows, err := q.db.Query(ctx, queuedTasksBeyond,
+		arg.OrgID,
+		arg.Look,
+		arg.Triggers,
+		arg.Lineages,
+		arg.Pools,
+		arg.Jails,
+		arg.Holders,
+		arg.Nodes,
+		arg.Homeless,
+		arg.Taken,
+		arg.PerShare,
+		arg.Shares,
+		arg.Agents,
+		arg.AgentStatuses,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []QueuedTasksBeyondRow{}
+	for rows.Next() {
+		var i QueuedTasksBeyondRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.AgentID,
+			&i.AgentVersion,
+			&i.JailID,
+			&i.WorkspaceScope,
+			&i.Reason,
+			&i.Attempt,
+			&i.NodeID,
+			&i.ParentID,
+			&i.Pool,
+			&i.CreatedBy,
+			&i.Share,
+			&i.Priority,
+			&i.Place,
+			&i.MovedAt,
+			&i.TriggerID,
+			&i.LineageID,
+			&i.Override,
+			&i.AgentName,
+			&i.AgentStatus,
+			&i.AgentStatusReason,
+			&i.HomeNodeID,
+			&i.ServedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const serveShares = `-- name: ServeShares :exec
 INSERT INTO queue_turns (org_id, share, served_at)
 VALUES ($1, unnest($2::text[]), clock_timestamp())

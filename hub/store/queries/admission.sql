@@ -21,14 +21,22 @@ UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: TakeBackFromNode :exec
--- What was admitted to a node, and not claimed yet, waits in the queue again.
-UPDATE tasks SET admitted_at = NULL, reason = @reason
+-- What was admitted to a node, and not claimed yet, waits in the queue again. A
+-- task that has nothing on the node may then start on another.
+UPDATE tasks SET admitted_at = NULL, reason = @reason,
+    node_id = CASE WHEN attempt = 0 AND origin_id IS NULL THEN NULL ELSE node_id END
 WHERE org_id = @org_id AND node_id = @node_id::text AND state = 'queued' AND admitted_at IS NOT NULL;
 
 -- name: TakeBackFromAgent :exec
--- As TakeBackFromNode, of an agent that starts nothing.
+-- As TakeBackFromNode, of an agent that starts nothing: all that waits says so.
 UPDATE tasks SET admitted_at = NULL, reason = @reason
-WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued' AND admitted_at IS NOT NULL;
+WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued'
+  AND (not_before IS NULL OR not_before <= clock_timestamp() OR admitted_at IS NOT NULL);
+
+-- name: AgentGoesOn :exec
+-- What waited for its agent waits for its turn.
+UPDATE tasks SET reason = @reason
+WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued' AND admitted_at IS NULL AND reason = @was;
 
 -- name: TakeBackFromPool :exec
 -- As TakeBackFromNode, where no worker of the pool takes anything.

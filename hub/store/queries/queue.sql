@@ -28,6 +28,44 @@ JOIN agents a ON a.id = h.agent_id
 LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 
+-- name: QueuedTasksBeyond :many
+-- As QueuedTasks, without what is known not to start now: the first of each
+-- share's tasks that may, of so many that are looked at.
+WITH RECURSIVE shares AS (
+    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL
+     ORDER BY f.share LIMIT 1)
+    UNION ALL
+    SELECT (SELECT f.share FROM tasks f
+            WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            ORDER BY f.share LIMIT 1)
+    FROM shares s WHERE s.share IS NOT NULL
+), still AS (
+    SELECT id FROM agents WHERE org_id = @org_id AND (id = ANY (@agents::text[]) OR status = ANY (@agent_statuses::text[]))
+)
+SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+FROM shares s CROSS JOIN LATERAL (
+    SELECT l.* FROM (
+        SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
+               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+        FROM tasks q
+        WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+          AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
+        ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @look
+    ) l
+    WHERE l.agent_id NOT IN (SELECT id FROM still)
+      AND l.trigger_id <> ALL (@triggers::text[]) AND l.lineage_id <> ALL (@lineages::text[])
+      AND l.pool <> ALL (@pools::text[])
+      AND (l.jail_id <> ALL (@jails::text[]) OR l.id = ANY (@holders::text[]))
+      AND (l.node_id IS NULL OR l.node_id <> ALL (@nodes::text[]))
+      AND (l.agent_id <> ALL (@homeless::text[]) OR l.override ->> 'node_id' IS NOT NULL)
+      AND l.id <> ALL (@taken::text[])
+    ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT @per_share
+) h
+JOIN agents a ON a.id = h.agent_id
+LEFT JOIN queue_turns t ON t.org_id = @org_id AND t.share = h.share
+WHERE s.share <> ALL (@shares::text[])
+ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
+
 -- name: QueuePlaces :many
 -- As QueuedTasks, for telling a task's place.
 WITH RECURSIVE shares AS (
