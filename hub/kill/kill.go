@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -288,94 +287,4 @@ func started(steps []db.Step, taskID string) []string {
 		}
 	}
 	return ids
-}
-
-// atOnce is how many orders are given at the same time.
-const atOnce = 128
-
-// carryOut tells all nodes at once.
-func (s *Switch) carryOut(ctx context.Context, orders []db.KillOrder) []Killed {
-	out := make([]Killed, len(orders))
-	var asking sync.WaitGroup
-	free := make(chan struct{}, atOnce)
-	for i, order := range orders {
-		free <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-free }()
-			out[i] = s.do(ctx, order)
-		})
-	}
-	asking.Wait()
-	return out
-}
-
-// do has a node kill what an order names, and answers what came of it.
-func (s *Switch) do(ctx context.Context, order db.KillOrder) Killed {
-	k := Killed{TaskID: order.TaskID, NodeID: order.NodeID, Outcome: Confirmed}
-	asked, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	err := s.ask(asked, order)
-	if err == nil {
-		if err := s.cfg.Store.ConfirmKillOrder(ctx, db.ConfirmKillOrderParams{OrgID: order.OrgID, ID: order.ID}); err != nil {
-			s.cfg.Log.Warn("cannot note that a kill was confirmed; it will be asked for again", "task_id", order.TaskID, "error", err)
-		}
-		return k
-	}
-	k.Outcome, k.Detail = Pending, err.Error()
-	if e := fault.As(err); e != nil {
-		k.Detail = e.Message
-	}
-	if fault.Is(err, fault.Unavailable) {
-		by, byErr := s.stopsBy(ctx, order)
-		if byErr == nil {
-			k.Outcome, k.StopsBy = StopsBy, by
-		} else {
-			s.cfg.Log.Warn("cannot tell by when a node that is cut off stops a task", "task_id", order.TaskID, "error", byErr)
-		}
-	}
-	if err := s.cfg.Store.SetKillProblem(ctx, db.SetKillProblemParams{OrgID: order.OrgID, ID: order.ID, Problem: k.Detail}); err != nil {
-		s.cfg.Log.Warn("cannot note why a kill is not confirmed", "task_id", order.TaskID, "error", err)
-	}
-	s.cfg.Log.Info("a kill is not confirmed yet", "task_id", order.TaskID, "node_id", order.NodeID, "reason", k.Detail)
-	return k
-}
-
-// stopsBy answers when a node that is cut off has stopped an order's commands.
-func (s *Switch) stopsBy(ctx context.Context, order db.KillOrder) (time.Time, error) {
-	grace, err := s.cfg.OfflineGrace(ctx, order.OrgID, order.TaskID)
-	if err != nil {
-		return time.Time{}, err
-	}
-	seen, err := s.cfg.Store.LastContact(ctx, db.LastContactParams{OrgID: order.OrgID, ID: order.NodeID})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("see when node %s was last heard of: %w", order.NodeID, err)
-	}
-	return seen.Add(grace), nil
-}
-
-// ask kills the order's commands, which then never start either, and whatever
-// else is in its jail.
-func (s *Switch) ask(ctx context.Context, order db.KillOrder) error {
-	node, err := s.cfg.Node(order.NodeID)
-	if err != nil {
-		return err
-	}
-	by := "kill switch: " + order.OrderedBy
-	for _, id := range order.StepIds {
-		if _, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: by}); err != nil {
-			return fault.FromGRPC(err)
-		}
-	}
-	used, err := s.inUse(ctx, s.cfg.Store.Queries, order.OrgID, order.JailID, order.TaskID)
-	if err != nil || used {
-		return err
-	}
-	res, err := node.Jails().KillJail(ctx, &nodev1.KillJailRequest{JailId: order.JailID, By: by})
-	if err != nil {
-		return fault.FromGRPC(err)
-	}
-	if left := res.GetMembersLeft(); left > 0 {
-		return fault.New(fault.Aborted, "%d processes of task %s have not ended on node %s", left, order.TaskID, order.NodeID)
-	}
-	return nil
 }

@@ -91,11 +91,21 @@ func TestTheKillSwitch(t *testing.T) {
 	}
 	require.Equal(t, far*each, alive(t, marks["far"]), "the other agent's go on")
 
+	// At once: the hub does not know yet that the node is gone.
 	cut.cut(true)
-	r.eventually(time.Minute, "the hub to miss the node", func() bool { return r.status("node-2") == "disconnected" })
+	require.Equal(t, "connected", r.status("node-2"))
+	ordered = time.Now()
 	killed = r.kill(deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, "")
+	t.Logf("what a node does that was cut off just now was told %s after the order", time.Since(ordered).Round(time.Millisecond))
 	require.Len(t, killed, far)
 	for _, k := range killed {
+		require.Equal(t, deckhandv1.KillOutcome_KILL_OUTCOME_STOPS_BY, k.GetOutcome(), k)
+		require.Less(t, time.Until(k.GetStopsBy().AsTime()), 21*time.Second, "the persona's grace from now at the latest")
+	}
+	r.eventually(time.Minute, "the hub to miss the node", func() bool { return r.status("node-2") == "disconnected" })
+	missed := r.kill(deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, "")
+	require.Len(t, missed, far)
+	for _, k := range missed {
 		require.Equal(t, deckhandv1.KillOutcome_KILL_OUTCOME_STOPS_BY, k.GetOutcome(), k)
 		require.Less(t, time.Until(k.GetStopsBy().AsTime()), 20*time.Second, "the last contact and the persona's grace")
 	}
