@@ -34,7 +34,7 @@ func (h *Hub) assembleModels() {
 	h.relay = relay.New(relay.Config{
 		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse,
 		Disconnected: h.credentials.Disconnected,
-		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Redact: c.Redact, Log: c.Log.Named("relay"),
+		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"),
 	})
 }
 

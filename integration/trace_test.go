@@ -6,8 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +18,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
 )
 
 // collected are the spans that a collector got, each with its service's name.
@@ -34,6 +40,20 @@ type span struct {
 func (s span) id() string     { return hex.EncodeToString(s.GetSpanId()) }
 func (s span) parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
 func (s span) trace() string  { return hex.EncodeToString(s.GetTraceId()) }
+
+// attribute answers an attribute as text; "" where there is none.
+func (s span) attribute(key string) string {
+	for _, a := range s.GetAttributes() {
+		if a.GetKey() != key {
+			continue
+		}
+		if n, ok := a.GetValue().GetValue().(*common.AnyValue_IntValue); ok {
+			return strconv.FormatInt(n.IntValue, 10)
+		}
+		return a.GetValue().GetStringValue()
+	}
+	return ""
+}
 
 // newCollector is an OpenTelemetry collector, as far as OTLP/HTTP goes.
 func newCollector(t *testing.T) (url string, got *collected) {
@@ -80,16 +100,21 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// named answers the spans of a trace by name.
-func (c *collected) named(traceID, name string) (out []span) {
+// all answers the spans of a name.
+func (c *collected) all(name string) (out []span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.spans {
-		if s.trace() == traceID && s.GetName() == name {
+		if s.GetName() == name {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// named answers the spans of a trace by name.
+func (c *collected) named(traceID, name string) []span {
+	return slices.DeleteFunc(c.all(name), func(s span) bool { return s.trace() != traceID })
 }
 
 const tracedScript = `turns:
@@ -141,6 +166,69 @@ func TestOneTraceAcrossHubWorkerAndNode(t *testing.T) {
 	require.GreaterOrEqual(t, exec.GetStartTimeUnixNano(), tool.GetStartTimeUnixNano())
 	require.Contains(t, node.output.String(), `"trace_id":"`+traceID+`"`, "the node's log")
 	require.NotContains(t, strings.ToLower(node.output.String()), "otlp")
+}
+
+// N1, N3: a model call is a span of the task's trace at the worker and, below
+// it, in the hub's relay, which says what it cost; the provider is told nothing
+// of the trace.
+func TestTheTraceOfAModelCall(t *testing.T) {
+	t.Parallel()
+	url, got := newCollector(t)
+	provider := anthropictest.New(t, anthropictest.List(
+		anthropictest.Answer{Status: http.StatusInternalServerError, ErrorType: "api_error", ErrorMessage: "oops"},
+		anthropictest.Answer{
+			Blocks: []anthropictest.Block{{Tool: "complete_task", ID: "toolu_1", Input: `{"summary":"done"}`}},
+			Usage:  anthropictest.Usage{Input: 1000, Output: 100},
+		}))
+	f := newFleetWith(t, []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_BSP_SCHEDULE_DELAY=200",
+		"DECKHAND_ANTHROPIC_BASE_URL=" + provider.URL, "DECKHAND_ANTHROPIC_API_KEY=sk-ant-test",
+	})
+	f.startNode()
+	f.startWorker()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "asker.md"), []byte(`---
+name: asker
+description: For tests.
+provider: anthropic
+model: claude-sonnet-5-5
+limits: {iterations: 5}
+tools: [complete_task]
+---
+Do it.
+`), 0o600))
+	f.cli(0, "agent", "apply", "-f", dir)
+	id := f.submit("asker")
+	eventually(t, time.Minute, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	var relayed []span
+	eventually(t, time.Minute, "the relay's spans", func() bool {
+		relayed = got.all("relay anthropic")
+		return len(relayed) == 2
+	})
+	traceID := relayed[0].trace()
+	require.Len(t, got.named(traceID, "deckhand.v1.TaskService/SubmitTask"), 1, "of the task's own trace")
+	var chats []span
+	eventually(t, time.Minute, "the worker's spans", func() bool {
+		chats = got.named(traceID, "chat claude-sonnet-5-5")
+		return len(chats) == 2
+	})
+	for i, status := range []string{"500", "200"} {
+		at := slices.IndexFunc(relayed, func(s span) bool { return s.attribute("http.response.status_code") == status })
+		require.GreaterOrEqual(t, at, 0, "try %d, which is answered with %s", i+1, status)
+		s := relayed[at]
+		require.Equal(t, "deckhand-hub", s.service)
+		require.Equal(t, traceID, s.trace())
+		require.True(t, slices.ContainsFunc(chats, func(c span) bool { return c.service == "deckhand-worker" && c.id() == s.parent() }))
+		require.Equal(t, "claude-sonnet-5-5", s.attribute("gen_ai.request.model"))
+		require.Equal(t, status != "200", s.GetStatus().GetCode() == trace.Status_STATUS_CODE_ERROR)
+		if status == "200" {
+			require.Equal(t, "1000", s.attribute("gen_ai.usage.input_tokens"))
+			require.Equal(t, "100", s.attribute("gen_ai.usage.output_tokens"))
+		}
+	}
+	for _, req := range provider.Requests() {
+		require.Empty(t, req.Header.Get("Traceparent"))
+	}
 }
 
 // N3: where nobody collects, commands are told of no trace.

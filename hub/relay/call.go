@@ -2,11 +2,14 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
@@ -29,6 +32,25 @@ type call struct {
 	meter       *meter
 	reservation *budget.Reservation
 	settled     sync.Once
+
+	// For its span: the model, what it cost, and the provider's status, 0 where
+	// it did not answer.
+	model  string
+	cost   budget.Cost
+	status int
+}
+
+// errFailed marks a span as failed; what happened is in the log.
+var errFailed = errors.New("the call failed")
+
+// trace ends the call's span.
+func (c *call) trace(end func(err error, about ...attribute.KeyValue)) {
+	var err error
+	if c.status == 0 || c.status >= http.StatusMultipleChoices {
+		err = errFailed
+	}
+	end(err, attribute.String("gen_ai.request.model", c.model), attribute.Int("http.response.status_code", c.status),
+		attribute.Int64("gen_ai.usage.input_tokens", c.cost.Usage.Input), attribute.Int64("gen_ai.usage.output_tokens", c.cost.Usage.Output))
 }
 
 type callKey struct{}
@@ -41,6 +63,7 @@ func callOf(ctx context.Context) *call {
 // settle is done once: the first figure counts.
 func (c *call) settle(cost budget.Cost) {
 	c.settled.Do(func() {
+		c.cost = cost
 		if err := c.relay.cfg.Settle(context.Background(), c.reservation, cost); err != nil {
 			c.relay.cfg.Log.Error("cannot settle a model call; it stays reserved until it counts as lost", "call_id", c.reservation.ID,
 				"task_id", c.reservation.TaskID, "error", err)
@@ -54,6 +77,7 @@ const maxErrorBody = 64 << 10
 // answered looks at the provider's answer before it is passed on.
 func (c *call) answered(res *http.Response) error {
 	res.Header.Del("Set-Cookie")
+	c.status = res.StatusCode
 	if res.StatusCode < http.StatusMultipleChoices {
 		c.meter.streaming = isStream(res.Header)
 		res.Body = &tap{ReadCloser: res.Body, call: c}

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
@@ -43,6 +44,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/provider"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
 )
 
 const (
@@ -85,8 +88,10 @@ type Config struct {
 	Settle  func(ctx context.Context, r *budget.Reservation, cost budget.Cost) error
 	// Transport reaches the providers; nil for one of the relay's own.
 	Transport http.RoundTripper
-	Redact    *redact.Redactor
-	Log       hclog.Logger
+	// Tracer makes spans; nil for none.
+	Tracer *tracing.Tracer
+	Redact *redact.Redactor
+	Log    hclog.Logger
 }
 
 // Relay serves model calls. Mount it at Prefix. It is a lifecycle.Service:
@@ -162,12 +167,17 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		formats[provider.OpenAI].refuse(w, refusal{Status: http.StatusNotFound, Message: "the relay knows no such provider"})
 		return
 	}
+	ctx, traced := r.cfg.Tracer.Span(traceparent.With(req.Context(), req.Header.Get(traceparent.Header)), "relay "+p.Name,
+		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", p.Name))
+	req = req.WithContext(ctx)
 	c, refused := r.admit(w, req, p, f, rest)
 	if refused != nil {
+		traced(errFailed, attribute.Int("http.response.status_code", refused.Status))
 		f.refuse(w, *refused)
 		return
 	}
-	ctx, done := r.calls.begin(context.WithValue(req.Context(), callKey{}, c), c)
+	defer c.trace(traced)
+	ctx, done := r.calls.begin(context.WithValue(ctx, callKey{}, c), c)
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, MaxCall)
 	defer cancel()
@@ -205,7 +215,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 		return nil, refuseFault(fault.New(fault.Denied, "task %s may not use model %.100s of %s", t.ID, m.Name, m.Provider).
 			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it"))
 	}
-	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query}
+	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query, model: m.Name}
 	if c.price, err = grant.Price(m.Name); err != nil {
 		return nil, r.refuse(err, "find the price")
 	}
