@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 )
 
@@ -49,20 +48,17 @@ type balance struct {
 // has says whether an amount fits under the limit.
 func (b *balance) has(amount int64) bool { return b.limit < 0 || amount <= b.limit-b.spent-b.reserved }
 
-// apply stores changes of one organisation, in their order. It locks the
-// organisation's accounts, reads those that are touched, reckons, and writes
-// them back with the commit.
+// apply stores changes of one organisation, in their order, whose accounts the
+// transaction has locked if they are open. It reads those that are touched,
+// reckons, and writes them back with the commit.
 func (l *Ledger) apply(ctx context.Context, q, last *db.Queries, orgID string, batch []*change) error {
-	if err := lock(ctx, q, orgID); err != nil {
-		return fmt.Errorf("lock the budgets: %w", err)
-	}
 	open, err := openCalls(ctx, q, orgID, batch)
 	if err != nil {
 		return fmt.Errorf("load the calls to settle: %w", err)
 	}
 	balances, err := load(ctx, q, orgID, batch, open)
 	if err != nil {
-		return fmt.Errorf("load the accounts: %w", err)
+		return err
 	}
 	for _, c := range batch {
 		switch {
@@ -85,19 +81,6 @@ func (l *Ledger) apply(ctx context.Context, q, last *db.Queries, orgID string, b
 		}
 	}
 	return last.PutBudgetAccounts(ctx, stored(orgID, balances))
-}
-
-// lock has the changes of an organisation go one after the other.
-func lock(ctx context.Context, q *db.Queries, orgID string) error {
-	_, err := q.LockBudgets(ctx, orgID)
-	if !store.IsNotFound(err) {
-		return err
-	}
-	if err := q.OpenBudgets(ctx, orgID); err != nil {
-		return err
-	}
-	_, err = q.LockBudgets(ctx, orgID)
-	return err
 }
 
 // openCalls answers the calls of a batch's settlements that are not settled.
@@ -128,8 +111,28 @@ func keys(call db.OpenModelCallsRow) []key {
 	return out
 }
 
-// load reads all accounts that a batch touches.
+// load reads all accounts that a batch touches, and the organisation's for all
+// time, which is the one that is locked. Where nobody has opened that yet there
+// was nothing to lock: it is opened, locked, and all are read again.
 func load(ctx context.Context, q *db.Queries, orgID string, batch []*change, open map[string]db.OpenModelCallsRow) (map[key]*balance, error) {
+	balances, locked, err := read(ctx, q, orgID, batch, open)
+	if err == nil && !locked {
+		if err = q.OpenBudgets(ctx, orgID); err == nil {
+			_, err = q.LockBudgets(ctx, orgID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open the budgets: %w", err)
+		}
+		balances, _, err = read(ctx, q, orgID, batch, open)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the accounts: %w", err)
+	}
+	return balances, nil
+}
+
+// read reads the accounts, and says whether the one that is locked is open.
+func read(ctx context.Context, q *db.Queries, orgID string, batch []*change, open map[string]db.OpenModelCallsRow) (_ map[key]*balance, locked bool, _ error) {
 	balances := map[key]*balance{}
 	params := db.BudgetAccountsParams{OrgID: orgID}
 	touch := func(k key) {
@@ -140,6 +143,8 @@ func load(ctx context.Context, q *db.Queries, orgID string, batch []*change, ope
 			params.Periods = append(params.Periods, k.period)
 		}
 	}
+	all := key{Organisation, orgID, Once.Of(time.Time{})}
+	touch(all)
 	for _, c := range batch {
 		if c.reserve != nil {
 			for _, a := range c.reserve.accounts {
@@ -154,14 +159,15 @@ func load(ctx context.Context, q *db.Queries, orgID string, batch []*change, ope
 	}
 	rows, err := q.BudgetAccounts(ctx, params)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, row := range rows {
 		b := balances[key{Scope(row.Scope), row.ObjectID, row.Period}]
+		locked = locked || b.key == all && row.IsOpen
 		b.spent, b.reserved, b.isSet = row.SpentMicros, row.ReservedMicros, row.IsSet
 		b.limit, b.warned, b.set = orNone(row.LimitMicros), orNone(row.WarnedAtLimit), orNone(row.SetMicros)
 	}
-	return balances, nil
+	return balances, locked, nil
 }
 
 func orNone(limit *int64) int64 {

@@ -101,6 +101,16 @@ func TestTransactionsAreWholeOrNothing(t *testing.T) {
 		return user(last, "user_b", "org_b")
 	}))
 
+	ahead := func(q *db.Queries) error { return organisation(q, "org_d", "d") }
+	require.NoError(t, s.TxLocked(ctx, ahead, func(q, last *db.Queries) error {
+		return errors.Join(user(q, "user_d", "org_d"), user(last, "user_e", "org_d")) // its statements see what went ahead
+	}))
+	require.NoError(t, s.TxLocked(ctx, func(q *db.Queries) error { return organisation(q, "org_e", "e") },
+		func(_, last *db.Queries) error { return user(last, "user_f", "org_e") }), "ahead and last ones only")
+	require.Error(t, s.TxLocked(ctx, func(q *db.Queries) error { return user(q, "user_x", "org_none") },
+		func(q, _ *db.Queries) error { return organisation(q, "org_x", "x") }), "what goes ahead fails")
+	require.Zero(t, names(), "the only connection can be used again")
+
 	for what, fn := range map[string]func(q, last *db.Queries) error{
 		"the first statement fails": func(q, _ *db.Queries) error { return user(q, "user_x", "org_none") },
 		"a middle one fails": func(q, _ *db.Queries) error {

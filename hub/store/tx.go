@@ -24,11 +24,27 @@ func (s *Store) Tx(ctx context.Context, fn func(q *db.Queries) error) error {
 // and database. So BEGIN travels with the first statement, and COMMIT with the
 // last ones.
 func (s *Store) TxThen(ctx context.Context, fn func(q, last *db.Queries) error) error {
+	return s.tx(ctx, nil, fn)
+}
+
+// TxLocked is TxThen with statements that go ahead of fn's first one, and are
+// sent together with it: locks, mostly. Each of fn's statements sees what was
+// committed before they were done. Their errors fail fn's first statement; their
+// results are not seen.
+func (s *Store) TxLocked(ctx context.Context, lock func(ahead *db.Queries) error, fn func(q, last *db.Queries) error) error {
+	ahead := &collector{}
+	if err := lock(db.New(ahead)); err != nil {
+		return err
+	}
+	return s.tx(ctx, ahead.statements, fn)
+}
+
+func (s *Store) tx(ctx context.Context, ahead []statement, fn func(q, last *db.Queries) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("take a database connection: %w", err)
 	}
-	p := &pipeline{conn: conn}
+	p := &pipeline{conn: conn, ahead: ahead}
 	// Also when fn panics: a connection in a transaction is closed, not reused.
 	defer conn.Release()
 	last := &collector{}
@@ -41,24 +57,31 @@ func (s *Store) TxThen(ctx context.Context, fn func(q, last *db.Queries) error) 
 	return err
 }
 
-// pipeline sends statements on one connection, BEGIN with the first of them.
+// pipeline sends statements on one connection, BEGIN and those that go ahead
+// with the first of them.
 type pipeline struct {
 	conn  *pgxpool.Conn
+	ahead []statement
 	begun bool
 }
 
 var _ db.DBTX = (*pipeline)(nil)
 
-// first sends BEGIN and a statement, and answers where the statement's result
-// is read next.
+// first sends BEGIN, what goes ahead and a statement, and answers where the
+// statement's result is read next.
 func (p *pipeline) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
 	p.begun = true
 	batch := &pgx.Batch{}
 	batch.Queue("begin")
+	for _, s := range p.ahead {
+		batch.Queue(s.sql, s.args...)
+	}
 	batch.Queue(sql, args...)
 	results := p.conn.SendBatch(ctx, batch)
-	if _, err := results.Exec(); err != nil {
-		return nil, errors.Join(err, results.Close())
+	for range 1 + len(p.ahead) {
+		if _, err := results.Exec(); err != nil {
+			return nil, errors.Join(err, results.Close())
+		}
 	}
 	return results, nil
 }
@@ -108,7 +131,7 @@ func (p *pipeline) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 func (p *pipeline) commit(ctx context.Context, last []statement) error {
 	batch := &pgx.Batch{}
 	if !p.begun {
-		if len(last) == 0 {
+		if last = append(p.ahead[:len(p.ahead):len(p.ahead)], last...); len(last) == 0 {
 			return nil
 		}
 		p.begun = true

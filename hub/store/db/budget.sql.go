@@ -56,7 +56,8 @@ func (q *Queries) BindModelCalls(ctx context.Context, arg BindModelCallsParams) 
 const budgetAccounts = `-- name: BudgetAccounts :many
 SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
        coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
-       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
+       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros,
+       (b.scope IS NOT NULL)::bool AS is_open
 FROM (SELECT unnest($1::text[]) AS scope, unnest($2::text[]) AS object_id, unnest($3::text[]) AS period) AS a
 LEFT JOIN budget_accounts b ON b.org_id = $4 AND b.scope = a.scope AND b.object_id = a.object_id AND b.period = a.period
 LEFT JOIN budgets s ON s.org_id = $4 AND s.scope = a.scope AND s.object_id = a.object_id
@@ -80,6 +81,7 @@ type BudgetAccountsRow struct {
 	WarnedAtLimit  *int64
 	IsSet          bool
 	SetMicros      *int64
+	IsOpen         bool
 }
 
 // Accounts as they are, or would be if they were there, and what people have
@@ -108,6 +110,7 @@ func (q *Queries) BudgetAccounts(ctx context.Context, arg BudgetAccountsParams) 
 			&i.WarnedAtLimit,
 			&i.IsSet,
 			&i.SetMicros,
+			&i.IsOpen,
 		); err != nil {
 			return nil, err
 		}

@@ -16,7 +16,8 @@ WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND basis = 'reserved';
 -- set for them.
 SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
        coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
-       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
+       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros,
+       (b.scope IS NOT NULL)::bool AS is_open
 FROM (SELECT unnest(@scopes::text[]) AS scope, unnest(@objects::text[]) AS object_id, unnest(@periods::text[]) AS period) AS a
 LEFT JOIN budget_accounts b ON b.org_id = @org_id AND b.scope = a.scope AND b.object_id = a.object_id AND b.period = a.period
 LEFT JOIN budgets s ON s.org_id = @org_id AND s.scope = a.scope AND s.object_id = a.object_id
