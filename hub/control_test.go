@@ -236,7 +236,7 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
-	cfg.LeaseTTL = time.Second
+	cfg.LeaseTTL, cfg.AnthropicKey = time.Second, "the-provider-key"
 	r := newRig(t, cfg, nil)
 	origin := r.submit("walker")
 	r.finish(r.begin(origin.GetId(), 1))
@@ -267,6 +267,8 @@ func TestRetry(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return r.task(second.GetId()).GetState() == deckhandv1.TaskState_TASK_STATE_ESCALATED
 	}, patience, 20*time.Millisecond)
+	_, err = retry(second.GetId(), "", &deckhandv1.TaskOverride{Provider: "mistral", Model: "mistral-small-latest"})
+	require.ErrorContains(t, err, "agent walker cannot run: provider mistral is not connected")
 	back, err := retry(second.GetId(), "", &deckhandv1.TaskOverride{Provider: "anthropic", Model: "claude-sonnet-4-5"})
 	require.NoError(t, err)
 	require.Equal(t, second.GetId(), back.GetId())

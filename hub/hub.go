@@ -129,7 +129,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: provider.Runnable(), Modes: modes})
 	h.admission = admission.New(admission.Config{
-		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish,
+		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
 		MaxPerUser: c.MaxPerUser, WorkerStale: lease.WorkerStale(c.LeaseTTL),
 		Sweep: admissionSweep, Decided: h.metrics.Admitted, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
@@ -139,7 +139,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.workspaces = workspace.New(workspace.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
-	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep})
+	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
 	h.artifacts = artifact.New(artifact.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,
 		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.Jail(ctx, t) },

@@ -188,7 +188,9 @@ func TestARunGoesOnFromWhatTheModelWrote(t *testing.T) {
 // I3: a turn costs what the task's own model costs, whatever a worker calls it.
 func TestAWorkerDoesNotChooseThePrice(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, hubtest.Config(t), nil)
+	cfg := hubtest.Config(t)
+	cfg.AnthropicKey = config.Secret("the-provider-key")
+	r := newRig(t, cfg, nil)
 	r.apply("claude", anthropicPersona("claude"))
 	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)

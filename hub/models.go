@@ -26,7 +26,7 @@ func (h *Hub) assembleModels() {
 		preset[p.Name] = credential.Access{Provider: p, BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey}
 	}
 	h.credentials = credential.New(credential.Config{
-		Store: h.store, Recorder: h.recorder, Vault: h.vault, Redact: c.Redact, Preset: preset,
+		Store: h.store, Recorder: h.recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Admit: h.admission.Kick,
 	})
 	h.budgets = budget.New(budget.Config{
 		Store: h.store, Recorder: h.recorder, Cap: h.cap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
@@ -51,7 +51,7 @@ func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Gra
 				return h.credentials.Open(row.Task.OrgID, name, nil)
 			}
 			return h.credentials.Open(row.Task.OrgID, name, &db.Credential{
-				BaseUrl: *row.BaseUrl, Sealed: row.Sealed, ConnectedAt: *row.ConnectedAt, ExpiresAt: row.ExpiresAt,
+				Provider: name, BaseUrl: *row.BaseUrl, Sealed: row.Sealed, ConnectedAt: *row.ConnectedAt, ExpiresAt: row.ExpiresAt,
 			})
 		},
 		Price: func(model string) (price.Model, error) {
@@ -65,6 +65,11 @@ func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Gra
 			})
 		},
 	}, nil
+}
+
+// usable refuses a provider that an organisation cannot call.
+func (h *Hub) usable(ctx context.Context, q *db.Queries, orgID, name string) error {
+	return h.credentials.Usable(ctx, q, orgID, name)
 }
 
 // taskModels answers the models that a task may use.

@@ -15,8 +15,9 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// I1, I3, O4: from a key to a model that is called with it, priced, counted and
-// disconnected; the key is in no answer.
+// I1, I3, O4: an agent whose provider is not connected is given no task; from a
+// key to a model that is called with it, priced, counted and disconnected; the
+// key is in no answer. What waits for a provider says so.
 func TestAProviderFromKeyToUsage(t *testing.T) {
 	t.Parallel()
 	const key = "canary-of-the-provider-0123456789"
@@ -31,12 +32,10 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	t.Cleanup(server.Close)
 	r := newRig(t, hubtest.Config(t), nil)
 	r.apply("claude", anthropicPersona("claude"))
-	task := r.submit("claude")
-	lease := r.begin(task.GetId(), 1)
-	res, body := r.askModel(lease, 100)
-	require.Equal(t, http.StatusForbidden, res.StatusCode)
-	require.Contains(t, body, "provider anthropic is not connected")
-	require.Equal(t, string(fault.NoCredentials), res.Header.Get(fault.CodeHeader))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
+	require.Equal(t, fault.NoCredentials, fault.As(err).Code)
+	require.ErrorContains(t, err, "agent claude cannot run: provider anthropic is not connected")
+	require.Equal(t, "deckhand provider connect anthropic", fault.As(err).Fix)
 
 	put := func(key string) (*deckhandv1.Provider, error) {
 		res, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key, BaseUrl: server.URL}))
@@ -45,7 +44,7 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 		}
 		return res.Msg.GetProvider(), nil
 	}
-	_, err := put("a-wrong-key-0123456789")
+	_, err = put("a-wrong-key-0123456789")
 	require.Equal(t, fault.CredentialInvalid, fault.As(err).Code)
 	connected, err := put(key)
 	require.NoError(t, err)
@@ -53,7 +52,9 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	require.NotNil(t, connected.GetConnectedAt())
 	require.NotContains(t, connected.String(), "canary")
 
-	res, body = r.askModel(lease, 100)
+	task := r.submit("claude")
+	lease := r.begin(task.GetId(), 1)
+	res, body := r.askModel(lease, 100)
 	require.Equal(t, http.StatusOK, res.StatusCode, body)
 	_, err = r.user.Providers.SetPrice(t.Context(), connect.NewRequest(&deckhandv1.SetPriceRequest{Provider: "anthropic", Model: "claude-sonnet-4-5", Input: 0.5, Output: 1}))
 	require.NoError(t, err)
@@ -71,10 +72,22 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	require.NotNil(t, list.Msg.GetProviders()[0].GetLastUsedAt())
 	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
 	require.NoError(t, err)
-	res, _ = r.askModel(lease, 100)
+	res, body = r.askModel(lease, 100)
 	require.Equal(t, http.StatusForbidden, res.StatusCode)
-	require.Len(t, r.audited("provider.connected"), 1)
-	require.Len(t, r.audited("provider.disconnected"), 1)
+	require.Contains(t, body, "provider anthropic is not connected")
+	require.Equal(t, string(fault.NoCredentials), res.Header.Get(fault.CodeHeader))
+	_, err = r.workers.Workers.ReleaseTask(t.Context(), connect.NewRequest(&deckhandv1.ReleaseTaskRequest{Lease: lease}))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return r.task(task.GetId()).GetReason() == "provider anthropic is not connected: deckhand provider connect anthropic"
+	}, patience, 10*time.Millisecond)
+	_, err = put(key)
+	require.NoError(t, err)
+	r.begin(task.GetId(), 2)
+	require.Len(t, r.audited("provider.connected"), 2)
+	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
+	require.NoError(t, err)
+	require.Len(t, r.audited("provider.disconnected"), 2)
 
 	_, err = r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
 		Name: "anthropic", Key: key, BaseUrl: server.URL, ExpiresAt: timestamppb.New(time.Now().Add(-time.Hour)),

@@ -44,6 +44,8 @@ type Config struct {
 	WorkerStale time.Duration
 	// Sweep is how often everything is looked at again, whatever was kicked.
 	Sweep time.Duration
+	// Usable refuses a provider that an organisation cannot call; nil for none.
+	Usable func(ctx context.Context, q *db.Queries, orgID, provider string) error
 	// Decided, if set, is told after the commit how many tasks that were looked at
 	// may start and how many wait.
 	Decided func(admitted, waiting int)

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
@@ -33,6 +34,8 @@ type round struct {
 	taken    []string             // tasks that start
 	wakes    []wake
 	homeless map[string]bool // agents for which there is no node
+	// unusable says, of each provider that was looked at, why it cannot be called.
+	unusable map[string]string
 }
 
 // pool is what there is of a pool's workers.
@@ -57,7 +60,7 @@ const unheard = 16
 func (a *Admission) look(ctx context.Context, tx *event.Tx, orgID string) (*round, error) {
 	r := &round{
 		Admission: a, orgID: orgID, users: map[string]int{}, pools: map[string]*pool{},
-		homes: map[string]string{}, served: map[string]time.Time{}, homeless: map[string]bool{},
+		homes: map[string]string{}, served: map[string]time.Time{}, homeless: map[string]bool{}, unusable: map[string]string{},
 	}
 	active, err := tx.ActiveTasks(ctx, orgID)
 	if err != nil {
@@ -163,6 +166,9 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if wait = agent.Waits(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" {
 		return "", wait, nil
 	}
+	if wait, err = r.provider(ctx, tx, q); wait != "" || err != nil {
+		return "", wait, err
+	}
 	if n := r.users[q.CreatedBy]; n >= r.cfg.MaxPerUser {
 		return "", fmt.Sprintf("%s has %d tasks under way, as many as one user may have; waits for one to end", q.CreatedBy, r.cfg.MaxPerUser), nil
 	}
@@ -185,6 +191,35 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 		return "", wait, nil
 	}
 	return chosen, "", nil
+}
+
+// provider says why a task's provider cannot be called; empty when it can.
+func (r *round) provider(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (string, error) {
+	if r.cfg.Usable == nil {
+		return "", nil
+	}
+	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, r.orgID, q.AgentID, q.AgentVersion)
+	if err != nil {
+		return "", fmt.Errorf("task %s: %w", q.ID, err)
+	}
+	override, err := task.ParseOverride(q.Override)
+	if err != nil {
+		return "", fmt.Errorf("task %s: %w", q.ID, err)
+	}
+	name, _ := override.Runs(v.Provider, v.Model)
+	why, known := r.unusable[name]
+	if !known {
+		err := r.cfg.Usable(ctx, tx.Queries, r.orgID, name)
+		switch e := fault.As(err); {
+		case err == nil:
+		case e != nil && e.Kind == fault.Precondition:
+			why = fmt.Sprintf("%s: %s", e.Message, e.Fix)
+		default:
+			return "", err
+		}
+		r.unusable[name] = why
+	}
+	return why, nil
 }
 
 // wait says why a pool takes nothing; empty when it does.

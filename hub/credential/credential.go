@@ -33,6 +33,8 @@ type Config struct {
 	// Preset are those that the hub was started with. They serve organisations
 	// that have connected none of their own, and are not stored.
 	Preset map[string]Access
+	// Admit, if set, is called after a commit that may let a task start.
+	Admit func(orgID string)
 	// Client tests keys; nil for one with a time-out of 15 s.
 	Client *http.Client
 }
@@ -54,6 +56,9 @@ type Credentials struct{ cfg Config }
 func New(cfg Config) *Credentials {
 	if cfg.Client == nil {
 		cfg.Client = &http.Client{Timeout: 15 * time.Second}
+	}
+	if cfg.Admit == nil {
+		cfg.Admit = func(string) {}
 	}
 	return &Credentials{cfg}
 }
@@ -93,6 +98,7 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 		if row, err = tx.PutCredential(ctx, params); err != nil {
 			return fmt.Errorf("store the credential of %s: %w", in.Provider, err)
 		}
+		tx.AfterCommit(func() { c.cfg.Admit(in.OrgID) })
 		return audit.Append(tx, audit.Entry{
 			OrgID: in.OrgID, By: in.By, Action: "provider.connected", ObjectKind: "provider", ObjectID: in.Provider,
 			After: map[string]any{"base_url": access.BaseURL, "key_ends_in": row.Hint},
@@ -227,9 +233,8 @@ func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, erro
 		return Access{}, NotConnected(name)
 	}
 	a := Access{Provider: p, BaseURL: row.BaseUrl, ConnectedAt: row.ConnectedAt}
-	if row.ExpiresAt != nil && !row.ExpiresAt.After(time.Now()) {
-		return a, fault.New(fault.Precondition, "the key of %s has expired", name).
-			WithCode(fault.CredentialInvalid).WithFix("deckhand provider connect %s", name)
+	if err := expired(row); err != nil {
+		return a, err
 	}
 	if row.Sealed != nil {
 		key, err := c.cfg.Vault.Open(row.Sealed, object(orgID, name, row.BaseUrl))
@@ -240,6 +245,34 @@ func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, erro
 		c.cfg.Redact.Add(a.Key.Reveal())
 	}
 	return a, nil
+}
+
+func expired(row *db.Credential) error {
+	if row.ExpiresAt == nil || row.ExpiresAt.After(time.Now()) {
+		return nil
+	}
+	return fault.New(fault.Precondition, "the key of %s has expired", row.Provider).
+		WithCode(fault.CredentialInvalid).WithFix("deckhand provider connect %s", row.Provider)
+}
+
+// Usable refuses a provider that an organisation cannot call: it is not
+// connected, or its key has expired. A script needs no connection. It reads
+// with q.
+func (c *Credentials) Usable(ctx context.Context, q *db.Queries, orgID, name string) error {
+	if p, ok := provider.Of(name); ok && p.Format == provider.Script {
+		return nil
+	}
+	row, err := q.GetCredential(ctx, db.GetCredentialParams{OrgID: orgID, Provider: name})
+	if store.IsNotFound(err) {
+		if _, has := c.cfg.Preset[name]; has {
+			return nil
+		}
+		return NotConnected(name)
+	}
+	if err != nil {
+		return fmt.Errorf("load the credential of %s: %w", name, err)
+	}
+	return expired(&row)
 }
 
 // Use is an organisation's use of a credential.

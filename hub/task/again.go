@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -58,6 +59,11 @@ func (s *Service) Retry(ctx context.Context, orgID, id string, again Again) (db.
 	row, err := s.Get(ctx, orgID, id)
 	if err != nil {
 		return row, err
+	}
+	if State(row.Task.State) == Escalated {
+		if err := s.usable(ctx, orgID, row.AgentName, cmp.Or(again.Override.Provider, row.Provider)); err != nil {
+			return row, err
+		}
 	}
 	if !State(row.Task.State).Final() {
 		return s.requeueEscalated(ctx, orgID, id, again)

@@ -76,6 +76,9 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 	if err != nil {
 		return err
 	}
+	if err := s.usable(ctx, orgID, given.name, given.provider); err != nil {
+		return err
+	}
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		// A queued task must not be admitted meanwhile.
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
