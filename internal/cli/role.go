@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	stdlog "log"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -85,6 +86,9 @@ func runRole[C any](ctx context.Context, a *app, r role[C], flags *pflag.FlagSet
 	if err != nil {
 		return failed(exitUsage, fault.New(fault.Invalid, "%s", err))
 	}
+	// What libraries write by themselves, such as Google's SDK, is masked too.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(log.Named("library").StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}))
 	tracer, err := tracing.New(ctx, "deckhand-"+r.use, log.Named("tracing"))
 	if err != nil {
 		return masked(redactor, err)

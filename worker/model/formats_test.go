@@ -276,6 +276,31 @@ func TestTheRequestOfGemini(t *testing.T) {
 	}, body)
 }
 
+// An integer that floating point has no room for arrives as it was written, and
+// goes back so.
+func TestLargeIntegersStayExact(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, f modeltest.Format) {
+		const arguments = `{"path":"9007199254740993","id":9007199254740993,"list":[-12345678901234567890,1.5,7],"of":{"n":36028797018963969}}`
+		srv := modeltest.New(t, modeltest.List(answer(anthropictest.Block{Tool: "file_read", ID: "a", Input: arguments}), answer(anthropictest.Block{Text: "ok"})))
+		m := newModel(t, f, srv.URL, 0)
+		turn, err := m.Generate(t.Context(), request(t), nil)
+		require.NoError(t, err)
+		got := model.Calls(turn)[0].GetArgumentsJson()
+		for _, n := range []string{`"path":"9007199254740993"`, `"id":9007199254740993`, `[-12345678901234567890,1.5,7]`, `"n":36028797018963969`} {
+			require.Contains(t, got, n)
+		}
+		req := request(t)
+		req.Messages = append(req.Messages, model.Message{Turn: turn}, model.Message{Results: []model.Result{{CallID: "a", Tool: "file_read", Text: "9007199254740993"}}})
+		_, err = m.Generate(t.Context(), req, nil)
+		require.NoError(t, err)
+		sent := strings.ReplaceAll(srv.Requests()[1].Text, `\"`, `"`)
+		for _, n := range []string{`"id":9007199254740993`, `[-12345678901234567890,1.5,7]`, `"n":36028797018963969`} {
+			require.Contains(t, strings.ReplaceAll(sent, " ", ""), n)
+		}
+	})
+}
+
 // A stream that dies at any event, also in the middle of a tool call, is no
 // turn; the retry gives the whole one, and the sink is told to begin anew.
 func TestAStreamThatDiesAnywhereIsAskedForAgain(t *testing.T) {

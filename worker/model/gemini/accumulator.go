@@ -68,6 +68,7 @@ func (a *accumulator) part(p *sdk.Part) error {
 			if arguments, err = json.Marshal(p.FunctionCall.Args); err != nil {
 				return fmt.Errorf("write the arguments of %s: %w", p.FunctionCall.Name, err)
 			}
+			arguments = plain(arguments)
 		}
 		id := p.FunctionCall.ID
 		if id == "" {

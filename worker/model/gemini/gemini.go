@@ -64,8 +64,10 @@ func New(cfg Config) (*Model, error) {
 		p, _ := provider.Of(Provider)
 		cfg.BaseURL = p.BaseURL
 	}
+	calls := wire.Client(cfg.HTTPClient)
+	calls.Transport = exactly{calls.Transport}
 	client, err := sdk.NewClient(context.Background(), &sdk.ClientConfig{
-		APIKey: cfg.Key, Backend: sdk.BackendGeminiAPI, HTTPClient: wire.Client(cfg.HTTPClient),
+		APIKey: cfg.Key, Backend: sdk.BackendGeminiAPI, HTTPClient: calls,
 		HTTPOptions: sdk.HTTPOptions{BaseURL: strings.TrimRight(cfg.BaseURL, "/") + "/", APIVersion: "v1beta"},
 	})
 	if err != nil {

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -53,12 +52,12 @@ func (m *Model) contents(req *model.Request) ([]*sdk.Content, error) {
 	return out, nil
 }
 
-// theirs answers an id of the API's own.
+// theirs answers an id of the API's own, or another model's as it takes it.
 func theirs(id string) string {
 	if strings.HasPrefix(id, ours) {
 		return ""
 	}
-	return id
+	return wire.CallID(id)
 }
 
 // said is a turn of the model as the API wants it back: without its thoughts,
@@ -86,9 +85,10 @@ func said(turn *deckhandv1.Turn) ([]*sdk.Part, error) {
 			}
 		case *deckhandv1.Block_ToolCall_:
 			var args map[string]any
-			if err := json.Unmarshal(wire.CallInput(kind.ToolCall.GetArgumentsJson()), &args); err != nil {
+			if err := numbers(wire.CallInput(kind.ToolCall.GetArgumentsJson()), &args); err != nil {
 				return nil, fmt.Errorf("read the arguments of %s: %w", kind.ToolCall.GetName(), err)
 			}
+			withMarks(args)
 			add(&sdk.Part{FunctionCall: &sdk.FunctionCall{ID: theirs(kind.ToolCall.GetId()), Name: kind.ToolCall.GetName(), Args: args}})
 		}
 	}
