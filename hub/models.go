@@ -82,7 +82,18 @@ func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) 
 	if err != nil {
 		return nil, err
 	}
-	return []relay.Model{{Provider: name, Name: model}}, nil
+	models := []relay.Model{{Provider: name, Name: model}}
+	if name != v.Provider || model != v.Model {
+		return models, nil // somebody chose it for this task: nothing takes its place
+	}
+	p, err := h.agents.Persona(v.Digest, v.Markdown)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range p.Fallbacks {
+		models = append(models, relay.Model{Provider: f.Provider, Name: f.Model})
+	}
+	return models, nil
 }
 
 // cap answers a task's own limit of cost, as its persona sets it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,9 @@ type Config struct {
 	// Pool is the pool of workers that this one belongs to; empty for
 	// "default".
 	Pool string `koanf:"pool"`
+	// ModelStall is how long a model may be silent in the middle of a call before
+	// that counts as failed; 0 for 90 s.
+	ModelStall time.Duration `koanf:"model-stall"`
 	// Pressure is from when on the worker takes no new task. The disk is that of
 	// the root folder: a worker has no folder of its own.
 	Pressure pressure.Limits `koanf:",squash"`
@@ -73,6 +77,8 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 	case !poolName.MatchString(c.Pool):
 		return nil, fault.New(fault.Invalid, "pool %q is not a pool's name", c.Pool).
 			WithFix("use at most 32 lower-case letters, digits and dashes with --pool")
+	case c.ModelStall < 0 || c.ModelStall > time.Hour:
+		return nil, fault.New(fault.Invalid, "model-stall is %s", c.ModelStall).WithFix("give --model-stall a time up to 1h, such as 90s")
 	case len(c.Name) > 200:
 		return nil, fault.New(fault.Invalid, "name is longer than 200 bytes").WithFix("shorten --name")
 	case c.Token == "":

@@ -18,6 +18,7 @@ type metrics struct {
 	duration      *prometheus.HistogramVec
 	renewals      *prometheus.CounterVec
 	lost          *prometheus.CounterVec
+	open          *prometheus.GaugeVec
 }
 
 // callSeconds are the bounds of a model call's duration.
@@ -37,8 +38,11 @@ func newMetrics(r prometheus.Registerer, slots int, running func() int) *metrics
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "deckhand_worker_model_call_duration_seconds", Help: "Time a model took to answer.", Buckets: callSeconds,
 		}, []string{"provider"}),
+		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "deckhand_worker_model_breaker_open", Help: "1 while a model is left alone since it does not answer.",
+		}, []string{"provider", "model"}),
 	}
-	r.MustRegister(m.duration,
+	r.MustRegister(m.duration, m.open,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "deckhand_worker_slots", Help: "Tasks that may run at once."},
 			func() float64 { return float64(slots) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "deckhand_worker_tasks_running", Help: "Tasks that run."},
@@ -53,6 +57,15 @@ func (m *metrics) renewed(err error) {
 		outcome = "error"
 	}
 	m.renewals.WithLabelValues(outcome).Inc()
+}
+
+// breaker notes that a model is left alone, or asked again.
+func (m *metrics) breaker(provider, of string, open bool) {
+	value := 0.0
+	if open {
+		value = 1
+	}
+	m.open.WithLabelValues(provider, of).Set(value)
 }
 
 // counted is a model whose calls are counted. It sits below the retries: each

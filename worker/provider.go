@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic"
+	"github.com/deckhand-sh/deckhand/worker/model/failover"
 	"github.com/deckhand-sh/deckhand/worker/model/gemini"
 	"github.com/deckhand-sh/deckhand/worker/model/openai"
 	"github.com/deckhand-sh/deckhand/worker/model/script"
@@ -40,11 +42,54 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 		}
 		return counted{s, name, w.metrics, of, w.cfg.Tracer}, nil
 	}
-	m, err := w.relayed(known, of, claim.GetLease())
-	if err != nil {
-		return nil, err
+	candidates := []persona.Fallback{{Provider: name, Model: of}}
+	if claim.GetTask().GetOverride().GetProvider() == "" { // who chose another model wants that one
+		candidates = append(candidates, p.Fallbacks...)
 	}
-	return model.WithRetries(counted{m, name, w.metrics, of, w.cfg.Tracer}, model.RetryConfig{OnRetry: w.noteRetry(claim.GetTask().GetId())}), nil
+	return w.anyOf(candidates, claim)
+}
+
+// fallbackPatience is the longest that a provider may ask to be waited for
+// where another can take its place.
+const fallbackPatience = 10 * time.Second
+
+// anyOf makes the first of some models that answers.
+func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResponse) (model.Model, error) {
+	cfg := failover.Config{Breakers: w.breakers, At: spokeLast(names, claim.GetTurns())}
+	retries := model.RetryConfig{OnRetry: w.noteRetry(claim.GetTask().GetId())}
+	if len(names) > 1 {
+		retries.MaxRetryAfter = fallbackPatience
+	}
+	for _, n := range names {
+		known, ok := provider.Of(n.Provider)
+		if !ok || known.Format == provider.Script {
+			return nil, fault.New(fault.Invalid, "workers cannot run provider %q", n.Provider).
+				WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(provider.Connectable(), ", "))
+		}
+		m, err := w.relayed(known, n.Model, claim.GetLease())
+		if err != nil {
+			return nil, err
+		}
+		m = w.breakers.Guard(n.Provider, n.Model, counted{m, n.Provider, w.metrics, n.Model, w.cfg.Tracer})
+		cfg.Candidates = append(cfg.Candidates, failover.Candidate{Provider: n.Provider, Name: n.Model, Model: model.WithRetries(m, retries)})
+	}
+	return failover.New(cfg), nil
+}
+
+// spokeLast answers which of some models the newest turn is of; the first where
+// none of them has spoken.
+func spokeLast(names []persona.Fallback, turns []*deckhandv1.Turn) int {
+	if len(turns) == 0 {
+		return 0
+	}
+	last := turns[len(turns)-1]
+	at := slices.IndexFunc(names, func(n persona.Fallback) bool {
+		return n.Provider == last.GetProvider() && provider.Undated(n.Model) == provider.Undated(last.GetModel())
+	})
+	if at < 0 {
+		at = slices.IndexFunc(names, func(n persona.Fallback) bool { return n.Provider == last.GetProvider() })
+	}
+	return max(0, at)
 }
 
 // relayed makes a model of a provider. The provider's key never comes here: the
@@ -54,11 +99,11 @@ func (w *Worker) relayed(p provider.Provider, name string, lease *deckhandv1.Lea
 	key := fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken())
 	switch p.Format {
 	case provider.Messages:
-		return anthropic.New(anthropic.Config{BaseURL: base, Key: key, Model: name, HTTPClient: w.traced()})
+		return anthropic.New(anthropic.Config{BaseURL: base, Key: key, Model: name, HTTPClient: w.traced(), StallTimeout: w.cfg.ModelStall})
 	case provider.Gemini:
-		return gemini.New(gemini.Config{BaseURL: base, Key: key, Model: name, HTTPClient: w.traced()})
+		return gemini.New(gemini.Config{BaseURL: base, Key: key, Model: name, HTTPClient: w.traced(), StallTimeout: w.cfg.ModelStall})
 	default:
-		return openai.New(openai.Config{Provider: p, BaseURL: base, Key: key, Model: name, HTTPClient: w.traced()})
+		return openai.New(openai.Config{Provider: p, BaseURL: base, Key: key, Model: name, HTTPClient: w.traced(), StallTimeout: w.cfg.ModelStall})
 	}
 }
 

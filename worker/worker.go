@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/version"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
+	"github.com/deckhand-sh/deckhand/worker/model/failover"
 )
 
 // Worker is a lifecycle.Service. It ends by itself only when the hub refuses
@@ -48,6 +49,8 @@ type Worker struct {
 	// forgotten is poked when the hub no longer knows this worker.
 	forgotten chan struct{}
 	metrics   *metrics
+	// breakers are those of all models that this worker asks.
+	breakers *failover.Breakers
 	// heard is when the hub answered last; nil before it did.
 	heard atomic.Pointer[time.Time]
 	// bus is where wake-ups are heard; nil for nowhere.
@@ -64,6 +67,14 @@ func newWorker(cfg Config, client *sdk.Client) *Worker {
 		forgotten: make(chan struct{}, 1), retry: backoff.Policy{Base: 200 * time.Millisecond, Max: 15 * time.Second},
 	}
 	w.metrics = newMetrics(cfg.Registry, cfg.Slots, func() int { return len(w.slots) })
+	w.breakers = failover.NewBreakers(failover.BreakerConfig{Changed: func(provider, of string, open bool) {
+		w.metrics.breaker(provider, of, open)
+		if open {
+			cfg.Log.Warn("a model does not answer and is left alone for a while", "provider", provider, "model", of)
+			return
+		}
+		cfg.Log.Info("a model answers again", "provider", provider, "model", of)
+	}})
 	return w
 }
 

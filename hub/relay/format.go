@@ -77,7 +77,7 @@ func (r *Relay) refuse(err error, doing string) *refusal {
 		return refuseFault(err)
 	}
 	r.cfg.Log.Error("cannot relay a model call", "doing", doing, "error", err)
-	return &refusal{Status: http.StatusServiceUnavailable, Message: "the hub cannot " + doing + " now"}
+	return &refusal{Status: http.StatusServiceUnavailable, Message: "the hub cannot " + doing + " now", Code: fault.HubUnavailable}
 }
 
 // write sends a refusal with a body.

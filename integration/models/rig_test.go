@@ -40,7 +40,9 @@ type rig struct {
 	output   string
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { return newRigThat(t, func(*worker.Config) {}) }
+
+func newRigThat(t *testing.T, is func(*worker.Config)) *rig {
 	t.Helper()
 	h := hubtest.Start(t, hubtest.Config(t))
 	r := &rig{Hub: h, t: t, client: h.Client(t, h.AdminToken), output: "done\n"}
@@ -60,10 +62,12 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(node.Stop)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	w, err := worker.Config{
+	cfg := worker.Config{
 		HubURL: h.URL(), Token: config.Secret(h.WorkerToken), Slots: 100, HTTPClient: &http.Client{Transport: transport},
 		NATSOptions: []nats.Option{nats.InProcessServer(h.NATS())},
-	}.Complete(t.Context())
+	}
+	is(&cfg)
+	w, err := cfg.Complete(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, w.Start(t.Context()))
 	t.Cleanup(w.Stop)

@@ -76,6 +76,9 @@ func (r *renderer) event(e *deckhandv1.Event) {
 		r.show(e, "inbox", failStyle, "nobody answered %s in time: %s", get("item_id"), get("on_expiry"))
 	case "limit_warning", "limit_reached":
 		r.show(e, "limit", failStyle, "%s: %s of %s used", get("kind"), get("current"), get("limit"))
+	case "model_failover":
+		r.show(e, "model", failStyle, "%s goes on for %s", modelName(get("to_provider"), get("to_model")),
+			withReason(modelName(get("from_provider"), get("from_model")), get("reason")))
 	case "execution_failed", "execution_paused":
 		r.show(e, "stop", failStyle, "%s", withReason(get("message"), get("error_code")))
 	case "tool_executing", "execution_completed", "execution_cancelled", "agent.spawned":

@@ -206,6 +206,7 @@ func TestWatchShowsEverythingAndEndsWithTheTask(t *testing.T) {
 		{"progress_update", map[string]any{"progress": 0.5, "next_action": "go on"}},
 		{"iteration_complete", map[string]any{"usage": map[string]any{"input_tokens": 100, "output_tokens": 20, "cost_micros": 4200}, "reflection": map[string]any{"what_happened": "Looked."}}},
 		{"limit_warning", map[string]any{"kind": "iterations", "current": 8, "limit": 10}},
+		{"model_failover", map[string]any{"from_provider": "anthropic", "from_model": "a", "to_provider": "openai", "to_model": "b", "reason": "overloaded"}},
 		{"something_new", map[string]any{"a": 1, "b": "c"}},
 	} {
 		h.emit("task_aaa1", event.kind, event.payload)
@@ -230,6 +231,7 @@ func TestWatchShowsEverythingAndEndsWithTheTask(t *testing.T) {
 03:04:05 saw   Looked.
 03:04:05 cost  120 tokens, $0.0042
 03:04:05 limit iterations: 8 of 10 used
+03:04:05 model openai/b goes on for anthropic/a (overloaded)
 03:04:05 event something_new a=1 b=c
 03:04:05 state succeeded
 `, got.stdout)
@@ -237,7 +239,7 @@ func TestWatchShowsEverythingAndEndsWithTheTask(t *testing.T) {
 
 	lines := h.run(t, "task", "watch", "task_a", "-o", "jsonl")
 	require.Equal(t, 0, lines.code)
-	require.Equal(t, 11, strings.Count(lines.stdout, "\n"))
+	require.Equal(t, 12, strings.Count(lines.stdout, "\n"))
 	require.Empty(t, lines.stderr)
 	for line := range strings.Lines(lines.stdout) {
 		require.True(t, json.Valid([]byte(line)))

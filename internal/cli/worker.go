@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +28,7 @@ DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots
 			flags.String("token", "", "worker token of that hub; better in DECKHAND_TOKEN, which other users cannot see")
 			flags.String("name", "", "what people see; host name and process id by default")
 			flags.Int("slots", 8, "how many tasks run at once")
+			flags.Duration("model-stall", 90*time.Second, "how long a model may be silent in the middle of a call")
 			pressure.Flags(flags)
 			flags.String(scrape.Flag, "", scrape.Usage)
 			flags.String("pool", "", "pool of workers that it belongs to; \"default\" by default")

@@ -71,6 +71,9 @@ const (
 
 	// LeaseEnded is between hub and worker only: the write came too late.
 	LeaseEnded Code = "LEASE_ENDED"
+	// HubUnavailable is between hub and worker only: the hub itself could not
+	// serve a model call, and nobody else is at fault.
+	HubUnavailable Code = "HUB_UNAVAILABLE"
 )
 
 // Error is what crosses a boundary. Message and Fix are for people: whole

@@ -43,6 +43,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				d.problems.add(n.Line, "script is %s: name a file beside the persona, without folders", quote(p.Script))
 			}
 		}},
+		{"fallbacks", func(n *yaml.Node) { p.Fallbacks = d.fallbacks(n) }},
 		{"max_tokens", func(n *yaml.Node) { p.MaxTokens = int(d.integer(n, "max_tokens", 256, 200_000)) }},
 		{"thinking", func(n *yaml.Node) { p.Thinking = d.thinking(n) }},
 		{"context", func(n *yaml.Node) {
@@ -103,7 +104,7 @@ func (d *decoder) provider(met map[string]int, p *Persona) {
 		if met["script"] == 0 {
 			d.problems.add(met["provider"], "script is missing: with provider script, write script: and the name of a YAML file beside the persona")
 		}
-		for _, key := range []string{"model", "max_tokens", "thinking"} {
+		for _, key := range []string{"model", "fallbacks", "max_tokens", "thinking"} {
 			if met[key] != 0 {
 				d.problems.add(met[key], "%s does nothing with provider script: remove it", key)
 			}
@@ -117,9 +118,47 @@ func (d *decoder) provider(met map[string]int, p *Persona) {
 			d.problems.add(met["script"], "script goes with provider script only: remove it, or write provider: script")
 		}
 	}
+	for _, f := range p.Fallbacks {
+		if f == (Fallback{p.Provider, p.Model}) {
+			d.problems.add(met["fallbacks"], "fallbacks has %s of %s, which is the model itself: remove it", quote(f.Model), f.Provider)
+		}
+	}
 	if p.Thinking.Tokens > 0 && p.Thinking.Tokens >= p.MaxTokens {
 		d.problems.add(met["thinking"], "thinking is %d: it must be less than max_tokens (%d)", p.Thinking.Tokens, p.MaxTokens)
 	}
+}
+
+// maxFallbacks is how many models may take the place of one.
+const maxFallbacks = 5
+
+// fallbacks reads the models that take the place of the first.
+func (d *decoder) fallbacks(n *yaml.Node) []Fallback {
+	if n.Kind != yaml.SequenceNode || len(n.Content) > maxFallbacks {
+		d.problems.add(n.Line, "fallbacks must be a list of at most %d models, such as [{provider: openai, model: gpt-5}]", maxFallbacks)
+		return nil
+	}
+	var out []Fallback
+	for _, item := range n.Content {
+		var f Fallback
+		met := d.mapping(item, "fallbacks", []field{
+			{"provider", func(n *yaml.Node) {
+				if f.Provider = d.choice(n, "fallbacks.provider", d.known.Providers); f.Provider == ProviderScript {
+					d.problems.add(n.Line, "fallbacks has provider script, which takes nobody's place: remove it")
+				}
+			}},
+			{"model", func(n *yaml.Node) { f.Model = d.text(n, "fallbacks.model", 128) }},
+		})
+		if item.Kind == yaml.MappingNode {
+			d.require(item, met, map[string]string{
+				"provider": "provider: and the model family, such as openai", "model": "model: and the provider's name of the model",
+			})
+		}
+		if slices.Contains(out, f) {
+			d.problems.add(item.Line, "fallbacks has %s of %s twice: keep one", quote(f.Model), f.Provider)
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 func (d *decoder) tool(n *yaml.Node, value string) {

@@ -56,6 +56,8 @@ type Persona struct {
 	// Script is the file name of the scripted model's YAML, beside the
 	// persona; set exactly when Provider is "script".
 	Script string
+	// Fallbacks are who is asked, in order, where Provider does not answer.
+	Fallbacks []Fallback
 	// MaxTokens caps the output of one model call.
 	MaxTokens int
 	Thinking  Thinking
@@ -76,6 +78,9 @@ type Persona struct {
 	// Prompt is the body: the system prompt.
 	Prompt string
 }
+
+// Fallback is a model that takes the place of one that does not answer.
+type Fallback struct{ Provider, Model string }
 
 // Agents are the others that an agent may work with, by name. It may give
 // subtasks to itself without being told so here.

@@ -12,7 +12,7 @@ import (
 
 var known = persona.Known{
 	Tools:     []string{"shell_exec", "file_read", "update_plan", "complete_task"},
-	Providers: []string{"script", "anthropic"},
+	Providers: []string{"script", "anthropic", "openai"},
 	Modes:     []string{"autonomous"},
 }
 
@@ -21,6 +21,10 @@ name: log-triage
 description: Reads logs
 provider: anthropic
 model: claude-sonnet-5-5
+fallbacks:
+  - {provider: openai, model: gpt-5}
+  - provider: anthropic
+    model: claude-haiku-4-5
 max_tokens: 4096
 thinking: 2048
 tools: [shell_exec, file_read]
@@ -63,6 +67,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &persona.Persona{
 		Name: "log-triage", Description: "Reads logs", Provider: "anthropic", Model: "claude-sonnet-5-5",
+		Fallbacks: []persona.Fallback{{Provider: "openai", Model: "gpt-5"}, {Provider: "anthropic", Model: "claude-haiku-4-5"}},
 		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, Tools: []string{"shell_exec", "file_read"},
 		Trust: persona.Untrusted, Mode: persona.Autonomous,
 		Approvals: persona.Approvals{
@@ -144,7 +149,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "triggers": write one of name, description, provider, model, script, max_tokens, thinking, context, tools, agents, trust, mode, approvals, limits, nodes, workspace, jail, offline_grace
+bad.md:17: unknown key "triggers": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, context, tools, agents, trust, mode, approvals, limits, nodes, workspace, jail, offline_grace
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown
@@ -200,6 +205,13 @@ func TestFilesThatCannotBeReadSayWhy(t *testing.T) {
 		"a script in another folder":      {"---\nname: a\nprovider: script\nscript: ../s.yaml\n---\nx", "f.md:4: script is"},
 		"a cap on a scripted model":       {"---\nname: a\nprovider: script\nscript: s.yaml\nmax_tokens: 900\n---\nx", "f.md:5: max_tokens does nothing with provider script"},
 		"a real model without a name":     {"---\nname: a\nprovider: anthropic\n---\nx", "f.md:3: model is missing"},
+		"a fallback that is no model":     {"---\nfallbacks: [gpt-5]\n---\nx", "f.md:2: fallbacks must be keys and values"},
+		"a fallback without a model":      {"---\nfallbacks:\n- {provider: openai}\n---\nx", "f.md:3: model is missing"},
+		"a fallback on nobody":            {"---\nfallbacks: [{provider: opnai, model: m}]\n---\nx", `f.md:2: fallbacks.provider is "opnai"`},
+		"a script as a fallback":          {"---\nfallbacks: [{provider: script, model: m}]\n---\nx", "f.md:2: fallbacks has provider script"},
+		"a fallback on itself":            {"---\nprovider: openai\nmodel: m\nfallbacks: [{provider: openai, model: m}]\n---\nx", "f.md:4: fallbacks has"},
+		"a fallback twice":                {"---\nfallbacks: [{provider: openai, model: m}, {provider: openai, model: m}]\n---\nx", "twice: keep one"},
+		"fallbacks of a script":           {"---\nname: a\nprovider: script\nscript: s.yaml\nfallbacks: [{provider: openai, model: m}]\n---\nx", "f.md:5: fallbacks does nothing"},
 		"limits without iterations":       {"---\nlimits: {tokens: 5}\n---\nx", "f.md:2: limits.iterations is missing"},
 		"more thinking than output":       {"---\nthinking: 9000\n---\nx", "f.md:2: thinking is 9000: it must be less than max_tokens (8192)"},
 		"thinking in words":               {"---\nthinking: hard\n---\nx", "f.md:2: thinking must be adaptive, or a number"},

@@ -38,6 +38,9 @@ type Provider struct {
 	// SilentUsage says that a stream of chat completions reports its usage
 	// without being asked, and that asking is an error.
 	SilentUsage bool
+	// ShortCallIDs says that the id of a tool's call has nine letters and digits,
+	// and that others are refused.
+	ShortCallIDs bool
 }
 
 var all = []Provider{
@@ -45,7 +48,7 @@ var all = []Provider{
 	{Name: "openai", Format: OpenAI, BaseURL: "https://api.openai.com/v1", KeyPrefix: "sk-", Responses: true},
 	{Name: "gemini", Format: Gemini, BaseURL: "https://generativelanguage.googleapis.com"},
 	{Name: "qwen", Format: OpenAI, BaseURL: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", KeyPrefix: "sk-"},
-	{Name: "mistral", Format: OpenAI, BaseURL: "https://api.mistral.ai/v1", SilentUsage: true},
+	{Name: "mistral", Format: OpenAI, BaseURL: "https://api.mistral.ai/v1", SilentUsage: true, ShortCallIDs: true},
 	{Name: "ollama", Format: OpenAI, BaseURL: "http://127.0.0.1:11434/v1", KeyOptional: true},
 	{Name: "vllm", Format: OpenAI, KeyOptional: true},
 	{Name: "compatible", Format: OpenAI, KeyOptional: true},

@@ -271,6 +271,7 @@ func (r *run) modelName() string {
 func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, *Outcome, error) {
 	r.phase.enter("analyze_context", r.gathered())
 	request := r.request()
+	request.FailedOver = r.failedOver(ctx)
 
 	r.phase.enter("update_plan", r.planPhase())
 
@@ -283,7 +284,9 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 		if r.compact(ctx, limit); int(r.state.Summary.At) < len(r.turns) {
 			break // there is nothing left to summarise
 		}
-		turn, err = r.cfg.Model.Generate(ctx, r.request(), stream.add)
+		request = r.request()
+		request.FailedOver = r.failedOver(ctx)
+		turn, err = r.cfg.Model.Generate(ctx, request, stream.add)
 	}
 	stream.stop()
 	if err != nil {
@@ -310,6 +313,17 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 		}
 	}
 	return turn, nil, r.recordTurn(ctx, turn)
+}
+
+// failedOver tells that another model goes on.
+func (r *run) failedOver(ctx context.Context) func(model.Failover) {
+	return func(f model.Failover) {
+		r.out.add("model_failover", map[string]any{
+			"from_provider": f.FromProvider, "from_model": f.FromModel, "to_provider": f.ToProvider, "to_model": f.ToModel,
+			"reason": f.Reason,
+		})
+		r.out.flushSoon(ctx)
+	}
 }
 
 // recordTurn stores a turn and has the hub decide its calls with it.

@@ -66,7 +66,7 @@ func (r *run) summarize(ctx context.Context, cut int32) (text, by string) {
 	if r.provider() != persona.ProviderScript {
 		turn, err := r.cfg.Model.Generate(ctx, &model.Request{
 			System: summarySystem, Messages: []model.Message{{Text: r.forgotten(cut)}},
-			MaxTokens: min(summaryTokens, max(r.cfg.Persona.MaxTokens, 1024)),
+			MaxTokens: min(summaryTokens, max(r.cfg.Persona.MaxTokens, 1024)), FailedOver: r.failedOver(ctx),
 		}, nil)
 		if err == nil {
 			r.spend(turn.GetUsage())

@@ -79,7 +79,10 @@ type Error struct {
 	// its advice.
 	Code fault.Code
 	Fix  string
-	Err  error
+	// Hub says that the hub, through which every model is asked, is at fault or
+	// cannot be reached: another model would fare no better.
+	Hub bool
+	Err error
 }
 
 // Error is one line.

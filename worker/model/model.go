@@ -40,6 +40,16 @@ type Request struct {
 	// MaxTokens caps the output of this turn, thinking included.
 	MaxTokens int
 	Thinking  persona.Thinking
+	// FailedOver, if set, is told when another model goes on with the request.
+	FailedOver func(Failover)
+}
+
+// Failover is one model's taking the place of another that does not answer.
+type Failover struct {
+	FromProvider, FromModel string
+	ToProvider, ToModel     string
+	// Reason is what the first one answered, or why it was not asked.
+	Reason string
 }
 
 // Message is one entry of the transcript: a turn of the model, or what is said

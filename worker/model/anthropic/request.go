@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"fmt"
+	"slices"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
@@ -23,6 +24,9 @@ func (m *Model) params(req *model.Request) (sdk.MessageNewParams, error) {
 		out.System = []sdk.TextBlockParam{{Text: req.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
 	}
 	switch {
+	case foreign(req.Messages):
+		// Where it thinks, the API wants the thoughts before the calls whose results
+		// it is given, and these calls are another model's.
 	case req.Thinking.Adaptive:
 		// Summarised, because people follow what the model thinks.
 		out.Thinking = sdk.ThinkingConfigParamUnion{
@@ -57,6 +61,16 @@ func (m *Model) params(req *model.Request) (sdk.MessageNewParams, error) {
 	return out, nil
 }
 
+// foreign says that the newest turn is another provider's.
+func foreign(messages []model.Message) bool {
+	for _, message := range slices.Backward(messages) {
+		if message.Turn != nil {
+			return message.Turn.GetProvider() != Provider && len(model.Calls(message.Turn)) > 0
+		}
+	}
+	return false
+}
+
 func inputSchema(tool *deckhandv1.Tool) sdk.ToolInputSchemaParam {
 	out := sdk.ToolInputSchemaParam{ExtraFields: map[string]any{}}
 	for key, value := range tool.GetInputSchema().AsMap() {
@@ -89,7 +103,7 @@ func convert(message model.Message) (sdk.MessageParam, error) {
 		return sdk.NewAssistantMessage(blocks...), nil
 	}
 	for _, result := range message.Results {
-		blocks = append(blocks, sdk.NewToolResultBlock(result.CallID, wire.OrElse(result.Text, wire.NoOutput), result.IsError))
+		blocks = append(blocks, sdk.NewToolResultBlock(wire.CallID(result.CallID), wire.OrElse(result.Text, wire.NoOutput), result.IsError))
 	}
 	if message.Text != "" {
 		blocks = append(blocks, sdk.NewTextBlock(message.Text))
@@ -118,7 +132,7 @@ func convertBlock(turn *deckhandv1.Turn, block *deckhandv1.Block) (sdk.ContentBl
 			return sdk.NewThinkingBlock(r.GetSignature(), r.GetText()), r.GetSignature() != ""
 		}
 	case *deckhandv1.Block_ToolCall_:
-		return sdk.NewToolUseBlock(kind.ToolCall.GetId(), wire.CallInput(kind.ToolCall.GetArgumentsJson()), kind.ToolCall.GetName()), true
+		return sdk.NewToolUseBlock(wire.CallID(kind.ToolCall.GetId()), wire.CallInput(kind.ToolCall.GetArgumentsJson()), kind.ToolCall.GetName()), true
 	default:
 		return sdk.ContentBlockParamUnion{}, false
 	}

@@ -45,11 +45,11 @@ func (m *Model) chatParams(req *model.Request) sdk.ChatCompletionNewParams {
 	}
 	for _, message := range req.Messages {
 		if message.Turn != nil {
-			out.Messages = append(out.Messages, said(message.Turn))
+			out.Messages = append(out.Messages, m.said(message.Turn))
 			continue
 		}
 		for _, result := range message.Results {
-			out.Messages = append(out.Messages, sdk.ToolMessage(resultText(result), result.CallID))
+			out.Messages = append(out.Messages, sdk.ToolMessage(resultText(result), m.callID(result.CallID)))
 		}
 		if message.Text != "" {
 			out.Messages = append(out.Messages, sdk.UserMessage(message.Text))
@@ -68,7 +68,7 @@ func resultText(result model.Result) string {
 }
 
 // said is a turn of the model as the API wants it back.
-func said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion {
+func (m *Model) said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion {
 	out := &sdk.ChatCompletionAssistantMessageParam{}
 	text := ""
 	for _, block := range turn.GetBlocks() {
@@ -78,7 +78,7 @@ func said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion {
 		case *deckhandv1.Block_ToolCall_:
 			out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
 				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-					ID: kind.ToolCall.GetId(),
+					ID: m.callID(kind.ToolCall.GetId()),
 					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
 						Name: kind.ToolCall.GetName(), Arguments: string(wire.CallInput(kind.ToolCall.GetArgumentsJson())),
 					},
@@ -93,6 +93,15 @@ func said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion {
 		out.Content.OfString = param.NewOpt(text)
 	}
 	return sdk.ChatCompletionMessageParamUnion{OfAssistant: out}
+}
+
+// callID is the id of a call as the server takes it: another model, whose place
+// this one took, may have given it.
+func (m *Model) callID(id string) string {
+	if m.cfg.Provider.ShortCallIDs {
+		return wire.ShortCallID(id)
+	}
+	return wire.CallID(id)
 }
 
 // completion puts a turn together from the chunks of its stream.

@@ -63,7 +63,7 @@ func (m *Model) responseParams(req *model.Request) responses.ResponseNewParams {
 		}
 		for _, result := range message.Results {
 			output := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(result))
-			output.OfFunctionCallOutput.CallID = param.NewOpt(result.CallID)
+			output.OfFunctionCallOutput.CallID = param.NewOpt(wire.CallID(result.CallID))
 			input = append(input, output)
 		}
 		if message.Text != "" {
@@ -114,7 +114,7 @@ func (m *Model) items(turn *deckhandv1.Turn) []responses.ResponseInputItemUnionP
 			}
 		case *deckhandv1.Block_ToolCall_:
 			out = append(out, responses.ResponseInputItemParamOfFunctionCall(
-				string(wire.CallInput(kind.ToolCall.GetArgumentsJson())), kind.ToolCall.GetId(), kind.ToolCall.GetName()))
+				string(wire.CallInput(kind.ToolCall.GetArgumentsJson())), wire.CallID(kind.ToolCall.GetId()), kind.ToolCall.GetName()))
 		}
 	}
 	if len(out) == 0 {

@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -133,4 +136,29 @@ func OrElse(text, instead string) string {
 		return instead
 	}
 	return text
+}
+
+// callID is what every API takes as the id of a call.
+var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// CallID answers the id of a call as an API takes it that did not give it
+// itself: as it is where it fits, and another that follows from it otherwise.
+func CallID(id string) string {
+	if callID.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:12])
+}
+
+// shortCallID is how Mistral wants its ids.
+var shortCallID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
+
+// ShortCallID is CallID for an API that wants nine letters and digits.
+func ShortCallID(id string) string {
+	if shortCallID.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])[:9]
 }

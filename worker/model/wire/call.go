@@ -87,6 +87,7 @@ func (c *Call) Fail(err error, classify func(error) *model.Error) error {
 	if e.Status == 0 && status >= http.StatusBadRequest {
 		e.Status = status
 	}
+	e.Hub = status == 0 // nothing was answered at all
 	relayed(e, header)
 	return e
 }

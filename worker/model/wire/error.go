@@ -20,6 +20,7 @@ var byCode = map[fault.Code]model.ErrorKind{
 	fault.UnpricedModel:     model.Invalid,
 	fault.PermissionDenied:  model.Invalid,
 	fault.Killed:            model.Invalid,
+	fault.HubUnavailable:    model.Unavailable,
 }
 
 // relayed takes what an answer's header says: the relay's own code and advice,
@@ -27,6 +28,9 @@ var byCode = map[fault.Code]model.ErrorKind{
 func relayed(e *model.Error, header http.Header) {
 	if code := fault.Code(header.Get(fault.CodeHeader)); code != "" {
 		e.Code, e.Fix = code, header.Get(fault.FixHeader)
+		if e.Hub = code == fault.HubUnavailable; e.Hub {
+			e.Code = fault.ModelUnavailable
+		}
 		if known, ok := byCode[code]; ok {
 			e.Kind = known
 		}

@@ -1,0 +1,143 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+const (
+	// tripAfter is how many calls in a row must fail before a model is left alone.
+	tripAfter = 5
+	// openFor is how long it is left alone; then one call looks whether it answers.
+	openFor = 30 * time.Second
+)
+
+// Breakers keep a circuit breaker for each model of each provider, which all
+// tasks of a worker share: where one has seen that a model does not answer, the
+// others need not find out by themselves. It is safe for use by many goroutines.
+type Breakers struct {
+	cfg BreakerConfig
+
+	mu sync.Mutex
+	of map[name]*breaker
+}
+
+// BreakerConfig says when a breaker opens. The zero value is for workers.
+type BreakerConfig struct {
+	// Failures in a row before it opens; 0 for 5.
+	Failures uint32
+	// OpenFor is how long it stays open; 0 for 30 s.
+	OpenFor time.Duration
+	// Changed, if set, is told that a model is left alone or asked again.
+	Changed func(provider, model string, open bool)
+}
+
+type name struct{ provider, model string }
+
+type breaker struct {
+	*gobreaker.CircuitBreaker[*deckhandv1.Turn]
+
+	mu     sync.Mutex
+	opened time.Time
+}
+
+// NewBreakers makes Breakers, all closed.
+func NewBreakers(cfg BreakerConfig) *Breakers {
+	if cfg.Failures == 0 {
+		cfg.Failures = tripAfter
+	}
+	if cfg.OpenFor == 0 {
+		cfg.OpenFor = openFor
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(string, string, bool) {}
+	}
+	return &Breakers{cfg: cfg, of: map[name]*breaker{}}
+}
+
+func (b *Breakers) get(n name) *breaker {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one, ok := b.of[n]; ok {
+		return one
+	}
+	one := &breaker{}
+	one.CircuitBreaker = gobreaker.NewCircuitBreaker[*deckhandv1.Turn](gobreaker.Settings{
+		Timeout:     b.cfg.OpenFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= b.cfg.Failures },
+		OnStateChange: func(_ string, _, to gobreaker.State) {
+			if to == gobreaker.StateOpen {
+				one.mu.Lock()
+				one.opened = time.Now()
+				one.mu.Unlock()
+			}
+			if to != gobreaker.StateHalfOpen {
+				b.cfg.Changed(n.provider, n.model, to == gobreaker.StateOpen)
+			}
+		},
+		IsSuccessful: func(err error) bool { return !failing(err) },
+		IsExcluded:   func(err error) bool { return err != nil && model.AsError(err) == nil },
+	})
+	b.of[n] = one
+	return one
+}
+
+// failing says that a model does not answer, whatever it is asked. A rate limit
+// is an answer, and so is a refusal.
+func failing(err error) bool {
+	e := model.AsError(err)
+	return e != nil && !e.Hub && (e.Kind == model.Unavailable || e.Kind == model.Overloaded)
+}
+
+// Open says that a model is left alone now.
+func (b *Breakers) Open(provider, of string) bool {
+	return b.get(name{provider, of}).State() == gobreaker.StateOpen
+}
+
+// Guard answers a model that is not asked while its breaker is open: then the
+// error says when it will be.
+func (b *Breakers) Guard(provider, of string, inner model.Model) model.Model {
+	return &guarded{breaker: b.get(name{provider, of}), inner: inner, provider: provider, model: of, openFor: b.cfg.OpenFor}
+}
+
+type guarded struct {
+	breaker         *breaker
+	inner           model.Model
+	provider, model string
+	openFor         time.Duration
+}
+
+// Generate implements model.Model.
+func (g *guarded) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
+	turn, err := g.breaker.Execute(func() (*deckhandv1.Turn, error) {
+		turn, err := g.inner.Generate(ctx, req, sink)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // whoever asked ended it: nobody's failure
+		}
+		return turn, err
+	})
+	switch {
+	case errors.Is(err, gobreaker.ErrOpenState):
+		g.breaker.mu.Lock()
+		left := max(0, g.openFor-time.Since(g.breaker.opened))
+		g.breaker.mu.Unlock()
+		return nil, &model.Error{
+			Kind: model.Unavailable, Provider: g.provider, RetryAfter: left, Err: err,
+			Message: fmt.Sprintf("%s did not answer lately and is left alone for %s", g.model, left.Round(time.Second)),
+		}
+	case errors.Is(err, gobreaker.ErrTooManyRequests):
+		return nil, &model.Error{
+			Kind: model.Unavailable, Provider: g.provider, Err: err,
+			Message: g.model + " did not answer lately, and another call looks whether it does now",
+		}
+	}
+	return turn, err
+}
