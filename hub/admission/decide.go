@@ -33,7 +33,7 @@ type round struct {
 	served   map[string]time.Time // shares that had a turn, and when
 	taken    []string             // tasks that start
 	wakes    []wake
-	homeless map[string]bool // agents for which there is no node
+	homeless map[string]bool // agents for which there is no node, or no model
 	// unusable says, of each provider that was looked at, why it cannot be called.
 	unusable map[string]string
 }
@@ -218,6 +218,9 @@ func (r *round) provider(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow)
 			return "", err
 		}
 		r.unusable[name] = why
+	}
+	if why != "" && override.Provider == "" && q.NodeID == nil {
+		r.homeless[q.AgentID] = true // its other tasks wait as well
 	}
 	return why, nil
 }
