@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"context"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -8,6 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/simnode"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -100,6 +104,34 @@ func TestATurnsCallsKeepTheirOrder(t *testing.T) {
 		}},
 	}))
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.StepState_STEP_STATE_GRANTED, res.Msg.GetSteps()[0].GetState())
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_STARTED, res.Msg.GetSteps()[0].GetState(), "it is the next that is made")
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_GRANTED, res.Msg.GetSteps()[1].GetState())
+}
+
+// A call that is started with its turn is made under the lease only: not when the
+// task was cancelled before the worker came to it (C5).
+func TestACallThatWasStartedWithItsTurnIsNotMadeAfterACancellation(t *testing.T) {
+	t.Parallel()
+	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: func(context.Context, *simnode.Live) *nodev1.Exec {
+		t.Error("the command ran")
+		return nil
+	}})
+	id := r.submit("walker").GetId()
+	lease := r.begin(id, 1)
+	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+		Lease: lease, Propose: []int32{0},
+		Turn: &deckhandv1.Turn{Turn: 1, Provider: "script", Model: "scripted", StopReason: "tool_use", Blocks: []*deckhandv1.Block{
+			toolCall("a", "shell_exec", `{"command":"true"}`),
+		}},
+	}))
+	require.NoError(t, err)
+	step := res.Msg.GetSteps()[0]
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_STARTED, step.GetState())
+	_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id}))
+	require.NoError(t, err)
+	_, err = r.workers.Workers.ExecuteStep(t.Context(), connect.NewRequest(&deckhandv1.ExecuteStepRequest{Lease: lease, StepId: step.GetId()}))
+	require.Equal(t, fault.LeaseEnded, fault.As(err).Code)
+	steps, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+	require.NoError(t, err)
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_CANCELLED, steps.Msg.GetSteps()[0].GetState())
 }

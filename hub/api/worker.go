@@ -220,7 +220,7 @@ func (h *Workers) ProposeStep(ctx context.Context, req *connect.Request[deckhand
 	m := req.Msg
 	s, err := h.Steps.Propose(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), step.Proposal{
 		Turn: m.GetTurn(), CallIndex: m.GetCallIndex(), CallID: m.GetCallId(), Tool: m.GetTool(),
-		ArgumentsJSON: m.GetArgumentsJson(), Reasoning: m.GetReasoning(),
+		ArgumentsJSON: m.GetArgumentsJson(), Reasoning: m.GetReasoning(), AtOnce: m.GetAtOnce(),
 	})
 	if err != nil {
 		return nil, err

@@ -183,18 +183,18 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 	return seq, true, nil
 }
 
-// Alone has a statement of its own store an event together with what it tells of:
-// store is given the payload as masked JSON, and watchers are told when it answers
-// no error.
-func (r *Recorder) Alone(orgID, taskID string, d Draft, store func(payload string) error) error {
-	_, payloads, err := r.encode(taskID, []Draft{d})
+// Alone has a statement of its own store events together with what they tell of:
+// store is given their types and their payloads as masked JSON, and watchers are
+// told when it answers no error.
+func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []string) error, drafts ...Draft) error {
+	types, payloads, err := r.encode(taskID, drafts)
 	if err != nil {
 		return err
 	}
-	if err := store(payloads[0]); err != nil {
+	if err := store(types, payloads); err != nil {
 		return err
 	}
-	r.cfg.Stored([]Draft{d})
+	r.cfg.Stored(drafts)
 	r.cfg.Notify(orgID, taskID)
 	return nil
 }

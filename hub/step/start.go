@@ -13,26 +13,26 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// start writes the intent: from here on the step may have had its effect. A
-// step that waits for its node stays granted.
+// start writes the intent, unless it came with the grant: from here on the step
+// may have had its effect. A step that waits for its node stays granted.
 func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID string) (step db.Step, t db.Task, err error) {
 	// Most often there is nothing to look at or to wait for.
-	row, err := s.cfg.Store.LeasedStep(ctx, db.LeasedStepParams{
-		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID,
-	})
+	step, t, err = s.leased(ctx, orgID, le, stepID)
 	if err != nil && !store.IsNotFound(err) {
 		return step, t, fmt.Errorf("load step %s: %w", stepID, err)
 	}
-	if err != nil || !s.ready(row.Step) {
+	if err == nil && State(step.State) == Started && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		return step, t, nil
+	}
+	if err != nil || !s.ready(step) {
 		return s.lookAndStart(ctx, orgID, le, stepID)
 	}
-	step, t = row.Step, row.Task
-	err = s.cfg.Recorder.Alone(orgID, t.ID, executing(step), func(payload string) (err error) {
+	err = s.cfg.Recorder.Alone(orgID, t.ID, func(_, payloads []string) (err error) {
 		step.StartedAt, err = s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
-			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payload,
+			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0],
 		})
 		return err
-	})
+	}, executing(step))
 	if store.IsNotFound(err) {
 		return s.lookAndStart(ctx, orgID, le, stepID)
 	}
@@ -41,6 +41,29 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	}
 	step.State, step.Attempt = string(Started), le.Attempt
 	return step, t, nil
+}
+
+// leased answers a step with its task, while the lease on that is live: as it was
+// stored here just now where it still stands so, or as it is stored.
+func (s *Steps) leased(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
+	if got, ok := s.granted.take(orgID, le, stepID); ok {
+		if State(got.step.State) == Granted {
+			return got.step, got.task, nil // the statement that starts it looks
+		}
+		run, err := s.cfg.Store.StepStands(ctx, db.StepStandsParams{
+			OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID,
+		})
+		if err == nil && run == got.step.Run {
+			return got.step, got.task, nil
+		}
+		if err != nil && !store.IsNotFound(err) {
+			return db.Step{}, db.Task{}, err
+		}
+	}
+	row, err := s.cfg.Store.LeasedStep(ctx, db.LeasedStepParams{
+		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID,
+	})
+	return row.Step, row.Task, err
 }
 
 // ready says that a step is granted to be made as it is, on a node that is in

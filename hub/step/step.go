@@ -117,10 +117,13 @@ type Artifacts interface {
 }
 
 // Steps is the ledger.
-type Steps struct{ cfg Config }
+type Steps struct {
+	cfg     Config
+	granted *grants
+}
 
 // New makes Steps.
-func New(cfg Config) *Steps { return &Steps{cfg} }
+func New(cfg Config) *Steps { return &Steps{cfg, newGrants()} }
 
 // Proposal is one tool call, as the model asked for it.
 type Proposal struct {
@@ -129,15 +132,28 @@ type Proposal struct {
 	Tool            string
 	ArgumentsJSON   string
 	Reasoning       string
+	// AtOnce says that the caller makes the call as soon as it is granted, with
+	// nothing before it: where nothing is in the way, the grant and the start are
+	// one transaction.
+	AtOnce bool
 }
 
 // Propose decides a call and stores the decision with the intent. A call that
 // was proposed before is answered as it stands; with other arguments it is
 // refused.
 func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Proposal) (db.Step, error) {
-	var step db.Step
 	crashpoint.At(crashpoint.BeforeIntent, le.TaskID, "")
-	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+	step, done, err := s.grantAlone(ctx, orgID, le, p)
+	if err == nil && !done {
+		step, err = s.proposeIn(ctx, orgID, le, p)
+	}
+	crashpoint.At(crashpoint.AfterIntent, le.TaskID, step.ID)
+	return step, err
+}
+
+// proposeIn is Propose where there is more to store than a grant.
+func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p Proposal) (step db.Step, err error) {
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := lease.Hold(ctx, tx, orgID, le)
 		if err != nil {
 			return err
@@ -152,7 +168,6 @@ func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Pro
 		}
 		return s.pauseNext(ctx, tx, t, step)
 	})
-	crashpoint.At(crashpoint.AfterIntent, le.TaskID, step.ID)
 	return step, err
 }
 
@@ -176,39 +191,23 @@ func (p Proposal) digest() []byte {
 }
 
 // propose stores a new step, granted or denied, which counts on from t's steps;
-// a call that has a step already is answered it. A granted call that touches the
-// conversation only runs here when atOnce says so: its step is stored as it
-// ended. The task's row is locked.
+// a call that has a step already is answered it. With atOnce, a granted call that
+// touches the conversation only runs here, and its step is stored as it ended;
+// that of a call which its node is to make is stored as started. The task's row
+// is locked.
 func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal, atOnce bool) (db.Step, error) {
-	params := db.CreateStepParams{
-		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
-		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
-		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
-		Number: t.StepCount + 1,
-	}
-	var err error
-	if params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), params.ID); err != nil {
+	d, err := s.draft(ctx, tx.Queries, t, p)
+	if err != nil {
 		return db.Step{}, err
 	}
-	arguments, category, decision := s.judge(ctx, tx.Queries, t, p)
-	params.Category = category
-	if params.Arguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
-		return db.Step{}, fmt.Errorf("encode arguments: %w", err)
-	}
-	kind := "tool_selected"
-	params.DecisionReason = decision.reason
+	params := d.params
 	var result tool.Result
 	switch record := s.cfg.Tools.Get(p.Tool); {
-	case decision.ask != "":
-		kind = ""
-		params.State, params.DecisionReason = string(Waiting), decision.ask
-	case decision.denied != nil:
-		kind = "tool_denied"
-		params.State, params.ErrorCode, params.Ended = string(Denied), string(decision.denied.Code), true
-		params.DecisionReason = decision.denied.Message
-		params.Observation = s.cfg.Redact.String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
-	case atOnce && conversational(record):
-		if result, err = record.Run(ctx, tool.Call{StepID: params.ID, ExecID: params.ID, Arguments: arguments}); err != nil {
+	case !atOnce || State(params.State) != Granted:
+	case s.ready(d.step()):
+		params.State, params.Ran = string(Started), true
+	case conversational(record):
+		if result, err = record.Run(ctx, tool.Call{StepID: params.ID, ExecID: params.ID, Arguments: d.arguments}); err != nil {
 			return db.Step{}, fmt.Errorf("run step %s: %w", params.ID, err)
 		}
 		params.State, params.ErrorCode, params.Ran, params.Ended = string(outcome(result)), string(result.Code), true, true
@@ -224,17 +223,67 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	if err != nil {
 		return step, fmt.Errorf("store step: %w", err)
 	}
-	if kind == "" {
-		return step, s.ask(ctx, tx, t, step, decision.ask)
+	if State(params.State) == Waiting {
+		return step, s.ask(ctx, tx, t, step, params.DecisionReason)
 	}
-	drafts := []event.Draft{{Type: kind, Payload: map[string]any{
-		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(arguments),
-		"reason": step.DecisionReason, "turn": step.Turn,
-	}}}
+	drafts := []event.Draft{d.event(step)}
 	if step.StartedAt != nil {
-		drafts = append(drafts, executing(step), completed(step, result, nil))
+		drafts = append(drafts, executing(step))
+		if step.FinishedAt != nil {
+			drafts = append(drafts, completed(step, result, nil))
+		}
+	}
+	if to := State(step.State); to == Granted || to == Started {
+		tx.AfterCommit(func() { s.granted.put(step, t) })
 	}
 	return step, tx.Append(t.OrgID, t.ID, event.Hub, drafts...)
+}
+
+// draft is a step before it is stored.
+type draft struct {
+	params    db.CreateStepParams
+	arguments map[string]any
+}
+
+// draft decides a call: its step is granted, denied or waiting, and counts on
+// from t's steps.
+func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (d draft, err error) {
+	d.params = db.CreateStepParams{
+		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
+		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
+		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
+		Number: t.StepCount + 1,
+	}
+	if d.params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), d.params.ID); err != nil {
+		return d, err
+	}
+	var decision verdict
+	d.arguments, d.params.Category, decision = s.judge(ctx, q, t, p)
+	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Map(d.arguments)); err != nil {
+		return d, fmt.Errorf("encode arguments: %w", err)
+	}
+	d.params.DecisionReason = decision.reason
+	switch {
+	case decision.ask != "":
+		d.params.State, d.params.DecisionReason = string(Waiting), decision.ask
+	case decision.denied != nil:
+		d.params.State, d.params.ErrorCode, d.params.Ended = string(Denied), string(decision.denied.Code), true
+		d.params.DecisionReason = decision.denied.Message
+		d.params.Observation = s.cfg.Redact.String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
+	}
+	return d, nil
+}
+
+// event is that of the decision on a step.
+func (d draft) event(step db.Step) event.Draft {
+	kind := "tool_selected"
+	if State(step.State) == Denied {
+		kind = "tool_denied"
+	}
+	return event.Draft{Type: kind, Payload: map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(d.arguments),
+		"reason": step.DecisionReason, "turn": step.Turn,
+	}}
 }
 
 // conversational says that a tool touches the conversation only, and nobody has

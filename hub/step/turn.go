@@ -16,8 +16,9 @@ const maxReasoning = 8 << 10
 
 // ProposeTurn decides calls of a turn in the transaction that stores it, which
 // has the task's row locked; indices count the turn's calls from 0. Calls that
-// were decided before are answered as they stand. A granted call that touches the
-// conversation only runs at once, unless one before it has yet to run. The caller
+// were decided before are answered as they stand. Unless one before it has yet to
+// end, a granted call that touches the conversation only runs here, and one that
+// its node makes is started: it is the next that the worker makes. The caller
 // counts the task's steps.
 func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error) {
 	calls, said := parts(turn)

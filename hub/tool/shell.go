@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -28,6 +27,8 @@ const (
 	tailBytes = 8 << 10
 	// waitStep is how long one question to the node waits for an end.
 	waitStep = 20 * time.Second
+	// startWait is how long the start does: most commands end meanwhile.
+	startWait = 250 * time.Millisecond
 )
 
 func shellTools() []*Tool {
@@ -74,14 +75,20 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}
 	var exec *nodev1.Exec
-	err := unlessEnded(ctx, c, func() error {
-		return inJail(ctx, c, func() error {
-			res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec, Wait: durationpb.New(waitStep)})
-			exec = res.GetExec()
-			return err
-		})
+	err := inJail(ctx, c, func() error {
+		res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec, Wait: durationpb.New(startWait)})
+		exec = res.GetExec()
+		return err
 	})
 	for err == nil && exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+		// Looked at once the node has the command: whoever ends the step from now
+		// on finds it there. Whoever did before may have reached nobody, or come
+		// before the start.
+		if !c.Live(ctx) {
+			if _, err = c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.ExecID, By: "hub: its step has ended"}); err != nil {
+				break
+			}
+		}
 		var res *nodev1.WaitExecResponse
 		res, err = c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.ExecID, Timeout: durationpb.New(waitStep)})
 		exec = res.GetExec()
@@ -90,25 +97,6 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		c.Ran(ctx, exec)
 	}
 	return exec, err
-}
-
-// unlessEnded runs start, and kills the command when its step has ended: a
-// cancellation while the node was away reached nobody. A kill that comes before
-// the start is on the node's record, so that nothing starts.
-func unlessEnded(ctx context.Context, c Call, start func() error) error {
-	var killed error
-	var looked sync.WaitGroup
-	looked.Go(func() {
-		if !c.Live(ctx) {
-			_, killed = c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.ExecID, By: "hub: its step has ended"})
-		}
-	})
-	err := start()
-	looked.Wait()
-	if err == nil {
-		err = killed
-	}
-	return err
 }
 
 func shellResult(ctx context.Context, c Call, exec *nodev1.Exec) (Result, error) {

@@ -96,7 +96,7 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 	a, b, err := pair(n, func() error {
 		calls++
 		granted, err := steps.Propose(ctx, organisation, le, step.Proposal{
-			Turn: 1, CallIndex: calls, CallID: "c", Tool: "shell_exec", ArgumentsJSON: `{"command":"true"}`,
+			Turn: 1, CallIndex: calls, CallID: "c", Tool: "shell_exec", ArgumentsJSON: `{"command":"true"}`, AtOnce: true,
 		})
 		if err != nil {
 			return err

@@ -178,7 +178,7 @@ func (r *run) act(ctx context.Context, turn *deckhandv1.Turn) error {
 // execute proposes calls in order and runs them side by side.
 func (r *run) execute(ctx context.Context, turn *deckhandv1.Turn, indices []int) error {
 	for _, i := range indices {
-		if err := r.propose(ctx, turn, i); err != nil {
+		if err := r.propose(ctx, turn, i, len(indices) == 1); err != nil {
 			return err
 		}
 	}
@@ -216,8 +216,8 @@ func (r *run) execute(ctx context.Context, turn *deckhandv1.Turn, indices []int)
 }
 
 // propose has the hub decide a call that it does not know yet, or answer one
-// that waited as it stands now.
-func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int) error {
+// that waited as it stands now. One that is made alone is made at once.
+func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int, alone bool) error {
 	key := callKey{turn.GetTurn(), int32(index)}
 	if known := r.steps[key]; known != nil && !waiting(known.GetState()) {
 		return nil
@@ -227,6 +227,7 @@ func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int) err
 		res, err := r.hub.hub.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
 			Lease: r.hub.lease, Turn: key.turn, CallIndex: key.index, CallId: bounded(call.GetId(), 256),
 			Tool: call.GetName(), ArgumentsJson: call.GetArgumentsJson(), Reasoning: bounded(reasoning(turn), 8<<10),
+			AtOnce: alone,
 		}))
 		if err == nil {
 			r.steps[key] = res.Msg.GetStep()

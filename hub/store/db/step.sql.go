@@ -432,6 +432,97 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 	return i, err
 }
 
+const grantLeasedStep = `-- name: GrantLeasedStep :one
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.step_count, t.node_id, t.jail_id FROM tasks t
+    WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
+      AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
+    FOR UPDATE
+), created AS (
+    INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
+                       arguments_sealed, arguments_digest, reasoning, state, decision_reason, node_id, jail_id,
+                       started_at)
+    SELECT $5, held.org_id, held.id, held.step_count + 1, $6, $7, $8, held.attempt, $9, $10, $11,
+           $12, $13, $14, $15, $16, held.node_id, held.jail_id,
+           CASE WHEN $15 = 'started' THEN clock_timestamp() END
+    FROM held
+    ON CONFLICT (task_id, turn, call_index) DO NOTHING
+    RETURNING steps.number, steps.proposed_at, steps.started_at
+), counted AS (
+    UPDATE tasks SET step_count = created.number FROM created WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, cardinality($17::text[]), pg_current_xact_id() FROM held, created
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq, event_heads.xid
+), stored AS (
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT head.xid, held.org_id, held.id, head.seq - cardinality($17::text[]) + e.n, e.type, 'hub', 'hub', held.attempt, held.correlation_id,
+           CAST(e.payload AS jsonb) || jsonb_build_object('number', created.number)
+    FROM held, created, head, (SELECT generate_subscripts($17::text[], 1) AS n, unnest($17::text[]) AS type,
+                                      unnest($18::text[]) AS payload) AS e
+    ORDER BY e.n
+)
+SELECT created.number, created.proposed_at, created.started_at FROM created
+`
+
+type GrantLeasedStepParams struct {
+	TaskID          string
+	OrgID           string
+	Attempt         int32
+	LeaseHash       []byte
+	ID              string
+	Turn            int32
+	CallIndex       int32
+	CallID          string
+	Tool            string
+	Category        string
+	Arguments       json.RawMessage
+	ArgumentsSealed []byte
+	ArgumentsDigest []byte
+	Reasoning       string
+	State           string
+	DecisionReason  string
+	Types           []string
+	Payloads        []string
+}
+
+type GrantLeasedStepRow struct {
+	Number     int32
+	ProposedAt time.Time
+	StartedAt  *time.Time
+}
+
+// Stores a step that is granted as it is, and started with it where the call is
+// made at once, with its events, in a transaction of its own: no row when the
+// call has a step already, somebody asked for a pause before the next call, or
+// the lease has ended.
+func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams) (GrantLeasedStepRow, error) {
+	row := q.db.QueryRow(ctx, grantLeasedStep,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Attempt,
+		arg.LeaseHash,
+		arg.ID,
+		arg.Turn,
+		arg.CallIndex,
+		arg.CallID,
+		arg.Tool,
+		arg.Category,
+		arg.Arguments,
+		arg.ArgumentsSealed,
+		arg.ArgumentsDigest,
+		arg.Reasoning,
+		arg.State,
+		arg.DecisionReason,
+		arg.Types,
+		arg.Payloads,
+	)
+	var i GrantLeasedStepRow
+	err := row.Scan(&i.Number, &i.ProposedAt, &i.StartedAt)
+	return i, err
+}
+
 const grantedAsAsked = `-- name: GrantedAsAsked :many
 SELECT id, asked_state::bigint AS state, asked_record AS record FROM steps
 WHERE org_id = $1 AND task_id = $2 AND state = 'granted' AND granted_binding IS NOT NULL AND asked_state IS NOT NULL
@@ -1179,4 +1270,32 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.AskedRecord,
 	)
 	return i, err
+}
+
+const stepStands = `-- name: StepStands :one
+SELECT steps.run FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
+  AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5 AND steps.state = 'started'
+`
+
+type StepStandsParams struct {
+	TaskID    string
+	OrgID     string
+	Attempt   int32
+	LeaseHash []byte
+	ID        string
+}
+
+// The run of a step that is started, while the lease on its task is live.
+func (q *Queries) StepStands(ctx context.Context, arg StepStandsParams) (int32, error) {
+	row := q.db.QueryRow(ctx, stepStands,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Attempt,
+		arg.LeaseHash,
+		arg.ID,
+	)
+	var run int32
+	err := row.Scan(&run)
+	return run, err
 }

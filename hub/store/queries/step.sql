@@ -42,6 +42,43 @@ FROM held
 WHERE steps.id = @id AND steps.task_id = held.id AND state = 'started' AND run = @run
 RETURNING steps.*;
 
+-- name: GrantLeasedStep :one
+-- Stores a step that is granted as it is, and started with it where the call is
+-- made at once, with its events, in a transaction of its own: no row when the
+-- call has a step already, somebody asked for a pause before the next call, or
+-- the lease has ended.
+WITH held AS (
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.step_count, t.node_id, t.jail_id FROM tasks t
+    WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
+      AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
+    FOR UPDATE
+), created AS (
+    INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
+                       arguments_sealed, arguments_digest, reasoning, state, decision_reason, node_id, jail_id,
+                       started_at)
+    SELECT @id, held.org_id, held.id, held.step_count + 1, @turn, @call_index, @call_id, held.attempt, @tool, @category, @arguments,
+           @arguments_sealed, @arguments_digest, @reasoning, @state, @decision_reason, held.node_id, held.jail_id,
+           CASE WHEN @state = 'started' THEN clock_timestamp() END
+    FROM held
+    ON CONFLICT (task_id, turn, call_index) DO NOTHING
+    RETURNING steps.number, steps.proposed_at, steps.started_at
+), counted AS (
+    UPDATE tasks SET step_count = created.number FROM created WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE
+), head AS (
+    INSERT INTO event_heads (task_id, org_id, seq, xid)
+    SELECT held.id, held.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM held, created
+    ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
+    RETURNING event_heads.seq, event_heads.xid
+), stored AS (
+    INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
+    SELECT head.xid, held.org_id, held.id, head.seq - cardinality(@types::text[]) + e.n, e.type, 'hub', 'hub', held.attempt, held.correlation_id,
+           CAST(e.payload AS jsonb) || jsonb_build_object('number', created.number)
+    FROM held, created, head, (SELECT generate_subscripts(@types::text[], 1) AS n, unnest(@types::text[]) AS type,
+                                      unnest(@payloads::text[]) AS payload) AS e
+    ORDER BY e.n
+)
+SELECT created.number, created.proposed_at, created.started_at FROM created;
+
 -- name: StartLeasedStep :one
 -- Starts a step that is granted to be made as it is, and stores its event, in a
 -- transaction of its own: no row when it is not to be started, or the lease has
@@ -100,6 +137,12 @@ SELECT ended.finished_at FROM ended;
 SELECT sqlc.embed(steps), sqlc.embed(tasks) FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE AND tasks.attempt = @attempt AND tasks.lease_hash = @lease_hash
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = @id;
+
+-- name: StepStands :one
+-- The run of a step that is started, while the lease on its task is live.
+SELECT steps.run FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE AND tasks.attempt = @attempt AND tasks.lease_hash = @lease_hash
+  AND tasks.lease_expires_at > clock_timestamp() AND steps.id = @id AND steps.state = 'started';
 
 -- name: StartedExecs :many
 SELECT exec_id FROM steps

@@ -1349,6 +1349,9 @@ type ProposeStepRequest struct {
 	// A JSON object.
 	ArgumentsJson string `protobuf:"bytes,6,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	Reasoning     string `protobuf:"bytes,7,opt,name=reasoning,proto3" json:"reasoning,omitempty"`
+	// The caller makes the call as soon as it is granted, with nothing before it:
+	// where nothing is in the way, the step is answered as started.
+	AtOnce        bool `protobuf:"varint,8,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1430,6 +1433,13 @@ func (x *ProposeStepRequest) GetReasoning() string {
 		return x.Reasoning
 	}
 	return ""
+}
+
+func (x *ProposeStepRequest) GetAtOnce() bool {
+	if x != nil {
+		return x.AtOnce
+	}
+	return false
 }
 
 type ProposeStepResponse struct {
@@ -2545,7 +2555,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x10@\x18\x01\"\x04\x1a\x02(\x00R\apropose\"d\n" +
 	"\x12RecordTurnResponse\x12%\n" +
 	"\x04turn\x18\x01 \x01(\v2\x11.deckhand.v1.TurnR\x04turn\x12'\n" +
-	"\x05steps\x18\x02 \x03(\v2\x11.deckhand.v1.StepR\x05steps\"\xaa\x02\n" +
+	"\x05steps\x18\x02 \x03(\v2\x11.deckhand.v1.StepR\x05steps\"\xc3\x02\n" +
 	"\x12ProposeStepRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12\x1b\n" +
 	"\x04turn\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\x04turn\x12&\n" +
@@ -2556,7 +2566,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x04tool\x121\n" +
 	"\x0earguments_json\x18\x06 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\rargumentsJson\x12'\n" +
-	"\treasoning\x18\a \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\treasoning\"<\n" +
+	"\treasoning\x18\a \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\treasoning\x12\x17\n" +
+	"\aat_once\x18\b \x01(\bR\x06atOnce\"<\n" +
 	"\x13ProposeStepResponse\x12%\n" +
 	"\x04step\x18\x01 \x01(\v2\x11.deckhand.v1.StepR\x04step\"h\n" +
 	"\x12ExecuteStepRequest\x120\n" +

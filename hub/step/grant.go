@@ -1,0 +1,114 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// grantAlone stores a call that is granted as it is, in one transaction that is
+// one statement, and starts it where it is made at once. Anything else it leaves to a transaction, and answers done false.
+func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p Proposal) (step db.Step, done bool, err error) {
+	if slices.Contains(tool.Giving, p.Tool) {
+		return step, false, nil // judged under the task's lock
+	}
+	t, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
+	if store.IsNotFound(err) {
+		return step, false, nil
+	}
+	if err != nil {
+		return step, false, fmt.Errorf("load task %s: %w", le.TaskID, err)
+	}
+	if t.OrgID != orgID || t.PauseNext != "" {
+		return step, false, nil
+	}
+	d, err := s.draft(ctx, s.cfg.Store.Queries, t, p)
+	if err != nil || State(d.params.State) != Granted {
+		return step, false, err
+	}
+	step = d.step()
+	drafts := []event.Draft{d.event(step)}
+	if p.AtOnce && s.ready(step) {
+		step.State = string(Started)
+		drafts = append(drafts, executing(step))
+	}
+	err = s.cfg.Recorder.Alone(orgID, t.ID, func(types, payloads []string) error {
+		row, err := s.cfg.Store.GrantLeasedStep(ctx, db.GrantLeasedStepParams{
+			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: step.ID, Turn: step.Turn,
+			CallIndex: step.CallIndex, CallID: step.CallID, Tool: step.Tool, Category: step.Category, Arguments: step.Arguments,
+			ArgumentsSealed: step.ArgumentsSealed, ArgumentsDigest: step.ArgumentsDigest, Reasoning: step.Reasoning,
+			State: step.State, DecisionReason: step.DecisionReason, Types: types, Payloads: payloads,
+		})
+		step.Number, step.ProposedAt, step.StartedAt = row.Number, row.ProposedAt, row.StartedAt
+		return err
+	}, drafts...)
+	if store.IsNotFound(err) {
+		return db.Step{}, false, nil
+	}
+	if err != nil {
+		return step, false, fmt.Errorf("store step: %w", err)
+	}
+	s.granted.put(step, t)
+	return step, true, nil
+}
+
+// step is a granted step as it is stored; the database numbers and dates it.
+func (d draft) step() db.Step {
+	p := d.params
+	return db.Step{
+		ID: p.ID, OrgID: p.OrgID, TaskID: p.TaskID, Number: p.Number, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
+		Attempt: p.Attempt, Tool: p.Tool, Category: p.Category, Arguments: p.Arguments, ArgumentsSealed: p.ArgumentsSealed,
+		ArgumentsDigest: p.ArgumentsDigest, Reasoning: p.Reasoning, State: p.State, DecisionReason: p.DecisionReason,
+		Outcome: json.RawMessage("{}"), NodeID: p.NodeID, JailID: p.JailID, Run: 1, ExecID: p.ID,
+	}
+}
+
+// grants are steps that this hub granted a moment ago, with their tasks, so that
+// the one who makes the call need not read them again. Whether one still stands
+// as it was put, the database tells.
+type grants struct{ cache *lru.Cache[string, grant] }
+
+type grant struct {
+	step db.Step
+	task db.Task
+}
+
+const (
+	// maxGrants are kept, and of these none with longer arguments.
+	maxGrants       = 1024
+	maxGrantedBytes = 16 << 10
+)
+
+func newGrants() *grants {
+	cache, err := lru.New[string, grant](maxGrants)
+	if err != nil {
+		panic(err) // of a size below 1
+	}
+	return &grants{cache}
+}
+
+func (g *grants) put(step db.Step, t db.Task) {
+	if len(step.ArgumentsSealed) <= maxGrantedBytes {
+		g.cache.Add(step.ID, grant{step, t})
+	}
+}
+
+// take answers what was put, once.
+func (g *grants) take(orgID string, le lease.Lease, stepID string) (grant, bool) {
+	got, ok := g.cache.Peek(stepID)
+	if !ok || got.step.OrgID != orgID || got.task.ID != le.TaskID || got.task.Attempt != le.Attempt {
+		return grant{}, false
+	}
+	g.cache.Remove(stepID)
+	return got, true
+}
