@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -119,6 +121,46 @@ func TestAJailIsMadeThoughContainerdDiesMeanwhile(t *testing.T) {
 		_, err = m.Stop(t.Context(), spec.GetJailId())
 		require.NoError(t, err)
 	}
+}
+
+// endless is a task whose end containerd does not see, as one that was killed
+// while it made the task: whoever waits for the end waits for ever.
+type endless struct{ client.Task }
+
+// Delete kills what the task runs, and waits for ever.
+func (e endless) Delete(ctx context.Context, _ ...client.ProcessDeleteOpts) (*client.ExitStatus, error) {
+	exited, err := e.Wait(ctx)
+	if err == nil {
+		err = e.Kill(ctx, unix.SIGKILL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	<-exited
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A task whose end containerd never tells is deleted without waiting for it, and
+// its jail can be made again.
+func TestATaskWhoseEndIsLostIsDeleted(t *testing.T) {
+	t.Parallel()
+	m := jailtest.Manager(t, jailtest.Config(t))
+	spec := jailtest.Spec(ident.New("jail"))
+	_, err := m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	id := spec.GetJailId()
+	members, err := m.Processes(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, m.DeleteTask(t.Context(), id, func(task client.Task) client.Task { return endless{task} }))
+	requireGone(t, members)
+	err = m.DeleteTask(t.Context(), id, func(task client.Task) client.Task { return task })
+	require.ErrorIs(t, err, errdefs.ErrNotFound, "containerd has it no more")
+	require.NoError(t, m.Tidy(t.Context()))
+	_, err = m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
+	status, _ := sh(t, m, id, "exit 6")
+	require.EqualValues(t, 6, status.GetExitCode())
 }
 
 // A jail whose shim dies is lost: its processes are ended, its log is whole, and
