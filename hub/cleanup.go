@@ -42,15 +42,21 @@ func (h *Hub) stopStep(s db.Step, by string) {
 	}
 }
 
-// reconcile tells a node that has connected what changed while it was away.
-func (h *Hub) reconcile(link *edge.Link) {
+// reconcile tells a node that has connected what changed while it was away. Of
+// most nodes of a fleet that comes back nothing has: one look, which is nil when
+// it failed, tells.
+func (h *Hub) reconcile(link *edge.Link, standing *db.NodeStandingRow) {
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
-	if err := h.kills.Reconcile(ctx, link.OrgID(), link.NodeID()); err != nil {
-		h.cfg.Log.Warn("cannot give a node its kill orders; will try again", "node_id", link.NodeID(), "error", err)
+	if standing == nil || standing.Kills {
+		if err := h.kills.Reconcile(ctx, link.OrgID(), link.NodeID()); err != nil {
+			h.cfg.Log.Warn("cannot give a node its kill orders; will try again", "node_id", link.NodeID(), "error", err)
+		}
 	}
 	h.endUnwanted(ctx, link)
-	h.refreeze(ctx, link)
+	if standing == nil || standing.Tasks || len(link.Hello().GetJails()) > 0 {
+		h.refreeze(ctx, link)
+	}
 }
 
 // endUnwanted ends the commands that a node still runs for steps that have

@@ -70,8 +70,8 @@ type Hub struct {
 	ca           *ca.CA
 	listener     net.Listener
 	edgeListener net.Listener
-	background   sync.WaitGroup // short work that nobody waits for
-	drains       sync.Mutex     // held while a node is told of its drain
+	background   sync.WaitGroup    // short work that nobody waits for
+	drains       [turns]sync.Mutex // held while a node is told of its drain
 
 	nats       *bus.Server // nil when another server is used
 	bus        *bus.Bus
@@ -330,8 +330,7 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 		if err != nil {
 			return
 		}
-		h.tellDrain(context.Background(), nodeID)
-		h.reconcile(link)
+		h.reconcile(link, h.tellDrain(context.Background(), nodeID))
 		h.admission.Kick(link.OrgID())
 	})
 }

@@ -80,6 +80,11 @@ type Config struct {
 	// is room for those that are admitted within the HandshakeTimeout. 0 for
 	// 1024.
 	MaxHandshakes int
+	// HandshakesAtOnce bounds those of them that use a processor, from the
+	// ClientHello to the last flight; the others wait. A fleet that comes back to
+	// a busy machine has each handshake end in time, one after the other, instead
+	// of all too late. 0 for 64.
+	HandshakesAtOnce int
 }
 
 // Edge holds the links to the nodes that dialled this hub. It runs once: after
@@ -90,6 +95,7 @@ type Edge struct {
 	cfg      Config
 	admit    *rate.Limiter
 	slots    chan struct{} // one for each handshake under way
+	turns    chan struct{} // one for each of those that uses a processor
 	refusals rate.Sometimes
 
 	mu    sync.Mutex       // guards links
@@ -134,10 +140,14 @@ func New(cfg Config) (*Edge, error) {
 	if cfg.MaxHandshakes <= 0 {
 		cfg.MaxHandshakes = 1024
 	}
+	if cfg.HandshakesAtOnce <= 0 {
+		cfg.HandshakesAtOnce = 64
+	}
 	e := &Edge{
 		cfg:      cfg,
 		admit:    rate.NewLimiter(rate.Limit(cfg.AdmitPerSecond), cfg.AdmitBurst),
 		slots:    make(chan struct{}, cfg.MaxHandshakes),
+		turns:    make(chan struct{}, cfg.HandshakesAtOnce),
 		refusals: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		links:    map[string]*Link{},
 	}
@@ -214,6 +224,7 @@ func (e *Edge) serve(ctx context.Context, raw net.Conn) {
 func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.HandshakeTimeout)
 	defer cancel()
+	turn := false
 	conn := tls.Server(raw, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		ClientAuth: tls.RequireAndVerifyClientCert,
@@ -222,6 +233,16 @@ func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node,
 		Time:       e.cfg.CA.Now,
 		// Every session is verified anew.
 		SessionTicketsDisabled: true,
+		// The client has spoken: one that is silent takes nobody's turn.
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			select {
+			case e.turns <- struct{}{}:
+				turn = true
+				return nil, nil //nolint:nilnil // this one
+			case <-hello.Context().Done():
+				return nil, errors.New("too many handshakes at once")
+			}
+		},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if slices.Contains(hello.SupportedProtos, nodelink.PeerALPN) {
 				return e.cfg.CA.ReplicaCertificate(e.cfg.Replica)
@@ -229,7 +250,11 @@ func (e *Edge) handshake(ctx context.Context, raw net.Conn) (*tls.Conn, ca.Node,
 			return e.cfg.CA.EdgeCertificate()
 		},
 	})
-	if err := conn.HandshakeContext(ctx); err != nil {
+	err := conn.HandshakeContext(ctx)
+	if turn {
+		<-e.turns
+	}
+	if err != nil {
 		return nil, ca.Node{}, fmt.Errorf("TLS handshake: %w", err)
 	}
 	state := conn.ConnectionState()

@@ -17,6 +17,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
+// readBuffer is what each link reads into, in bytes.
+const readBuffer = 4 << 10
+
 // goodbye is an end of a link that the hub wants and tells the node.
 type goodbye string
 
@@ -107,6 +110,9 @@ func (l *Link) clientOn(conn net.Conn) *grpc.ClientConn {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: nodelink.PingAfter, Timeout: nodelink.PingTimeout,
 		}),
+		// A link is idle most of the time, and a hub has thousands: what is read
+		// comes by TLS records, and large frames pass the buffer by.
+		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(nodelink.MaxMessageBytes), grpc.MaxCallSendMsgSize(nodelink.MaxMessageBytes)),
 		grpc.WithDisableRetry(),

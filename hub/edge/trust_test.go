@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/identity"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -153,6 +154,45 @@ func TestSilentHandshakesAreDroppedInTime(t *testing.T) {
 	_, err = conn.Read(make([]byte, 1))
 	require.Error(t, err)
 	h.log.wait(t, "refused a connection", "TLS handshake")
+}
+
+// half is a connection that says its first word only.
+type half struct {
+	net.Conn
+
+	said bool
+}
+
+func (h *half) Write(p []byte) (int, error) {
+	if h.said {
+		return len(p), nil
+	}
+	h.said = true
+	return h.Conn.Write(p)
+}
+
+// A handshake that has begun and does not go on gives its turn to the next one
+// when its time is over; a connection that says nothing has none.
+func TestHandshakesTakeTurns(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, func(cfg *edge.Config) { cfg.HandshakeTimeout, cfg.HandshakesAtOnce = 2*time.Second, 1 })
+	id, next := h.enrol(), h.enrol()
+	config, err := id.TLS()
+	require.NoError(t, err)
+	dial := func() net.Conn {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", h.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	dial()
+	stuck := tls.Client(&half{Conn: dial()}, config)
+	require.NoError(t, stuck.HandshakeContext(t.Context()), "as far as the client can tell")
+	began := time.Now()
+	h.start(next, nil)
+	h.log.wait(t, "refused a connection", "TLS handshake")
+	h.connected(next)
+	t.Logf("the next one had its turn after %s", time.Since(began))
 }
 
 // mute is a node that speaks by the test's orders only.

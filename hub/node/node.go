@@ -5,6 +5,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -169,10 +170,13 @@ func (n *Nodes) CheckNode(ctx context.Context, node ca.Node) error {
 
 // OpenSession records that a replica holds the node's link.
 func (n *Nodes) OpenSession(ctx context.Context, node ca.Node, replica string) (int64, error) {
-	if err := n.CheckNode(ctx, node); err != nil {
-		return 0, err
+	epoch, err := n.store.OpenNodeSession(ctx, db.OpenNodeSessionParams{
+		NodeID: node.ID, OrgID: node.OrgID, KeyFingerprint: node.KeyFingerprint, Replica: replica,
+	})
+	if store.IsNotFound(err) {
+		err = cmp.Or(n.CheckNode(ctx, node), err)
 	}
-	return n.store.OpenNodeSession(ctx, db.OpenNodeSessionParams{NodeID: node.ID, OrgID: node.OrgID, Replica: replica})
+	return epoch, err
 }
 
 // UpdateHello records what the node said of itself.

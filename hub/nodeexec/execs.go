@@ -46,18 +46,19 @@ type Execs struct {
 	lifecycle.Runner
 
 	cfg  Config
-	wake chan string // nodes that have connected
+	wake chan struct{} // that connected is not empty
 
-	mu      sync.Mutex
-	running context.Context          // of the service; nil before and after
-	ended   map[string]chan struct{} // what is followed here; closed at the end
+	mu        sync.Mutex
+	connected []string                 // nodes that have connected
+	running   context.Context          // of the service; nil before and after
+	ended     map[string]chan struct{} // what is followed here; closed at the end
 
 	followers sync.WaitGroup // added to under mu while running is set
 }
 
 // New makes Execs.
 func New(cfg Config) *Execs {
-	return &Execs{cfg: cfg, wake: make(chan string, 1024), ended: map[string]chan struct{}{}}
+	return &Execs{cfg: cfg, wake: make(chan struct{}, 1), ended: map[string]chan struct{}{}}
 }
 
 // Start begins to follow commands.
@@ -76,10 +77,15 @@ func (e *Execs) Start(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case nodeID := <-e.wake:
-				if err := e.adopt(ctx, nodeID); err != nil && ctx.Err() == nil {
-					e.cfg.Log.Warn("cannot find the commands that run on a node", "node_id", nodeID, "error", err)
-				}
+			case <-e.wake:
+			}
+			// A fleet comes back at once: all that have come by now together.
+			e.mu.Lock()
+			nodeIDs := e.connected
+			e.connected = nil
+			e.mu.Unlock()
+			if err := e.adopt(ctx, nodeIDs); err != nil && ctx.Err() == nil {
+				e.cfg.Log.Warn("cannot find the commands that run on nodes that connected", "nodes", len(nodeIDs), "error", err)
 			}
 		}
 	})
@@ -88,10 +94,12 @@ func (e *Execs) Start(ctx context.Context) error {
 // Connected tells that a node's link is up here: commands on it that another
 // hub followed are followed here from now on. It never blocks.
 func (e *Execs) Connected(nodeID string) {
+	e.mu.Lock()
+	e.connected = append(e.connected, nodeID)
+	e.mu.Unlock()
 	select {
-	case e.wake <- nodeID:
+	case e.wake <- struct{}{}:
 	default:
-		e.cfg.Log.Warn("too many nodes connect at once; commands on one are followed from its next link on", "node_id", nodeID)
 	}
 }
 

@@ -65,8 +65,8 @@ func (e *Execs) reserve(id string) (func(*db.NodeExec), error) {
 }
 
 // adopt follows what runs on a node and is not followed here yet.
-func (e *Execs) adopt(ctx context.Context, nodeID string) error {
-	rows, err := e.cfg.Store.LiveNodeExecs(ctx, nodeID)
+func (e *Execs) adopt(ctx context.Context, nodeIDs []string) error {
+	rows, err := e.cfg.Store.LiveNodeExecs(ctx, nodeIDs)
 	if err != nil {
 		return fmt.Errorf("load live commands: %w", err)
 	}

@@ -57,7 +57,8 @@ type Config struct {
 	// wait.
 	OnRecorded func(ids []string)
 
-	// Backoff spaces out the dials; zero for 500 ms to 30 s.
+	// Backoff spaces out the dials; zero for 500 ms to 10 s: a hub that is back
+	// turns away at no cost those that it has no room for yet.
 	Backoff backoff.Policy
 	// HandshakeTimeout bounds the dial with TLS, and then the wait for Welcome;
 	// 0 for 15 s and 30 s.
@@ -105,7 +106,7 @@ func New(cfg Config) (*Link, error) {
 		cfg.Pressure = func() (string, <-chan struct{}) { return "", nil }
 	}
 	if cfg.Backoff == (backoff.Policy{}) {
-		cfg.Backoff = backoff.Policy{Base: 500 * time.Millisecond, Max: 30 * time.Second}
+		cfg.Backoff = backoff.Policy{Base: 500 * time.Millisecond, Max: 10 * time.Second}
 	}
 	if cfg.DrainTimeout <= 0 {
 		cfg.DrainTimeout = 3 * time.Second

@@ -69,9 +69,10 @@ func nodes(ctx context.Context) (_ result, err error) {
 	began := time.Now()
 	var fleet sync.WaitGroup
 	defer fleet.Wait()
-	ctx, cancel := context.WithCancel(ctx)
+	// The hub's processes are not of this context: they are stopped in order.
+	linked, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := s.enrolMany(ctx, count, &fleet); err != nil {
+	if err := s.enrolMany(linked, count, &fleet); err != nil {
 		return nil, err
 	}
 	if err := connected(ctx, db, "", count); err != nil {

@@ -323,22 +323,58 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 	return i, err
 }
 
+const nodeStanding = `-- name: NodeStanding :one
+SELECT n.drained_at, n.drain_reason,
+       EXISTS (SELECT 1 FROM kill_orders k WHERE k.org_id = n.org_id AND k.node_id = n.id AND k.confirmed_at IS NULL)::boolean AS kills,
+       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks
+FROM nodes n WHERE n.id = $1
+`
+
+type NodeStandingRow struct {
+	DrainedAt   *time.Time
+	DrainReason string
+	Kills       bool
+	Tasks       bool
+}
+
+// What a node is to be told, and whether anything on it must follow what was
+// decided while it was away.
+func (q *Queries) NodeStanding(ctx context.Context, id string) (NodeStandingRow, error) {
+	row := q.db.QueryRow(ctx, nodeStanding, id)
+	var i NodeStandingRow
+	err := row.Scan(
+		&i.DrainedAt,
+		&i.DrainReason,
+		&i.Kills,
+		&i.Tasks,
+	)
+	return i, err
+}
+
 const openNodeSession = `-- name: OpenNodeSession :one
 INSERT INTO node_sessions (node_id, org_id, epoch, replica, connected)
-VALUES ($1, $2, 1, $3, true)
+SELECT n.id, n.org_id, 1, $1, true FROM nodes n
+WHERE n.id = $2 AND n.org_id = $3 AND n.key_fingerprint = $4 AND n.revoked_at IS NULL
 ON CONFLICT (node_id) DO UPDATE SET epoch = node_sessions.epoch + 1, replica = excluded.replica, connected = true,
     touched_at = now()
 RETURNING epoch
 `
 
 type OpenNodeSessionParams struct {
-	NodeID  string
-	OrgID   string
-	Replica string
+	Replica        string
+	NodeID         string
+	OrgID          string
+	KeyFingerprint string
 }
 
+// Answers no row for a node that is not known by that key, or was revoked.
 func (q *Queries) OpenNodeSession(ctx context.Context, arg OpenNodeSessionParams) (int64, error) {
-	row := q.db.QueryRow(ctx, openNodeSession, arg.NodeID, arg.OrgID, arg.Replica)
+	row := q.db.QueryRow(ctx, openNodeSession,
+		arg.Replica,
+		arg.NodeID,
+		arg.OrgID,
+		arg.KeyFingerprint,
+	)
 	var epoch int64
 	err := row.Scan(&epoch)
 	return epoch, err

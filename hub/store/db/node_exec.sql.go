@@ -270,12 +270,12 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 }
 
 const liveNodeExecs = `-- name: LiveNodeExecs :many
-SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at FROM node_execs WHERE node_id = $1 AND state <> 'ended'
+SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
 `
 
-// For the replica that holds the node's link, of whatever organisation.
-func (q *Queries) LiveNodeExecs(ctx context.Context, nodeID string) ([]NodeExec, error) {
-	rows, err := q.db.Query(ctx, liveNodeExecs, nodeID)
+// For the replica that holds the nodes' links, of whatever organisation.
+func (q *Queries) LiveNodeExecs(ctx context.Context, nodeIds []string) ([]NodeExec, error) {
+	rows, err := q.db.Query(ctx, liveNodeExecs, nodeIds)
 	if err != nil {
 		return nil, err
 	}

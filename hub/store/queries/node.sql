@@ -40,8 +40,10 @@ ORDER BY n.name, n.id;
 UPDATE nodes SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND revoked_at IS NULL;
 
 -- name: OpenNodeSession :one
+-- Answers no row for a node that is not known by that key, or was revoked.
 INSERT INTO node_sessions (node_id, org_id, epoch, replica, connected)
-VALUES (@node_id, @org_id, 1, @replica, true)
+SELECT n.id, n.org_id, 1, @replica, true FROM nodes n
+WHERE n.id = @node_id AND n.org_id = @org_id AND n.key_fingerprint = @key_fingerprint AND n.revoked_at IS NULL
 ON CONFLICT (node_id) DO UPDATE SET epoch = node_sessions.epoch + 1, replica = excluded.replica, connected = true,
     touched_at = now()
 RETURNING epoch;
@@ -69,6 +71,14 @@ WITH heard AS (
 SELECT h.node_id::text AS node_id, (n.id IS NOT NULL)::boolean AS known, (n.revoked_at IS NOT NULL)::boolean AS revoked
 FROM heard h LEFT JOIN nodes n ON n.id = h.node_id
 WHERE h.node_id NOT IN (SELECT node_id FROM standing);
+
+-- name: NodeStanding :one
+-- What a node is to be told, and whether anything on it must follow what was
+-- decided while it was away.
+SELECT n.drained_at, n.drain_reason,
+       EXISTS (SELECT 1 FROM kill_orders k WHERE k.org_id = n.org_id AND k.node_id = n.id AND k.confirmed_at IS NULL)::boolean AS kills,
+       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks
+FROM nodes n WHERE n.id = @id;
 
 -- name: UpdateNodeHello :exec
 UPDATE nodes SET version = @version, capability = @capability, runtimes = @runtimes,

@@ -26,8 +26,8 @@ WHERE e.org_id = @org_id AND (@node_id::text = '' OR e.node_id = @node_id) AND (
 ORDER BY e.created_at DESC, e.id DESC LIMIT @max_rows;
 
 -- name: LiveNodeExecs :many
--- For the replica that holds the node's link, of whatever organisation.
-SELECT * FROM node_execs WHERE node_id = @node_id AND state <> 'ended';
+-- For the replica that holds the nodes' links, of whatever organisation.
+SELECT * FROM node_execs WHERE node_id = ANY (@node_ids::text[]) AND state <> 'ended';
 
 -- name: OldLiveNodeExecs :many
 -- Those that a hub may have left behind, of whatever organisation.
