@@ -49,8 +49,7 @@ func Run(tx *event.Tx, t db.Task, actor event.Actor) (db.Task, error) {
 		return t, refuse(t.ID, from, Running)
 	}
 	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-		_, err := q.MoveTask(ctx, db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(Running)})
-		return err
+		return q.RunTask(ctx, db.RunTaskParams{OrgID: t.OrgID, ID: t.ID})
 	})
 	moved := t
 	moved.State, moved.Reason = string(Running), ""

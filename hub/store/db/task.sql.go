@@ -1518,6 +1518,22 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow
 	return i, err
 }
 
+const runTask = `-- name: RunTask :exec
+UPDATE tasks SET state = 'running', reason = '', not_before = NULL, started_at = coalesce(started_at, clock_timestamp())
+WHERE id = $1 AND (org_id = $2) IS TRUE AND state = 'starting'
+`
+
+type RunTaskParams struct {
+	ID    string
+	OrgID string
+}
+
+// MoveTask to running, for a task that is starting.
+func (q *Queries) RunTask(ctx context.Context, arg RunTaskParams) error {
+	_, err := q.db.Exec(ctx, runTask, arg.ID, arg.OrgID)
+	return err
+}
+
 const setPauseNext = `-- name: SetPauseNext :exec
 UPDATE tasks SET pause_next = $1 WHERE id = $2 AND (org_id = $3) IS TRUE
 `

@@ -97,6 +97,11 @@ RETURNING sqlc.embed(tasks), (tasks.finished_at IS NOT NULL AND EXISTS (
     SELECT FROM steps s WHERE s.org_id = tasks.org_id AND s.task_id = tasks.id
       AND s.state IN ('proposed', 'waiting', 'granted', 'started')))::boolean AS has_open_steps;
 
+-- name: RunTask :exec
+-- MoveTask to running, for a task that is starting.
+UPDATE tasks SET state = 'running', reason = '', not_before = NULL, started_at = coalesce(started_at, clock_timestamp())
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'starting';
+
 -- name: SetTaskResult :exec
 UPDATE tasks SET summary = @summary, error_code = @error_code, error_message = @error_message,
     progress = CASE WHEN @done::boolean THEN 1 ELSE progress END
