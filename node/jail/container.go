@@ -187,8 +187,16 @@ func isDeadline(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errdefs.IsDeadlineExceeded(err)
 }
 
-// end takes a jail's task and container away, whatever is left of them.
+// end takes a jail's task and container away, whatever is left of them. What
+// could not be taken away, because containerd died for example, Tidy takes. The
+// entry is locked.
 func (m *Manager) end(ctx context.Context, e *entry, id string) error {
+	err := m.endAll(ctx, e, id)
+	e.rest.Store(err != nil)
+	return err
+}
+
+func (m *Manager) endAll(ctx context.Context, e *entry, id string) error {
 	ctx, cancel := context.WithTimeout(m.namespaced(ctx), endTimeout)
 	defer cancel()
 	if conn := m.connOf(e); conn != nil {

@@ -80,6 +80,40 @@ func TestJailsGoOnWithoutContainerd(t *testing.T) {
 	requireWhole(t, output(t, m, id, count))
 }
 
+// A jail that was to be stopped while containerd was away is stopped when that
+// is back, though its record says already that it is.
+func TestAJailIsStoppedThoughContainerdWasAway(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	now := time.Now()
+	cfg.Now = func() time.Time { return now }
+	cfg.IdleStop = 10 * time.Minute
+	dir := filepath.Join(jailtest.Dir(t), "ctr")
+	begin := func() *containerd.Daemon {
+		own, err := containerd.Config{DataDir: dir}.Complete(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, own.Start(context.WithoutCancel(t.Context())))
+		return own
+	}
+	own := begin()
+	cfg.Containerd = own.Address()
+	t.Cleanup(func() { own.Stop() })
+	m := jailtest.Manager(t, cfg)
+	id := ensure(t, m)
+	members, err := m.Processes(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(own.PID(), unix.SIGKILL))
+	<-own.Done()
+	now = now.Add(11 * time.Minute)
+	require.Error(t, m.Tidy(t.Context()))
+	own = begin()
+	eventually(t, func() bool { return m.Tidy(t.Context()) == nil }, "a way back to containerd")
+	requireGone(t, members)
+	one, err := m.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, one.GetState())
+}
+
 // A containerd that dies while it makes a jail leaves nothing that stands in the
 // way of making it again: not even a half-made folder of a task, which only the
 // next containerd that starts would remove.

@@ -70,6 +70,10 @@ func (m *Manager) Tidy(ctx context.Context) error {
 	}
 	var errs []error
 	for _, one := range jails {
+		if err := m.endRest(ctx, one.GetJailId()); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		switch one.GetState() {
 		case nodev1.JailState_JAIL_STATE_RUNNING:
 			err = m.stopIdle(ctx, one.GetJailId())
@@ -83,6 +87,24 @@ func (m *Manager) Tidy(ctx context.Context) error {
 		}
 	}
 	return errors.Join(append(errs, m.sweepCgroups(ctx))...)
+}
+
+// endRest ends what an end that failed has left.
+func (m *Manager) endRest(ctx context.Context, id string) error {
+	e := m.entry(id)
+	if !e.rest.Load() {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.rest.Load() {
+		return nil // it was made again, or ended, meanwhile
+	}
+	if err := m.end(ctx, e, id); err != nil {
+		return fmt.Errorf("clear the rest of jail %s: %w", id, err)
+	}
+	m.cfg.Log.Info("cleared the rest of a jail", "jail", id)
+	return nil
 }
 
 // stopIdle stops a jail if its time has come.

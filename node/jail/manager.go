@@ -31,6 +31,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -90,6 +91,9 @@ type entry struct {
 	killing bool
 
 	freezer freezer
+	// rest says that the jail's end failed: something of it may be left. It is
+	// written under mu.
+	rest atomic.Bool
 }
 
 // NewManager opens the data folder and containerd, and clears what a crash
