@@ -170,3 +170,28 @@ func TestSIGKILLDuringALook(t *testing.T) {
 	require.True(t, undo(t, s, "step_1").GetApplied())
 	require.Equal(t, before, picture(t, m.dir()))
 }
+
+// Whenever it is killed while it looks, also for the first time, the next look
+// finds the same, and an undo gives back what was there.
+func TestSIGKILLAtAnyTimeDuringALook(t *testing.T) {
+	t.Parallel()
+	for range 4 {
+		m := newMachine(t)
+		s := m.service(t, m.config())
+		m.step(t, s, "step_0", "mkdir d; for i in $(seq 200); do echo $i > d/$i; done")
+		before := picture(t, m.dir())
+		require.NoError(t, s.Begin(t.Context(), jailID, "step_1", true))
+		m.shell(t, "for i in $(seq 0 2 200); do echo changed > d/$i; done; mkdir e; for i in $(seq 200); do echo new $i > e/$i; done; rm d/7; ln d/9 hard")
+		after := picture(t, m.dir())
+		s.Stop()
+		m.kill(t, "look", "-", time.Duration(rand.IntN(40_000))*time.Microsecond)
+		require.Equal(t, after, picture(t, m.dir()), "a look changes nothing")
+		s = m.service(t, m.config())
+		out := s.End(t.Context(), jailID, "step_1", true)
+		require.Empty(t, out.GetError())
+		undone := undo(t, s, "step_1")
+		require.True(t, undone.GetApplied(), "%v", undone.GetConflicts())
+		require.Equal(t, before, picture(t, m.dir()))
+		s.Stop()
+	}
+}
