@@ -36,8 +36,8 @@ func (h *Hub) taskParked(t db.Task) {
 			err = h.holdJail(ctx, link, t.OrgID, t.ID, t.JailID)
 		}
 		if err == nil && task.State(t.State) == task.AwaitingApproval {
-			// An answer that comes before this is bound to all but the workspace.
-			if err := h.steps.Asked(ctx, t, link); err != nil {
+			// An answer that comes before this is bound to the workspace by itself.
+			if err := h.steps.Asked(ctx, t, link, false); err != nil {
 				h.cfg.Log.Info("an approval is not bound to the workspace", "task_id", t.ID, "reason", err)
 			}
 		}
@@ -107,6 +107,15 @@ func (h *Hub) refreeze(ctx context.Context, link *edge.Link) {
 	for id, jail := range jails {
 		if err := h.holdJail(ctx, link, link.OrgID(), id, jail); err != nil {
 			h.cfg.Log.Warn("cannot freeze or thaw a jail", "node_id", link.NodeID(), "jail_id", jail, "task_id", id, "error", err)
+		}
+	}
+	// What was asked while the node was away is about the workspace as it is now.
+	for _, t := range parked {
+		if task.State(t.State) != task.AwaitingApproval {
+			continue
+		}
+		if err := h.steps.Asked(ctx, t, link, true); err != nil {
+			h.cfg.Log.Info("an approval is not bound to the workspace", "task_id", t.ID, "reason", err)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder, Artifacts: h.artifacts}
 	mux.Handle(deckhandv1connect.NewFileServiceHandler(files, options...))
 	mux.Handle(deckhandv1connect.NewWorkspaceServiceHandler(&api.Workspaces{
-		Files: files, Steps: h.steps, Tools: h.tools, Changes: h.workspaces, Recorder: h.recorder,
+		Files: files, Steps: h.steps, Tools: h.tools, Changes: h.workspaces, Execs: h.execs, Recorder: h.recorder,
 	}, options...))
 	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
 		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,

@@ -1,23 +1,23 @@
 package integration
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
-// E3: a grant holds for the workspace that was asked about. When somebody
-// changed it meanwhile, the call is asked about again and not made.
-func TestAGrantHoldsForTheWorkspaceAsItWas(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	f.startNode()
-	f.startWorker()
+// careful is an agent whose commands need leave, and a connection to look at
+// what their questions are bound to.
+func careful(t *testing.T, f *fleet) *pgx.Conn {
+	t.Helper()
 	f.persona("careful", `
 turns:
   - text: I run it.
@@ -31,33 +31,108 @@ turns:
 `, "workspace: {scope: task}", "approvals: {tools: [shell_exec]}")
 	db, err := pgx.Connect(t.Context(), f.database)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close(t.Context()) })
-	// asked waits until a question is bound to the workspace as it is.
-	asked := func(id string) (item string) {
-		t.Helper()
-		eventually(t, 90*time.Second, "the question to be bound to the workspace", func() bool {
-			var bound int
-			require.NoError(t, db.QueryRow(t.Context(),
-				"SELECT count(*) FROM steps WHERE task_id = $1 AND state = 'waiting' AND asked_state IS NOT NULL", id).Scan(&bound))
-			return bound == 1 && f.task(id).State == "TASK_STATE_AWAITING_APPROVAL"
-		})
-		var items []struct{ ID, State, Why string }
-		f.json(&items, "inbox", "list", "--task", id)
-		require.Len(t, items, 1)
-		return items[0].ID
-	}
+	t.Cleanup(func() { _ = db.Close(context.Background()) })
+	return db
+}
+
+// bound says whether a call of a task that waits, or is granted, is bound to a
+// state of the workspace.
+func bound(t *testing.T, db *pgx.Conn, id string) bool {
+	t.Helper()
+	var n int
+	require.NoError(t, db.QueryRow(t.Context(),
+		"SELECT count(*) FROM steps WHERE task_id = $1 AND state IN ('waiting', 'granted') AND asked_state IS NOT NULL", id).Scan(&n))
+	return n == 1
+}
+
+// asked waits until a question of a task is bound to the workspace as it is.
+func (f *fleet) asked(db *pgx.Conn, id string) (item string) {
+	f.t.Helper()
+	eventually(f.t, 90*time.Second, "the question to be bound to the workspace", func() bool {
+		var n int
+		require.NoError(f.t, db.QueryRow(f.t.Context(),
+			"SELECT count(*) FROM steps WHERE task_id = $1 AND state = 'waiting' AND asked_state IS NOT NULL", id).Scan(&n))
+		return n == 1 && f.task(id).State == "TASK_STATE_AWAITING_APPROVAL"
+	})
+	var items []struct{ ID string }
+	f.json(&items, "inbox", "list", "--task", id)
+	require.Len(f.t, items, 1)
+	return items[0].ID
+}
+
+// E3: a grant holds for the workspace that was asked about. When somebody
+// changed it meanwhile, the call is asked about again and not made.
+func TestAGrantHoldsForTheWorkspaceAsItWas(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	db := careful(t, f)
 	plan := filepath.Join(t.TempDir(), "plan")
 	require.NoError(t, os.WriteFile(plan, []byte("the plan\n"), 0o600))
 
 	id := f.submit("careful")
-	first := asked(id)
+	first := f.asked(db, id)
 	f.cli(0, "task", "files", "put", id, plan)
 	f.cli(0, "inbox", "approve", first)
 	second := ""
-	eventually(t, 90*time.Second, "another question", func() bool { second = asked(id); return second != first })
+	eventually(t, 90*time.Second, "another question", func() bool { second = f.asked(db, id); return second != first })
 	f.cli(3, "task", "files", "cat", id, "out")
 	require.Contains(t, f.cli(0, "inbox", "show", second, "-o", "json").out, "has changed since: workspace")
 	f.cli(0, "inbox", "approve", second)
+	f.ended(id)
+	require.Equal(t, "ran\nthe plan\n", f.cli(0, "task", "files", "cat", id, "out").out)
+}
+
+// E3: an answer that comes before the jail stood still, or while the node is
+// away, is bound to the workspace as well: to that of the answer, to that of the
+// node's return, or to none, and then the call is asked about again.
+func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	node := f.startNode()
+	worker := f.startWorker()
+	db := careful(t, f)
+	plan := filepath.Join(t.TempDir(), "plan")
+	require.NoError(t, os.WriteFile(plan, []byte("the plan\n"), 0o600))
+	// unbind is what the hub had no time for, or could not do, when it asked.
+	unbind := func(id string) {
+		_, err := db.Exec(t.Context(), "UPDATE steps SET asked_state = NULL, asked_record = '' WHERE task_id = $1", id)
+		require.NoError(t, err)
+	}
+
+	// Before the jail stood still: it is the answer's.
+	id := f.submit("careful")
+	first := f.asked(db, id)
+	worker.stop(t)
+	unbind(id)
+	f.cli(0, "inbox", "approve", first)
+	require.True(t, bound(t, db, id), "the answer looks at the workspace")
+	f.cli(0, "task", "files", "put", id, plan)
+	f.startWorker()
+	second := ""
+	eventually(t, 90*time.Second, "another question", func() bool { second = f.asked(db, id); return second != first })
+	require.Contains(t, f.cli(0, "inbox", "show", second, "-o", "json").out, "has changed since: workspace")
+	f.cli(3, "task", "files", "cat", id, "out")
+
+	// Asked while the node was away: it is that of the node's return.
+	node.kill()
+	unbind(id)
+	node = f.startNode()
+	eventually(t, 60*time.Second, "the question to be bound", func() bool { return bound(t, db, id) })
+	require.Equal(t, second, f.asked(db, id))
+
+	// Answered while the node is away: nobody can look, so it holds for nothing.
+	node.kill()
+	unbind(id)
+	f.cli(0, "inbox", "approve", second)
+	require.False(t, bound(t, db, id))
+	f.startNode()
+	third := ""
+	eventually(t, 120*time.Second, "another question", func() bool { third = f.asked(db, id); return third != second })
+	require.Contains(t, f.cli(0, "inbox", "show", third, "-o", "json").out, "granted while its node was away")
+	f.cli(3, "task", "files", "cat", id, "out")
+	f.cli(0, "inbox", "approve", third)
 	f.ended(id)
 	require.Equal(t, "ran\nthe plan\n", f.cli(0, "task", "files", "cat", id, "out").out)
 }
@@ -89,4 +164,156 @@ turns:
 	f.cli(0, "task", "undo", id, "--yes", "--skip-conflicts")
 	require.Equal(t, "person\n", f.cli(0, "agent", "files", "cat", "keeper", "a").out)
 	require.True(t, strings.Contains(f.cli(3, "agent", "files", "cat", "keeper", "b").err, "no file"))
+}
+
+// H7: what a person changed by a command or a terminal is taken back like what a
+// step changed: with a preview, conflicts, a record, and for a time.
+func TestAPersonsCommandIsTakenBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	f.persona("keeper", `
+turns:
+  - text: I write.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "echo agent > a; echo agent > b"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "wrote"}
+`, "workspace: {scope: agent}")
+	f.ended(f.submit("keeper"))
+	var nodes []struct{ Name string }
+	f.json(&nodes, "node", "list")
+	node := nodes[0].Name
+	type exec struct {
+		ID, State, UndoID string
+		Files             int
+	}
+	newest := func() exec {
+		var execs []exec
+		f.json(&execs, "node", "execs", node)
+		return execs[0]
+	}
+	did := func(command string) string {
+		f.cli(0, "node", "exec", node, "--agent", "keeper", "--", "sh", "-c", command)
+		return newest().ID
+	}
+	cat := func(path string) string { return f.cli(0, "agent", "files", "cat", "keeper", path).out }
+
+	first := did("echo person > a; mkdir d; echo new > d/c; chmod 600 b")
+	require.Equal(t, 4, newest().Files)
+	preview := f.cli(0, "node", "undo", first)
+	require.Equal(t, "~ a\n~ b\n- d\n- d/c\n", preview.out)
+	require.Contains(t, preview.err, "nothing was done yet")
+	require.Contains(t, preview.err, "can be undone for another")
+	require.Equal(t, "person\n", cat("a"))
+	require.Contains(t, f.cli(0, "node", "undo", first, "--yes").err, "undone as undo_")
+	require.Equal(t, "agent\n", cat("a"))
+	f.cli(3, "agent", "files", "cat", "keeper", "d/c")
+	require.NotEmpty(t, newest().UndoID)
+	var entries []struct {
+		Action, ObjectID string
+		Before, After    map[string]any
+	}
+	f.json(&entries, "audit", "list", "--object", first, "--action", "workspace.undone")
+	require.Len(t, entries, 1)
+	require.NotEqual(t, entries[0].Before["digest"], entries[0].After["digest"])
+	require.Contains(t, f.cli(1, "node", "undo", first, "--yes").err, "was taken back at")
+
+	// What changed later is not lost unasked.
+	second := did("echo second > a; echo second > b")
+	third := did("echo third > b")
+	require.Contains(t, f.cli(1, "node", "undo", second, "--yes").err, `"b" was changed later, by `+third)
+	f.cli(0, "node", "undo", second, "--yes", "--skip-conflicts")
+	require.Equal(t, "agent\nthird\n", cat("a")+cat("b"))
+
+	// A terminal.
+	shell := f.person(t.Context(), "node", "shell", node, "--agent", "keeper")
+	master, err := pty.Start(shell)
+	require.NoError(t, err)
+	defer func() { _ = master.Close() }()
+	_, err = master.WriteString("echo typed > t; exit\r")
+	require.NoError(t, err)
+	_, _ = io.Copy(io.Discard, master) // it ends with the terminal
+	require.NoError(t, shell.Wait())
+	require.Equal(t, "typed\n", cat("t"))
+	f.cli(0, "node", "undo", newest().ID, "--yes")
+	f.cli(3, "agent", "files", "cat", "keeper", "t")
+
+	// What cannot be.
+	require.Contains(t, f.cli(3, "node", "undo", did("cat a"), "--yes").err, "changed no files")
+	f.cli(0, "node", "exec", node, "--host", "--", "true")
+	require.Contains(t, f.cli(1, "node", "undo", newest().ID, "--yes").err, "the machine itself")
+	running := f.person(t.Context(), "node", "exec", node, "--agent", "keeper", "--", "sh", "-c", "echo on; sleep 1000")
+	output, err := running.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, running.Start())
+	_, err = output.Read(make([]byte, 8))
+	require.NoError(t, err)
+	require.Contains(t, f.cli(1, "node", "undo", newest().ID).err, "has not ended")
+	f.cli(0, "node", "kill", newest().ID)
+	require.Error(t, running.Wait())
+}
+
+// F3: two runs write one file. The one that read it before the other wrote is
+// told, overwrites nothing, and merges.
+func TestTwoAgentsThatWriteOneFile(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	f.persona("writer", `
+turns:
+  - when: add the second line
+    text: I add it.
+    calls:
+      - tool: file_edit
+        arguments: {path: shared.md, edits: [{old: "first\n", new: "first\nsecond\n"}]}
+    next: done
+  - text: I begin.
+    calls:
+      - tool: file_write
+        arguments: {path: shared.md, content: "first\n"}
+    capture: {digest: 'sha256 (\w+)'}
+  - text: Another does a part.
+    calls:
+      - tool: create_subtask
+        arguments: {goal: add the second line}
+  - text: I write what I have.
+    calls:
+      - tool: file_write
+        arguments: {path: shared.md, content: "first\nthird\n", expect_digest: "${digest}"}
+      - tool: file_edit
+        arguments: {path: shared.md, edits: [{old: "first\n", new: "mine\n"}], expect_digest: "${digest}"}
+      - tool: file_append
+        arguments: {path: shared.md, content: "mine\n", expect_digest: "${digest}"}
+  - when: AGENT_026
+    text: Somebody else was there.
+    calls:
+      - tool: file_read
+        arguments: {path: shared.md}
+    capture: {now: 'sha256 (\w+)'}
+  - text: I merge.
+    calls:
+      - tool: file_write
+        arguments: {path: shared.md, content: "first\nsecond\nthird\n", expect_digest: "${now}"}
+  - name: done
+    text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "written"}
+`, "workspace: {scope: agent}")
+	id := f.ended(f.submit("writer"))
+	require.Equal(t, "first\nsecond\nthird\n", f.cli(0, "agent", "files", "cat", "writer", "shared.md").out)
+	var steps []struct{ Tool, State, Observation string }
+	f.json(&steps, "task", "steps", id)
+	for _, step := range steps[2:5] {
+		require.Equal(t, "STEP_STATE_FAILED", step.State, step.Tool)
+		require.Contains(t, step.Observation, "AGENT_026", step.Tool)
+		require.Contains(t, step.Observation, "somebody else changed it", step.Tool)
+	}
+	require.Contains(t, steps[5].Observation, "first\nsecond\n")
 }

@@ -11,9 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agents applies scripted agents that name each other, each with its script.
-func (f *fleet) agents(frontMatter map[string]string, scripts map[string]string) {
+// agents applies scripted agents that name each other, each with its script. They
+// have the tools that are given, or those that give work away.
+func (f *fleet) agents(frontMatter map[string]string, scripts map[string]string, tools ...string) {
 	f.t.Helper()
+	if tools == nil {
+		tools = []string{"tools: [shell_exec, create_subtask, delegate, handoff_to_agent]"}
+	}
 	dir := f.t.TempDir()
 	for name, script := range scripts {
 		require.NoError(f.t, os.WriteFile(filepath.Join(dir, name+".md"), fmt.Appendf(nil, `---
@@ -23,11 +27,11 @@ provider: script
 script: %[1]s.script.yaml
 limits: {iterations: 30}
 workspace: {scope: task, size: 16MiB}
-tools: [shell_exec, create_subtask, delegate, handoff_to_agent]
 %[2]s
+%[3]s
 ---
 Do what the script says.
-`, name, frontMatter[name]), 0o600))
+`, name, frontMatter[name], strings.Join(tools, "\n")), 0o600))
 		require.NoError(f.t, os.WriteFile(filepath.Join(dir, name+".script.yaml"), []byte(script), 0o600))
 	}
 	f.cli(0, "agent", "apply", "-f", dir)

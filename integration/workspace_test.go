@@ -125,6 +125,13 @@ turns:
 	}
 	require.Len(t, undone, 2)
 	require.NotEqual(t, undone[0]["original_digest"], undone[0]["restored_digest"])
+	var entries []struct{ Before, After map[string]any }
+	f.json(&entries, "audit", "list", "--object", id, "--action", "workspace.undone")
+	require.Len(t, entries, 2)
+	digests := map[any]any{undone[0]["original_digest"]: undone[0]["restored_digest"], undone[1]["original_digest"]: undone[1]["restored_digest"]}
+	for _, e := range entries {
+		require.Equal(t, digests[e.Before["digest"]], e.After["digest"])
+	}
 }
 
 // H7: after its window an undo is refused, and says how long it was open.
@@ -149,6 +156,14 @@ turns:
 	require.Contains(t, f.cli(0, "task", "diff", id, "--steps").err, "the time to undo is over")
 	require.Contains(t, f.cli(1, "task", "undo", id, "--yes").err, "could be taken back until")
 	require.Equal(t, "x", f.cli(0, "task", "files", "cat", id, "a").out)
+
+	var nodes []struct{ Name string }
+	f.json(&nodes, "node", "list")
+	f.cli(0, "node", "exec", nodes[0].Name, "--agent", "late", "--", "sh", "-c", "echo y > a")
+	command := strings.Fields(f.cli(0, "node", "execs", nodes[0].Name, "-o", "name").out)[0]
+	require.Contains(t, f.cli(0, "node", "undo", command).err, "the time to undo is over")
+	require.Contains(t, f.cli(1, "node", "undo", command, "--yes").err, "could be taken back until")
+	require.Equal(t, "y\n", f.cli(0, "agent", "files", "cat", "late", "a").out)
 }
 
 // Files go in and come out by the byte, and what is there is not sent twice.

@@ -128,6 +128,9 @@ func (w *Worker) startTask(ctx context.Context, lease *deckhandv1.Lease, log hcl
 		switch {
 		case e.Code == fault.LeaseEnded:
 			return nil, fmt.Errorf("start the task: %w", loop.ErrLeaseLost)
+		case e.Code == fault.FileConflict:
+			// Somebody has to look: the hub says so, and tries again later.
+			return nil, fmt.Errorf("start the task: %w", err)
 		case e.Kind == fault.Unavailable || e.Kind == fault.Deadline || e.Kind == fault.Aborted || e.Kind == fault.Exhausted:
 			if time.Now().After(patience) {
 				return nil, notNow{fmt.Errorf("start the task: %w", err)}

@@ -112,7 +112,7 @@ func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[dec
 		out.Transfers = append(out.Transfers, &deckhandv1.ArtifactTransfer{
 			Id: row.ID, FromTaskId: deref(row.FromTaskID), ToTaskId: deref(row.ToTaskID), FromNodeId: row.FromNodeID, ToNodeId: deref(row.ToNodeID),
 			Folder: row.Folder, State: row.State, Files: row.Files, Bytes: row.Bytes, Paths: paths, Missing: row.Missing,
-			CreatedBy: row.CreatedBy, CreatedAt: timestamppb.New(row.CreatedAt), FinishedAt: timestamp(row.FinishedAt),
+			Shared: row.Shared, CreatedBy: row.CreatedBy, CreatedAt: timestamppb.New(row.CreatedAt), FinishedAt: timestamp(row.FinishedAt),
 		})
 	}
 	return connect.NewResponse(out), nil
@@ -146,6 +146,7 @@ func (h *Tasks) artifacts(ctx context.Context, all []*deckhandv1.TaskArtifacts) 
 		if err != nil {
 			return nil, err
 		}
+		c.Shared = one.GetShared()
 		found = append(found, c)
 	}
 	if len(found) == 0 {
@@ -153,7 +154,11 @@ func (h *Tasks) artifacts(ctx context.Context, all []*deckhandv1.TaskArtifacts) 
 	}
 	return func(ctx context.Context, tx *event.Tx, t db.Task) error {
 		for i, c := range found {
-			folder := cmp.Or(all[i].GetFolder(), "artifacts/"+c.TaskID)
+			folder := "artifacts/" + c.TaskID
+			if c.Shared {
+				folder = "shared/" + c.TaskID
+			}
+			folder = cmp.Or(all[i].GetFolder(), folder)
 			if err := h.Artifacts.Promise(ctx, tx, c, t, folder, actor(id)); err != nil {
 				return err
 			}

@@ -254,7 +254,7 @@ func execMessage(row db.GetNodeExecRow) *deckhandv1.NodeExec {
 		AgentId: deref(e.AgentID), JailId: e.JailID, Argv: e.Argv, Dir: e.Dir, Terminal: e.Terminal,
 		State:     deckhandv1.NodeExecState(enumValue(deckhandv1.NodeExecState_value, "NODE_EXEC_STATE_", e.State)),
 		EndReason: e.EndReason, ExitCode: e.ExitCode, Signal: e.Signal, KilledBy: e.KilledBy, Error: e.Error,
-		LogBytes: e.LogBytes, CreatedBy: e.UserName, MembersLeft: e.MembersLeft,
+		LogBytes: e.LogBytes, CreatedBy: e.UserName, MembersLeft: e.MembersLeft, Files: e.Files, UndoneAt: timestamp(e.UndoneAt), UndoId: deref(e.UndoID),
 		CreatedAt: timestamppb.New(e.CreatedAt), StartedAt: timestamp(e.StartedAt), FinishedAt: timestamp(e.FinishedAt),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -32,6 +33,7 @@ type Workspaces struct {
 	Steps    *step.Steps
 	Tools    *tool.Registry
 	Changes  *workspace.Workspaces
+	Execs    *nodeexec.Execs
 	Recorder *event.Recorder
 }
 
@@ -227,6 +229,32 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
+	return connect.NewResponse(h.undone(done)), nil
+}
+
+// UndoNodeExec gives back what was there before a person's command.
+func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deckhandv1.UndoNodeExecRequest]) (*connect.Response[deckhandv1.UndoNodeExecResponse], error) {
+	by := auth.From(ctx)
+	id, err := h.Execs.Find(ctx, by.OrgID, req.Msg.GetExecId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Execs.Get(ctx, by.OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	done, err := h.Changes.UndoExec(ctx, workspace.ExecRequest{
+		Exec: row.NodeExec, OnConflict: nodev1.OnConflict(req.Msg.GetOnConflict()), Preview: req.Msg.GetPreview(),
+		ExpectState: req.Msg.GetExpectState(), By: actor(by),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UndoNodeExecResponse{Undo: h.undone(done)}), nil
+}
+
+// undone says what came of an undo.
+func (h *Workspaces) undone(done workspace.Undone) *deckhandv1.UndoChangesResponse {
 	res := done.Node
 	out := &deckhandv1.UndoChangesResponse{
 		Applied: res.GetApplied(), UndoId: done.ID, StepIds: done.StepIDs, Files: res.GetFiles(), State: res.GetSnapshot(),
@@ -242,7 +270,7 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 		out.Changes = append(out.Changes, h.change(c))
 	}
 	out.Conflicts = conflictMessages(res.GetConflicts(), h.Files.Redact)
-	return connect.NewResponse(out), nil
+	return out
 }
 
 // conflictMessages answers the first of some conflicts.

@@ -12,6 +12,10 @@
 // it is missing. Nothing that is at the target is replaced unless that is asked
 // for, or it is what was copied there before. Where either node is away, nothing
 // is lost: whoever asks again goes on where it was.
+//
+// What is shared is copied as well, so that it stays what was handed over
+// whatever its source does, but the target can only read it: the node makes the
+// folder and all in it root's. It is so on the same node and on another.
 package artifact
 
 import (
@@ -22,6 +26,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/node"
@@ -29,6 +34,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -49,13 +55,41 @@ type Config struct {
 	Node func(nodeID string) (tool.Node, error)
 	// JailOf answers what a task's jail is made of.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
 }
 
 // Artifacts copies files between workspaces.
 type Artifacts struct{ cfg Config }
 
 // New makes Artifacts.
-func New(cfg Config) *Artifacts { return &Artifacts{cfg} }
+func New(cfg Config) *Artifacts {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Artifacts{cfg}
+}
+
+// node answers the link to a node that knows what it will be asked for: its
+// capability is at least that. To do names it.
+func (a *Artifacts) node(ctx context.Context, id string, capability int32, todo string) (tool.Node, error) {
+	link, err := a.cfg.Node(id)
+	if err != nil {
+		return nil, err
+	}
+	row, err := a.cfg.Store.NodeByID(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("load node %s: %w", id, err)
+	}
+	if row.Capability < capability {
+		return nil, fault.New(fault.Precondition, "node %s cannot %s: its deckhand-node %s is too old", row.Name, todo, row.Version).
+			WithCode(fault.NodeUnavailable).WithObject(id).WithFix("update deckhand-node on %s, or leave the files out", row.Name)
+	}
+	return link, nil
+}
+
+// giveFiles is what a source is asked for.
+const giveFiles = "give files to other workspaces"
 
 // Place is a workspace.
 type Place struct {
@@ -86,6 +120,8 @@ type Collection struct {
 	Skipped []string
 	// Missing are the paths and patterns that nothing is at.
 	Missing []string
+	// Shared says that the target is to read them and cannot change them.
+	Shared bool
 }
 
 // Files counts the files and their bytes.
@@ -108,6 +144,15 @@ func (c *Collection) Paths(most int) []string {
 	return out
 }
 
+// Without leaves out the files and links that another collection has.
+func (c *Collection) Without(other *Collection) {
+	has := map[string]bool{}
+	for _, e := range other.Entries {
+		has[e.GetPath()] = e.GetType() != "dir"
+	}
+	c.Entries = slices.DeleteFunc(c.Entries, func(e *nodev1.UploadEntry) bool { return has[e.GetPath()] })
+}
+
 // Complete refuses a collection for which nothing was at one of the paths.
 func (c *Collection) Complete() error {
 	if len(c.Missing) == 0 {
@@ -119,7 +164,7 @@ func (c *Collection) Complete() error {
 
 // Collect describes what paths and patterns are of at a source.
 func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Place, paths []string) (*Collection, error) {
-	link, err := a.cfg.Node(from.NodeID)
+	link, err := a.node(ctx, from.NodeID, nodelink.Artifacts, giveFiles)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +229,7 @@ func some(texts []string) string {
 // stillThere answers the entries of a collection that are at the source as they
 // were, and the paths of the others.
 func (a *Artifacts) stillThere(ctx context.Context, c *Collection) (same []*nodev1.UploadEntry, missing []string, err error) {
-	link, err := a.cfg.Node(c.From.NodeID)
+	link, err := a.node(ctx, c.From.NodeID, nodelink.Artifacts, giveFiles)
 	if err != nil {
 		return nil, nil, err
 	}

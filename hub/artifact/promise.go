@@ -38,7 +38,7 @@ func (a *Artifacts) Promise(ctx context.Context, tx *event.Tx, c *Collection, to
 	}
 	files, bytes := c.Files()
 	return tx.Append(to.OrgID, to.ID, by, event.Draft{Type: "artifacts_promised", Payload: map[string]any{
-		"from_task_id": c.TaskID, "folder": folder, "files": files, "bytes": bytes, "paths": anys(c.Paths(shownPaths)),
+		"from_task_id": c.TaskID, "folder": folder, "files": files, "bytes": bytes, "paths": anys(c.Paths(shownPaths)), "shared": c.Shared,
 	}})
 }
 
@@ -58,7 +58,7 @@ func (a *Artifacts) store(ctx context.Context, tx *event.Tx, c *Collection, p db
 		return db.ArtifactTransfer{}, err
 	}
 	p.ID, p.OrgID, p.FromNodeID, p.FromJailID = ident.New("transfer"), c.OrgID, c.From.NodeID, c.From.Jail.GetJailId()
-	p.Files, p.Bytes = int32(files), bytes
+	p.Files, p.Bytes, p.Shared = int32(files), bytes, c.Shared
 	if c.TaskID != "" {
 		p.FromTaskID = &c.TaskID
 	}
@@ -128,14 +128,16 @@ func (a *Artifacts) Deliver(ctx context.Context, t db.Task) error {
 }
 
 func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.ArtifactTransfer) error {
-	c := &Collection{OrgID: row.OrgID, From: Place{NodeID: row.FromNodeID, Jail: &nodev1.JailSpec{JailId: row.FromJailID}}}
+	c := &Collection{OrgID: row.OrgID, From: Place{NodeID: row.FromNodeID, Jail: &nodev1.JailSpec{JailId: row.FromJailID}}, Shared: row.Shared}
 	var err error
 	if c.Entries, err = decode(row.Entries); err != nil {
 		return err
 	}
 	same, missing, err := a.stillThere(ctx, c)
-	if fault.Is(err, fault.Unavailable) && time.Since(row.CreatedAt) > giveUpAfter {
-		missing, err = c.Paths(len(c.Entries)), nil // the task goes on without them
+	why := "had changed or gone before you began"
+	if fault.Is(err, fault.Unavailable) && a.cfg.Now().Sub(row.CreatedAt) > giveUpAfter {
+		// The task goes on without them.
+		missing, err, why = c.Paths(len(c.Entries)), nil, "could not be fetched, since the machine that they are on was away for an hour"
 	}
 	if err != nil {
 		return err
@@ -149,6 +151,11 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 	sent := Sent{}
 	if len(same) > 0 {
 		sent, err = a.Send(ctx, c, to, Options{Folder: row.Folder, OperationID: workspace.InputsOf(t.ID)})
+	}
+	if e := fault.As(err); e != nil && e.Code == fault.FileConflict {
+		// It is the task's reason: it says what to do.
+		return fault.New(e.Kind, "%s; move what is there away, or have the files put into another folder", e.Message).
+			WithCode(e.Code).WithFix("%s", e.Fix).WithObject(t.ID).WithCause(err)
 	}
 	if err != nil {
 		return err
@@ -171,8 +178,8 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 			return fmt.Errorf("store the end of transfer %s: %w", row.ID, err)
 		}
 		if len(missing) > 0 {
-			text := fmt.Sprintf("Of the files that were handed to you in %s these had changed or gone before you began, and are not there: %s",
-				row.Folder, some(missing))
+			text := fmt.Sprintf("Of the files that were handed to you in %s these %s, and are not there: %s",
+				row.Folder, why, some(missing))
 			if _, _, err := message.Say(ctx, tx, t, text, row.ID, event.Hub); err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -52,13 +53,20 @@ func (a *Artifacts) Send(ctx context.Context, c *Collection, to Place, o Options
 	if to.NodeID == c.From.NodeID && to.Jail.GetJailId() == c.From.Jail.GetJailId() && folder == "" {
 		return sent, fault.New(fault.Invalid, "source and target are the same workspace").WithFix("name another agent, task, node or folder")
 	}
-	source, err := a.cfg.Node(c.From.NodeID)
+	source, err := a.node(ctx, c.From.NodeID, nodelink.Artifacts, giveFiles)
 	if err != nil {
 		return sent, err
 	}
-	target, err := a.cfg.Node(to.NodeID)
+	needs, todo := int32(nodelink.Artifacts), "take files from other workspaces"
+	if c.Shared {
+		needs, todo = nodelink.Shares, "share files for reading only"
+	}
+	target, err := a.node(ctx, to.NodeID, needs, todo)
 	if err != nil {
 		return sent, err
+	}
+	if c.Shared && folder == "" {
+		return sent, fault.New(fault.Invalid, "the workspace itself cannot be shared").WithFix("name a folder for what is shared")
 	}
 	if _, err := target.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: to.Jail}); err != nil {
 		return sent, fmt.Errorf("make jail %s: %w", to.Jail.GetJailId(), fault.FromGRPC(err))
@@ -77,7 +85,9 @@ func (a *Artifacts) Send(ctx context.Context, c *Collection, to Place, o Options
 	if err := resume(ctx, target, to.Jail.GetJailId(), folder, wanted); err != nil {
 		return sent, err
 	}
-	res, err := carry(ctx, source, target, c.From.Jail.GetJailId(), to.Jail.GetJailId(), folder, o.OperationID, wanted)
+	res, err := carry(ctx, source, target, c.From.Jail.GetJailId(), &nodev1.UploadFilesRequest_Begin{
+		JailId: to.Jail.GetJailId(), Path: folder, OperationId: o.OperationID, Shared: c.Shared,
+	}, wanted)
 	if err != nil {
 		return sent, err
 	}
@@ -112,7 +122,8 @@ func (a *Artifacts) toSend(ctx context.Context, c *Collection, target tool.Node,
 	var conflicts []string
 	for _, e := range c.Entries {
 		have := there[e.GetPath()]
-		if alike(have, e) && (have.GetMode() == e.GetMode() || e.GetType() == "symlink") {
+		// What is shared is put there again: what has its content may not be shared.
+		if !c.Shared && alike(have, e) && (have.GetMode() == e.GetMode() || e.GetType() == "symlink") {
 			continue
 		}
 		e = proto.CloneOf(e)
@@ -181,16 +192,15 @@ func resume(ctx context.Context, target tool.Node, jailID, folder string, entrie
 }
 
 // carry has contents flow from one node to the other.
-func carry(ctx context.Context, source, target tool.Node, from, to, folder, operation string, entries []*nodev1.UploadEntry) (*nodev1.UploadFilesResponse, error) {
+func carry(ctx context.Context, source, target tool.Node, from string, begin *nodev1.UploadFilesRequest_Begin, entries []*nodev1.UploadEntry) (*nodev1.UploadFilesResponse, error) {
+	to := begin.GetJailId()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out, err := target.Files().UploadFiles(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("copy files to %s: %w", to, fault.FromGRPC(err))
 	}
-	err = out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{
-		JailId: to, Path: folder, OperationId: operation,
-	}}})
+	err = out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: begin}})
 	var files []*nodev1.UploadEntry
 	for _, e := range entries {
 		if e.GetType() == "file" {

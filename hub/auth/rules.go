@@ -71,6 +71,7 @@ var rules = map[string]Rule{
 	c.WorkspaceServiceListChangesProcedure:     {Kind: User, Role: "viewer"},
 	c.WorkspaceServiceDiffChangesProcedure:     {Kind: User, Role: "viewer"},
 	c.WorkspaceServiceUndoChangesProcedure:     {Kind: User, Role: "basic"},
+	c.WorkspaceServiceUndoNodeExecProcedure:    {Kind: User, Role: "advanced"},
 	c.WorkspaceServiceExportWorkspaceProcedure: {Kind: User, Role: "advanced"},
 
 	c.ProviderServiceConnectProviderProcedure:    {Kind: User, Role: "admin"},

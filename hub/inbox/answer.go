@@ -62,7 +62,14 @@ type Answer struct {
 	By     event.Actor
 	// Role is the person's.
 	Role string
+
+	// unseen says that nobody could look at the workspace that the call is for.
+	unseen bool
 }
+
+// Unseen says that the node was away when the answer was given, so that nobody
+// could look at the workspace that the call is for.
+func (a Answer) Unseen() bool { return a.unseen }
 
 // Effect is what an answer did to the step, as it is stored with the item.
 type Effect struct {
@@ -74,6 +81,9 @@ type Effect struct {
 
 // Steps moves a step to where an answer takes it.
 type Steps interface {
+	// Look keeps the state of the workspace with a call that is about to be
+	// allowed, where that was not done yet, and answers whether nobody could look.
+	Look(ctx context.Context, orgID, stepID string) (unseen bool, err error)
 	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Effect, error)
 }
 
@@ -115,6 +125,11 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		return row, err
 	}
 	a.Reason = s.cfg.Redact.String(a.Reason)
+	if State(row.InboxItem.State) == Open && (a.Verdict == Approve || a.Verdict == Retry) {
+		if a.unseen, err = s.cfg.Steps.Look(ctx, orgID, row.InboxItem.StepID); err != nil {
+			return row, err
+		}
+	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: row.InboxItem.TaskID})
 		if err != nil {

@@ -179,7 +179,7 @@ func (e *Execs) settle(ctx context.Context, row db.NodeExec, reason string, end 
 		if _, err := q.EndNodeExec(ctx, db.EndNodeExecParams{
 			OrgID: row.OrgID, ID: row.ID, EndReason: reason, ExitCode: end.GetExitCode(), Signal: end.GetSignal(),
 			KilledBy: end.GetKilledBy(), Error: e.cfg.Redact.String(end.GetStartError()), LogBytes: end.GetLogBytes(),
-			MembersLeft: end.GetMembersLeft(),
+			MembersLeft: end.GetMembersLeft(), Files: end.GetWorkspace().GetFiles(),
 		}); err != nil {
 			return fmt.Errorf("store the end of %s: %w", row.ID, err)
 		}

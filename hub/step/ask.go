@@ -249,6 +249,9 @@ func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID strin
 // what was granted have changed.
 func (s *Steps) askAgain(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, parts []string) error {
 	why := fmt.Sprintf("it was granted, but has changed since: %s", strings.Join(parts, ", "))
+	if slices.Contains(parts, unseenPart) {
+		why = "it was granted while its node was away, and nobody could look at the workspace; look again"
+	}
 	step, err := s.move(ctx, tx, step, db.ResolveStepParams{State: string(Waiting), DecisionReason: why})
 	if err != nil {
 		return err

@@ -2,39 +2,114 @@ package step
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // A grant holds for the workspace that the person could look at. The task's jail
 // stands still while it waits; the state that the workspace is in then is kept
 // with the calls that wait, and compared before the jail goes on: from then on
-// the agent's own processes may write. Where the node could not be asked while
-// the task waited, there is no state to compare.
+// the agent's own processes may write. An answer may come before the jail stands
+// still: then the state is that of the answer. Where the node is away until the
+// answer has come, it is what the agent's last call left; where there was none,
+// the call is asked about again.
 
 // Asked keeps the state of a waiting task's workspace with the calls that wait
-// for leave. The jail is frozen.
-func (s *Steps) Asked(ctx context.Context, t db.Task, node tool.Node) error {
+// for leave; with first, only with those that have none yet. The jail is frozen.
+func (s *Steps) Asked(ctx context.Context, t db.Task, node tool.Node, first bool) error {
 	now, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
 	if err != nil {
 		return fmt.Errorf("record the workspace that %s is asked about: %w", t.ID, fault.FromGRPC(err))
 	}
 	if _, err := s.cfg.Store.SetAskedWorkspace(ctx, db.SetAskedWorkspaceParams{
-		OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, State: now.GetSnapshot(), Record: now.GetRecord(),
+		OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, State: now.GetSnapshot(), Record: now.GetRecord(), First: first,
 	}); err != nil {
 		return fmt.Errorf("keep the workspace that %s is asked about: %w", t.ID, err)
 	}
 	return nil
 }
 
+// lookTimeout is how long an answer waits for the node's look at the workspace.
+const lookTimeout = 15 * time.Second
+
+// Look keeps the state of the workspace with a call that is about to be
+// allowed, where none was kept yet: the answer came before the task's jail stood
+// still. It says whether the node could not be asked. It implements inbox.Steps.
+func (s *Steps) Look(ctx context.Context, orgID, stepID string) (unseen bool, err error) {
+	step, err := s.Get(ctx, orgID, stepID)
+	if err != nil || State(step.State) != Waiting || step.AskedState != nil || step.NodeID == nil ||
+		s.place(step) != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	node, err := s.cfg.Node(*step.NodeID)
+	var now *nodev1.TakeSnapshotResponse
+	if err == nil {
+		now, err = node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: step.JailID})
+	}
+	switch err = fault.FromGRPC(err); {
+	case fault.Is(err, fault.Unavailable), fault.Is(err, fault.Deadline):
+		// What is known is what the agent's last call left.
+		now, err = s.leftBehind(context.WithoutCancel(ctx), step)
+		if err != nil || now == nil {
+			return err == nil, err
+		}
+	case fault.Is(err, fault.NotFound):
+		now = &nodev1.TakeSnapshotResponse{} // there is no jail yet, or no more
+	case err != nil:
+		// No room, or a node that keeps no states: there is nothing to bind to.
+		s.cfg.Log.Info("an approval is not bound to the workspace", "step_id", stepID, "reason", err)
+		return false, nil
+	}
+	if err := s.cfg.Store.SetLookedAt(ctx, db.SetLookedAtParams{
+		OrgID: orgID, ID: stepID, State: now.GetSnapshot(), Record: now.GetRecord(),
+	}); err != nil {
+		return false, fmt.Errorf("keep the workspace that %s is granted for: %w", stepID, err)
+	}
+	return false, nil
+}
+
+// leftBehind answers the workspace as the last of the task's calls before a step
+// left it; nil where that is not known.
+func (s *Steps) leftBehind(ctx context.Context, step db.Step) (*nodev1.TakeSnapshotResponse, error) {
+	at, err := s.cfg.Store.WorkspaceAt(ctx, db.WorkspaceAtParams{OrgID: step.OrgID, TaskID: step.TaskID, Turn: step.Turn})
+	switch {
+	case store.IsNotFound(err) || err == nil && (at.NodeID != *step.NodeID || at.JailID != step.JailID):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("find the workspace that %s is granted for: %w", step.ID, err)
+	}
+	return &nodev1.TakeSnapshotResponse{Snapshot: at.State, Record: at.Record}, nil
+}
+
+// unseenPart is the part of a grant's binding that no call has: the workspace as
+// nobody saw it.
+const unseenPart = "workspace_unseen"
+
+// unseenIn answers a binding that does not hold, since nobody could look at the
+// workspace.
+func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
+	var parts map[string]string
+	if err := json.Unmarshal(binding, &parts); err != nil {
+		return nil, fmt.Errorf("read a binding: %w", err)
+	}
+	parts[unseenPart] = "its node was away"
+	return json.Marshal(parts)
+}
+
 // unchanged has calls asked about again whose workspace is not what it was when
-// they were asked about. The jail is still frozen.
+// they were asked about. Where the task waited the jail is still frozen.
 func (s *Steps) unchanged(ctx context.Context, orgID string, le lease.Lease, t db.Task, node tool.Node) error {
 	asked, err := s.cfg.Store.GrantedAsAsked(ctx, db.GrantedAsAskedParams{OrgID: orgID, TaskID: t.ID})
 	if err != nil {
@@ -79,4 +154,18 @@ func (s *Steps) unchanged(ctx context.Context, orgID string, le lease.Lease, t d
 		}
 		return nil
 	})
+}
+
+// stillAsAsked is unchanged for a call that was allowed while its task ran on:
+// its attempt began before the answer.
+func (s *Steps) stillAsAsked(ctx context.Context, orgID string, le lease.Lease, step db.Step) error {
+	node, err := s.node(ctx, step)
+	if err != nil {
+		return s.unlessUnavailable(err)
+	}
+	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: step.TaskID})
+	if err != nil {
+		return fmt.Errorf("load task %s: %w", step.TaskID, err)
+	}
+	return s.unchanged(ctx, orgID, le, row.Task, node)
 }

@@ -68,6 +68,11 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	default:
 		return effect, fault.New(fault.Internal, "nobody can answer %q", a.Verdict)
 	}
+	if a.Unseen() && step.AskedState == nil && params.GrantedBinding != nil {
+		if params.GrantedBinding, err = unseenIn(params.GrantedBinding); err != nil {
+			return effect, err
+		}
+	}
 	_, err = s.move(ctx, tx, step, params)
 	return effect, err
 }

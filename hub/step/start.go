@@ -94,6 +94,11 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 			return step, db.Task{}, s.unlessUnavailable(err)
 		}
 	}
+	if State(step.State) == Granted && step.GrantedBinding != nil && step.AskedState != nil {
+		if err := s.stillAsAsked(ctx, orgID, le, step); err != nil {
+			return step, db.Task{}, err
+		}
+	}
 	give, err := s.giving(ctx, step)
 	if err != nil {
 		return step, db.Task{}, err

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/hub/artifact"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -16,17 +17,61 @@ import (
 const mount = "/workspace"
 
 // artifacts answers what has the target begin with the files that a manifest
-// names, and makes the manifest's working_dir the folder that the target finds
-// them in. Those that are not there, since the run deleted them, are left out. A
-// manifest that names no files means its folder, where that is not the whole
-// workspace.
+// names, and says in the manifest where the target finds them: copies in its
+// working_dir, and what it may only read in its shared_dir. Those that are not
+// there, since the run deleted them, are left out. A manifest that names no files
+// means its folder, where that is not the whole workspace.
 func (s *Service) artifacts(ctx context.Context, t db.Task, m *tool.Manifest) (task.WithTask, *fault.Error, error) {
 	dir := below(m.Artifacts.WorkingDir)
-	named := m.Artifacts.FilesChanged
-	if len(named) == 0 && dir != "" {
-		named = []string{dir}
+	copied, shared := m.Artifacts.FilesChanged, m.Artifacts.FilesShared
+	if len(copied) == 0 && len(shared) == 0 && dir != "" {
+		copied = []string{dir}
 	}
-	if len(named) == 0 || t.NodeID == nil {
+	if t.NodeID == nil {
+		return nil, nil, nil
+	}
+	var with []*artifact.Collection
+	var folders []string
+	for _, one := range []struct {
+		named  []string
+		shared bool
+	}{{shared, true}, {copied, false}} {
+		c, refused, err := s.collect(ctx, t, dir, one.named)
+		if err != nil || refused != nil {
+			return nil, refused, err
+		}
+		if c != nil && len(with) > 0 {
+			c.Without(with[0])
+		}
+		if c == nil || len(c.Entries) == 0 {
+			continue
+		}
+		c.Shared = one.shared
+		folder := path.Join("handoff", m.HandoffID)
+		if c.Shared {
+			folder = path.Join("shared", m.HandoffID)
+			m.Artifacts.SharedDir = path.Join(mount, folder)
+		}
+		// What was copied is what the target works on.
+		m.Artifacts.WorkingDir = path.Join(mount, folder, dir)
+		with, folders = append(with, c), append(folders, folder)
+	}
+	if len(with) == 0 {
+		return nil, nil, nil
+	}
+	return func(ctx context.Context, tx *event.Tx, to db.Task) error {
+		for i, c := range with {
+			if err := s.cfg.Artifacts.Promise(ctx, tx, c, to, folders[i], event.Hub); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil, nil
+}
+
+// collect describes what names of a manifest are of; nil for nothing.
+func (s *Service) collect(ctx context.Context, t db.Task, dir string, named []string) (*artifact.Collection, *fault.Error, error) {
+	if len(named) == 0 {
 		return nil, nil, nil
 	}
 	place, err := s.cfg.Artifacts.PlaceOf(ctx, t)
@@ -48,11 +93,7 @@ func (s *Service) artifacts(ctx context.Context, t db.Task, m *tool.Manifest) (t
 	if err != nil || len(c.Entries) == 0 {
 		return nil, nil, err
 	}
-	folder := path.Join("handoff", m.HandoffID)
-	m.Artifacts.WorkingDir = path.Join(mount, folder, dir)
-	return func(ctx context.Context, tx *event.Tx, to db.Task) error {
-		return s.cfg.Artifacts.Promise(ctx, tx, c, to, folder, event.Hub)
-	}, nil, nil
+	return c, nil, nil
 }
 
 // below answers a folder relative to the workspace; empty for the workspace

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 // Again is how a task is to be run once more.
@@ -79,8 +80,30 @@ func (s *Service) Retry(ctx context.Context, orgID, id string, again Again) (db.
 	for _, in := range inputs {
 		sub.Inputs = append(sub.Inputs, Input{Path: in.Path, Content: in.Content})
 	}
+	sub.With = func(ctx context.Context, tx *event.Tx, t db.Task) error { return copyArtifacts(ctx, tx, id, t) }
 	sub.also = func(tx *event.Tx, t db.Task) error { return auditAgain(tx, "task.retried", t, again) }
 	return s.Submit(ctx, sub)
+}
+
+// copyArtifacts has a task begin with the files that another was promised.
+func copyArtifacts(ctx context.Context, tx *event.Tx, origin string, t db.Task) error {
+	rows, err := tx.ArtifactsTo(ctx, db.ArtifactsToParams{OrgID: t.OrgID, ToTaskID: &origin})
+	if err != nil {
+		return fmt.Errorf("load artifacts of %s: %w", origin, err)
+	}
+	for _, row := range rows {
+		if _, err := tx.CreateArtifactTransfer(ctx, db.CreateArtifactTransferParams{
+			ID: ident.New("transfer"), OrgID: t.OrgID, FromTaskID: row.FromTaskID, ToTaskID: &t.ID, FromNodeID: row.FromNodeID,
+			FromJailID: row.FromJailID, ToJailID: t.JailID, Folder: row.Folder, Entries: row.Entries, Files: row.Files, Bytes: row.Bytes,
+			Shared: row.Shared, CreatedBy: row.CreatedBy,
+		}); err != nil {
+			return fmt.Errorf("promise the artifacts of %s to %s: %w", origin, t.ID, err)
+		}
+		if err := tx.CountTaskArtifacts(ctx, db.CountTaskArtifactsParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+			return fmt.Errorf("count the artifacts of %s: %w", t.ID, err)
+		}
+	}
+	return nil
 }
 
 // repeat is the submission of a task that has ended.

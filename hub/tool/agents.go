@@ -47,7 +47,11 @@ type Manifest struct {
 type Artifacts struct {
 	WorkingDir   string   `json:"working_dir,omitempty"`
 	FilesChanged []string `json:"files_changed,omitempty"`
-	Entrypoint   string   `json:"cli_entrypoint,omitempty"`
+	// FilesShared are for the target to read, and SharedDir is where it finds
+	// them; the hub sets it.
+	FilesShared []string `json:"files_shared,omitempty"`
+	SharedDir   string   `json:"shared_dir,omitempty"`
+	Entrypoint  string   `json:"cli_entrypoint,omitempty"`
 }
 
 // WorkOf reads the work in a call's arguments, which fit the tool's schema.
@@ -128,7 +132,10 @@ func agentTools() []*Tool {
 				"status":{"enum":["done","partial","blocked"],"description":"How far your own part got"},
 				"artifacts":{"type":"object","additionalProperties":false,"properties":{
 					"working_dir":{"type":"string","maxLength":4096,"description":"The folder of your workspace that it is about"},
-					"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","minLength":1,"maxLength":4096}},
+					"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","minLength":1,"maxLength":4096},
+						"description":"Files and folders that the other gets a copy of, to work on"},
+					"files_shared":{"type":"array","maxItems":1000,"items":{"type":"string","minLength":1,"maxLength":4096},
+						"description":"Files and folders that the other gets for reading only, as they are now"},
 					"cli_entrypoint":{"type":"string","maxLength":2000,"description":"The command that runs or tests it"}}},
 				"summary_for_target":{"type":"string","minLength":1,"maxLength":9000,"description":"What was done, what you found, and what the other is to do now"}}}`,
 			run: func(_ context.Context, c Call) (Result, error) {

@@ -175,7 +175,7 @@ func (r *Restore) Store(ctx context.Context, tx *event.Tx, t db.Task, by event.A
 		how = conflictWords[nodev1.OnConflict_ON_CONFLICT_OVERWRITE]
 	}
 	if err := tx.CreateRestore(ctx, db.CreateRestoreParams{
-		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: t.ID, NodeID: r.NodeID, JailID: r.JailID, OnConflict: how,
+		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: &t.ID, NodeID: r.NodeID, JailID: r.JailID, OnConflict: how,
 		ToState: &r.State, ToRecord: r.Record, AskedBy: by.ID, Address: by.Address, UserAgent: by.UserAgent,
 	}); err != nil {
 		return fmt.Errorf("store the workspace that %s begins with: %w", t.ID, err)
@@ -191,7 +191,7 @@ const restoreTries = 5
 // else's task works there: admission sees to that. Where others changed it since
 // the task was submitted it is refused, as it would have been then.
 func (w *Workspaces) Restore(ctx context.Context, t db.Task, node tool.Node) error {
-	row, err := w.cfg.Store.PendingRestore(ctx, db.PendingRestoreParams{OrgID: t.OrgID, TaskID: t.ID})
+	row, err := w.cfg.Store.PendingRestore(ctx, db.PendingRestoreParams{OrgID: t.OrgID, TaskID: &t.ID})
 	if store.IsNotFound(err) {
 		return nil
 	}
@@ -235,13 +235,13 @@ func (w *Workspaces) restored(ctx context.Context, tx *event.Tx, row db.Undo, re
 	}); err != nil {
 		return fmt.Errorf("mark the changes that %s took back: %w", row.ID, err)
 	}
-	by := event.Actor{Kind: event.User, ID: row.AskedBy, Address: row.Address, UserAgent: row.UserAgent}
+	by := askedBy(row)
 	said := map[string]any{
 		"undo_id": row.ID, "state": *row.ToState, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
 		"restored_digest": res.GetRestoredDigest(),
 	}
 	if err := audit.Append(tx, audit.Entry{
-		OrgID: row.OrgID, By: by, Action: "workspace.restored", ObjectKind: "task", ObjectID: row.TaskID,
+		OrgID: row.OrgID, By: by, Action: "workspace.restored", ObjectKind: "task", ObjectID: *row.TaskID,
 		Before: map[string]any{"digest": res.GetOriginalDigest()},
 		After: map[string]any{
 			"digest": res.GetRestoredDigest(), "undo_id": row.ID, "state": *row.ToState, "files": res.GetFiles(),
@@ -250,5 +250,5 @@ func (w *Workspaces) restored(ctx context.Context, tx *event.Tx, row db.Undo, re
 	}); err != nil {
 		return err
 	}
-	return tx.Append(row.OrgID, row.TaskID, by, event.Draft{Type: "workspace_restored", Payload: said})
+	return tx.Append(row.OrgID, *row.TaskID, by, event.Draft{Type: "workspace_restored", Payload: said})
 }

@@ -2,6 +2,7 @@
 // those changes back. What changed is found and kept by the node (its
 // node/snapshot); the hub stores the fact with the step, and every undo with
 // who asked for it and the digests of what was found and what was given back.
+// So are those of people's commands and terminals, which have no task.
 //
 // An undo is stored before the node is asked, under an id that the node does
 // once. A hub that dies in between leaves it pending; whoever asks about the
@@ -188,11 +189,14 @@ type Span struct {
 // Open says whether the span has not ended.
 func (s Span) Open() bool { return s.Until.IsZero() || s.Left > 0 }
 
-func (w *Workspaces) span(t db.Task) Span {
-	if t.FinishedAt == nil || w.cfg.Window < 0 {
+func (w *Workspaces) span(t db.Task) Span { return w.from(t.FinishedAt) }
+
+// from is the span that begins at an end; nil for none yet.
+func (w *Workspaces) from(end *time.Time) Span {
+	if end == nil || w.cfg.Window < 0 {
 		return Span{}
 	}
-	until := t.FinishedAt.Add(w.cfg.Window)
+	until := end.Add(w.cfg.Window)
 	return Span{Until: until, Left: max(0, until.Sub(w.cfg.Now()))}
 }
 
@@ -263,7 +267,7 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (Undone, error) {
 		return out, fault.FromGRPC(err)
 	}
 	row, err := w.cfg.Store.CreateUndo(ctx, db.CreateUndoParams{
-		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: t.ID, NodeID: steps[0].NodeID, JailID: steps[0].JailID, StepIds: out.StepIDs, ChangeIds: changes,
+		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: &t.ID, NodeID: steps[0].NodeID, JailID: steps[0].JailID, StepIds: out.StepIDs, ChangeIds: changes,
 		OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
 		UserAgent: req.By.UserAgent,
 	})
@@ -323,10 +327,15 @@ func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChan
 
 // settle brings pending undos of a task to their end: the node does each once.
 func (w *Workspaces) settle(ctx context.Context, t db.Task) error {
-	rows, err := w.cfg.Store.PendingUndos(ctx, db.PendingUndosParams{OrgID: t.OrgID, TaskID: t.ID})
+	rows, err := w.cfg.Store.PendingUndos(ctx, db.PendingUndosParams{OrgID: t.OrgID, TaskID: &t.ID})
 	if err != nil {
 		return fmt.Errorf("find the undos of %s: %w", t.ID, err)
 	}
+	return w.carryOn(ctx, rows)
+}
+
+// carryOn brings undos to their end that somebody began and left.
+func (w *Workspaces) carryOn(ctx context.Context, rows []db.Undo) error {
 	for _, row := range rows {
 		if w.cfg.Now().Sub(row.CreatedAt) < settleAfter {
 			continue // somebody is at it
@@ -382,8 +391,10 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 		state = "done"
 	}
 	return w.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if _, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.TaskID}); err != nil {
-			return fmt.Errorf("lock task %s: %w", row.TaskID, err)
+		if row.TaskID != nil {
+			if _, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: *row.TaskID}); err != nil {
+				return fmt.Errorf("lock task %s: %w", *row.TaskID, err)
+			}
 		}
 		_, err := tx.FinishUndo(ctx, db.FinishUndoParams{
 			OrgID: row.OrgID, ID: row.ID, State: state, Files: res.GetFiles(),
@@ -395,29 +406,44 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 		if err != nil {
 			return fmt.Errorf("store the end of undo %s: %w", row.ID, err)
 		}
-		if state != "done" {
+		switch {
+		case state != "done":
 			return nil
-		}
-		if row.ToState != nil {
+		case row.ExecID != nil:
+			return execUndone(ctx, tx, row, res)
+		case row.ToState != nil:
 			return w.restored(ctx, tx, row, res)
 		}
-		if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, StepIds: row.StepIds}); err != nil {
-			return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)
-		}
-		by := event.Actor{Kind: event.User, ID: row.AskedBy, Address: row.Address, UserAgent: row.UserAgent}
-		if err := audit.Append(tx, audit.Entry{
-			OrgID: row.OrgID, By: by, Action: "workspace.undone", ObjectKind: "task", ObjectID: row.TaskID,
-			Before: map[string]any{"digest": res.GetOriginalDigest()},
-			After: map[string]any{
-				"digest": res.GetRestoredDigest(), "undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(),
-				"on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()),
-			},
-		}); err != nil {
-			return err
-		}
-		return tx.Append(row.OrgID, row.TaskID, by, event.Draft{Type: "workspace_undone", Payload: map[string]any{
-			"undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
-			"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()),
-		}})
+		return stepsUndone(ctx, tx, row, res)
 	})
+}
+
+// stepsUndone stores that steps of a task were taken back.
+func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
+	if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, StepIds: row.StepIds}); err != nil {
+		return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)
+	}
+	if err := audit.Append(tx, undone(row, res, "task", *row.TaskID)); err != nil {
+		return err
+	}
+	return tx.Append(row.OrgID, *row.TaskID, askedBy(row), event.Draft{Type: "workspace_undone", Payload: map[string]any{
+		"undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
+		"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()),
+	}})
+}
+
+// undone is the audit entry of an undo.
+func undone(row db.Undo, res *nodev1.UndoChangesResponse, kind, id string) audit.Entry {
+	return audit.Entry{
+		OrgID: row.OrgID, By: askedBy(row), Action: "workspace.undone", ObjectKind: kind, ObjectID: id,
+		Before: map[string]any{"digest": res.GetOriginalDigest()},
+		After: map[string]any{
+			"digest": res.GetRestoredDigest(), "undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(),
+			"on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()),
+		},
+	}
+}
+
+func askedBy(row db.Undo) event.Actor {
+	return event.Actor{Kind: event.User, ID: row.AskedBy, Address: row.Address, UserAgent: row.UserAgent}
 }

@@ -13,17 +13,18 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// readArtifacts reads TASK:PATH for each, those of one task together.
-func readArtifacts(cmd *cobra.Command, specs []string) (out []*deckhandv1.TaskArtifacts, err error) {
+// readArtifacts reads TASK:PATH for each, those of one task together; shared are
+// given for reading only.
+func readArtifacts(cmd *cobra.Command, flag string, specs []string, shared bool) (out []*deckhandv1.TaskArtifacts, err error) {
 	for _, spec := range specs {
 		task, path, ok := strings.Cut(spec, ":")
 		if !ok || task == "" || path == "" {
-			return nil, usage(cmd, "--artifact is %q, give TASK:PATH", spec)
+			return nil, usage(cmd, "--%s is %q, give TASK:PATH", flag, spec)
 		}
 		at := slices.IndexFunc(out, func(a *deckhandv1.TaskArtifacts) bool { return a.GetFromTaskId() == task })
 		if at < 0 {
 			at = len(out)
-			out = append(out, &deckhandv1.TaskArtifacts{FromTaskId: task})
+			out = append(out, &deckhandv1.TaskArtifacts{FromTaskId: task, Shared: shared})
 		}
 		out[at].Paths = append(out[at].Paths, path)
 	}
@@ -124,6 +125,12 @@ func (a *app) artifactNoun() output.Noun[*deckhandv1.ArtifactTransfer] {
 			{Header: "from", Value: transfer.GetFromTaskId},
 			{Header: "to", Value: transfer.GetToTaskId},
 			{Header: "state", Value: transfer.GetState},
+			{Header: "how", Value: func(x transfer) string {
+				if x.GetShared() {
+					return "shared"
+				}
+				return "copied"
+			}},
 			{Header: "folder", Value: transfer.GetFolder, Max: 60},
 			{Header: "files", Value: func(x transfer) string { return fmt.Sprint(x.GetFiles()) }},
 			{Header: "size", Value: func(x transfer) string { return size(x.GetBytes()) }},

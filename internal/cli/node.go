@@ -25,7 +25,7 @@ deckhand node exec web-1 --agent log-triage -- ls -l
 `)
 	cmd.AddCommand(
 		a.nodeListCommand(), a.nodeShowCommand(), a.nodeTokenCommand(), a.nodeRevokeCommand(),
-		a.nodeExecCommand(), a.nodeShellCommand(), a.nodeExecsCommand(), a.nodeKillCommand(), a.nodeLogsCommand(), a.nodeFilesCommand(),
+		a.nodeExecCommand(), a.nodeShellCommand(), a.nodeExecsCommand(), a.nodeKillCommand(), a.nodeUndoCommand(), a.nodeLogsCommand(), a.nodeFilesCommand(),
 		a.nodeTopCommand(),
 		a.nodeDrainCommand(), a.nodeUndrainCommand(), a.nodeLocksCommand(), a.nodeLockCommand(), a.nodeUnlockCommand(),
 	)

@@ -300,6 +300,12 @@ func (a *app) execNoun() output.Noun[*deckhandv1.NodeExec] {
 			{Header: "age", Value: func(x *deckhandv1.NodeExec) string { return a.age(x.GetCreatedAt()) }},
 			{Header: "end", Value: execEnd},
 			{Header: "log", Value: func(x *deckhandv1.NodeExec) string { return size(x.GetLogBytes()) }},
+			{Header: "files", Value: func(x *deckhandv1.NodeExec) string {
+				if x.GetUndoneAt() != nil {
+					return fmt.Sprintf("%d, undone", x.GetFiles())
+				}
+				return fmt.Sprint(x.GetFiles())
+			}},
 			{Header: "command", Value: func(x *deckhandv1.NodeExec) string {
 				if x.GetTerminal() {
 					return "(a terminal)"

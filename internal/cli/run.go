@@ -33,9 +33,21 @@ type runOptions struct {
 	inputs   []string
 	// artifacts are files of other tasks, as TASK:PATH.
 	artifacts []string
-	wait      bool
-	watch     bool
-	timeout   time.Duration
+	// shared are such files for reading only.
+	shared  []string
+	wait    bool
+	watch   bool
+	timeout time.Duration
+}
+
+// given answers the files of other tasks that the task begins with.
+func (o runOptions) given(cmd *cobra.Command) ([]*deckhandv1.TaskArtifacts, error) {
+	copied, err := readArtifacts(cmd, "artifact", o.artifacts, false)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := readArtifacts(cmd, "share", o.shared, true)
+	return append(copied, shared...), err
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -54,6 +66,7 @@ deckhand run log-triage --input /var/log/dpkg.log --wait --timeout 10m
 deckhand run log-triage "Check the backups" -o name
 deckhand run log-triage "Write the summary" --after task_3q9 --priority 8
 deckhand run reviewer "Review it" --artifact 'task_3q9:src/**/*.go'
+deckhand run reviewer "Review it" --share task_3q9:src
 deckhand run --assign @human:bob "Swap the failing disk"`,
 		Args: takes("[AGENT]", "[GOAL]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,7 +100,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 			if request.Inputs, err = a.readInputs(o.inputs); err != nil {
 				return err
 			}
-			if request.Artifacts, err = readArtifacts(cmd, o.artifacts); err != nil {
+			if request.Artifacts, err = o.given(cmd); err != nil {
 				return err
 			}
 			return a.run(cmd.Context(), request, o)
@@ -101,6 +114,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 	flags.StringVar(&o.context, "context", "", "what the agent should know besides the goal")
 	flags.StringArrayVar(&o.inputs, "input", nil, "put FILE into the workspace, as FILE or FILE=PATH; input/<its name> by default, - for standard input; may be given more than once")
 	flags.StringArrayVar(&o.artifacts, "artifact", nil, "begin with files of another task's workspace, as TASK:PATH or TASK:PATTERN; in artifacts/TASK; may be given more than once")
+	flags.StringArrayVar(&o.shared, "share", nil, "like --artifact, for reading only; in shared/TASK")
 	flags.BoolVar(&o.wait, "wait", false, "wait for the end and print the result")
 	flags.BoolVar(&o.watch, "watch", false, "as --wait, and show reasoning and tool calls too")
 	flags.DurationVar(&o.timeout, "timeout", 0, "how long --wait waits, for example 10m; for ever by default")

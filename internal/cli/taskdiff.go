@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) taskDiffCommand() *cobra.Command {
@@ -148,8 +149,7 @@ func (a *app) printDiff(ctx context.Context, req *deckhandv1.DiffChangesRequest)
 }
 
 func (a *app) taskUndoCommand() *cobra.Command {
-	req := &deckhandv1.UndoChangesRequest{}
-	var skip, overwrite, yes bool
+	req, how := &deckhandv1.UndoChangesRequest{}, &undoing{}
 	cmd := &cobra.Command{
 		Use: "undo TASK", Short: "Take back what a task changed in its workspace",
 		Long: `Shows what would be given back: of the whole task, of its last steps, or of
@@ -162,62 +162,112 @@ deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes`,
 		Args: takes("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.TaskId = args[0]
-			switch {
-			case skip && overwrite:
-				return usage(cmd, "--skip-conflicts and --overwrite exclude each other")
-			case len(req.GetStepIds()) > 0 && req.GetLast() > 0:
+			if len(req.GetStepIds()) > 0 && req.GetLast() > 0 {
 				return usage(cmd, "--step and --last exclude each other")
-			case skip:
-				req.OnConflict = deckhandv1.OnConflict_ON_CONFLICT_SKIP
-			case overwrite:
-				req.OnConflict = deckhandv1.OnConflict_ON_CONFLICT_OVERWRITE
 			}
-			return a.undo(cmd.Context(), req, yes)
+			return a.undo(cmd, how, func(ctx context.Context, client *sdk.Client) (*deckhandv1.UndoChangesResponse, error) {
+				req.OnConflict, req.Preview, req.ExpectState = how.onConflict, how.preview, how.expectState
+				res, err := client.Workspaces.UndoChanges(ctx, connect.NewRequest(req))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg, nil
+			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&req.StepIds, "step", nil, "only what these steps changed")
 	cmd.Flags().Int32Var(&req.Last, "last", 0, "only the last so many steps that changed something")
-	cmd.Flags().BoolVar(&skip, "skip-conflicts", false, "leave files that others changed later as they are")
-	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "give back those files too: the later changes are lost")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do it")
+	how.register(cmd)
 	return cmd
 }
 
-func (a *app) undo(ctx context.Context, req *deckhandv1.UndoChangesRequest, yes bool) error {
+func (a *app) nodeUndoCommand() *cobra.Command {
+	req, how := &deckhandv1.UndoNodeExecRequest{}, &undoing{}
+	cmd := &cobra.Command{
+		Use: "undo EXEC", Short: "Take back what a person's command changed in a workspace",
+		Long: `Shows what would be given back of what a command or terminal changed in the
+workspace of its jail. With --yes it is done, unless others changed the same
+files later, which are reported then. It can be done for as long after the
+command's end as a task can be undone after its own.`,
+		Example: `deckhand node undo nexec_3q9
+deckhand node undo nexec_3q9 --skip-conflicts --yes`,
+		Args: takes("EXEC"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.ExecId = args[0]
+			return a.undo(cmd, how, func(ctx context.Context, client *sdk.Client) (*deckhandv1.UndoChangesResponse, error) {
+				req.OnConflict, req.Preview, req.ExpectState = how.onConflict, how.preview, how.expectState
+				res, err := client.Workspaces.UndoNodeExec(ctx, connect.NewRequest(req))
+				if err != nil {
+					return nil, err
+				}
+				return res.Msg.GetUndo(), nil
+			})
+		},
+	}
+	how.register(cmd)
+	return cmd
+}
+
+// undoing is how something is taken back.
+type undoing struct {
+	skip, overwrite, yes bool
+
+	onConflict  deckhandv1.OnConflict
+	preview     bool
+	expectState int64
+}
+
+func (u *undoing) register(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&u.skip, "skip-conflicts", false, "leave files that others changed later as they are")
+	cmd.Flags().BoolVar(&u.overwrite, "overwrite", false, "give back those files too: the later changes are lost")
+	cmd.Flags().BoolVarP(&u.yes, "yes", "y", false, "do it")
+}
+
+// undo asks what taking something back would do, shows that, and has it done
+// where that was said.
+func (a *app) undo(cmd *cobra.Command, how *undoing, ask func(context.Context, *sdk.Client) (*deckhandv1.UndoChangesResponse, error)) error {
+	switch {
+	case how.skip && how.overwrite:
+		return usage(cmd, "--skip-conflicts and --overwrite exclude each other")
+	case how.skip:
+		how.onConflict = deckhandv1.OnConflict_ON_CONFLICT_SKIP
+	case how.overwrite:
+		how.onConflict = deckhandv1.OnConflict_ON_CONFLICT_OVERWRITE
+	}
 	client, err := a.connect()
 	if err != nil {
 		return err
 	}
-	req.Preview = true
-	res, err := client.Workspaces.UndoChanges(ctx, connect.NewRequest(req))
+	how.preview = true
+	preview, err := ask(cmd.Context(), client)
 	if err != nil {
 		return err
 	}
-	preview := res.Msg
-	blocked := len(preview.GetConflicts()) > 0 && req.GetOnConflict() == deckhandv1.OnConflict_ON_CONFLICT_UNSPECIFIED
-	if yes && !blocked {
-		req.Preview, req.ExpectState = false, preview.GetState()
-		if res, err = client.Workspaces.UndoChanges(ctx, connect.NewRequest(req)); err != nil {
+	shown := preview
+	blocked := len(preview.GetConflicts()) > 0 && !how.skip && !how.overwrite
+	if how.yes && !blocked {
+		how.preview, how.expectState = false, preview.GetState()
+		if shown, err = ask(cmd.Context(), client); err != nil {
 			return err
 		}
 	}
 	if !a.format.ForPeople() {
 		if err := output.One(a.printer(), output.Noun[*deckhandv1.UndoChangesResponse]{
 			Name: (*deckhandv1.UndoChangesResponse).GetUndoId,
-		}, res.Msg); err != nil {
+		}, shown); err != nil {
 			return err
 		}
 	} else {
-		a.showUndo(res.Msg)
+		a.showUndo(shown)
 	}
 	switch {
 	case blocked:
 		return fault.New(fault.Aborted, "%d files were changed later: nothing was undone", len(preview.GetConflicts())).
-			WithCode(fault.FileConflict).WithFix("undo those steps as well, or add --skip-conflicts or --overwrite")
-	case !yes:
+			WithCode(fault.FileConflict).WithFix("undo what changed them as well, or add --skip-conflicts or --overwrite")
+	case !how.yes:
 		a.notef("nothing was done yet: add --yes to do it")
-	case res.Msg.GetUndoId() != "":
-		a.notef("undone as %s", res.Msg.GetUndoId())
+	case shown.GetUndoId() != "":
+		a.notef("undone as %s", shown.GetUndoId())
 	}
 	return nil
 }

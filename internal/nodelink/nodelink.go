@@ -68,4 +68,13 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	3: FreezeJail, ThawJail and KillJail; KillExec of an id that the node has
 //	   never seen keeps it from ever being started.
 //	4: DescribeFiles, DownloadFiles, UploadEntry.expect_digest.
-const Capability = 4
+//	5: UploadFilesRequest.Begin.shared.
+const Capability = Shares
+
+// What a hub asks for before it calls what an older node does not have.
+const (
+	// Artifacts is what bringing files from one workspace to another needs.
+	Artifacts = 4
+	// Shares is what sharing them for reading only needs.
+	Shares = 5
+)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/identity"
 	"github.com/deckhand-sh/deckhand/node/link"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -94,7 +95,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log, Pressure: cfg.Pressure,
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
 			return &nodev1.SessionResponse_Hello{
-				Version: "simulated", Capability: 1, Runtimes: []string{"runc"}, Hostname: cfg.Name, Execs: n.running(),
+				Version: "simulated", Capability: nodelink.Capability, Runtimes: []string{"runc"}, Hostname: cfg.Name, Execs: n.running(),
 			}, nil
 		},
 		OnRecorded: func(ids []string) {

@@ -113,7 +113,7 @@ func (w *workspace) expectedOf(name string, req *nodev1.AppendFileRequest) error
 // append adds the content to the file's end, or, when an earlier call began
 // to, what of it is missing.
 func (w *workspace) append(name string, req *nodev1.AppendFileRequest, begun *plan) (*nodev1.AppendFileResponse, error) {
-	f, size, err := w.openForAppend(name)
+	f, size, err := w.openForAppend(name, req.GetPath())
 	if err != nil {
 		return nil, explain(req.GetPath(), err)
 	}
@@ -148,8 +148,11 @@ func (w *workspace) append(name string, req *nodev1.AppendFileRequest, begun *pl
 	return &nodev1.AppendFileResponse{Size: info.Size(), Digest: digest}, nil
 }
 
-func (w *workspace) openForAppend(name string) (*os.File, int64, error) {
+func (w *workspace) openForAppend(name, asked string) (*os.File, int64, error) {
 	name, info, err := w.writable(name)
+	if err == nil {
+		err = w.unshared(name, asked)
+	}
 	if err != nil {
 		return nil, 0, err
 	}

@@ -129,6 +129,9 @@ func (w *workspace) move(from, to string, req *nodev1.MoveFileRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(w.unshared(from, req.GetFrom()), w.unshared(to, req.GetTo())); err != nil {
+		return err
+	}
 	if err := w.expected(from, req.GetFrom(), req.GetExpectDigest(), info.Mode().IsRegular()); err != nil {
 		return err
 	}
@@ -177,6 +180,9 @@ func (s *Service) DeleteFile(ctx context.Context, req *nodev1.DeleteFileRequest)
 					return nil // it happened before the daemon died
 				}
 				return lerr
+			}
+			if err := w.unshared(name, req.GetPath()); err != nil {
+				return err
 			}
 			if err := w.expected(name, req.GetPath(), req.GetExpectDigest(), info.Mode().IsRegular()); err != nil {
 				return err

@@ -39,6 +39,9 @@ func (s *Service) EditFile(ctx context.Context, req *nodev1.EditFileRequest) (*n
 
 func (s *Service) edit(ctx context.Context, w *workspace, name string, req *nodev1.EditFileRequest, out *nodev1.EditFileResponse) error {
 	name, info, err := w.writable(name)
+	if err == nil {
+		err = w.unshared(name, req.GetPath())
+	}
 	if err != nil {
 		return err
 	}

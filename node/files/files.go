@@ -7,6 +7,9 @@
 // replaced file is replaced whole or not at all. An append with an operation
 // id happens once, also when the daemon dies in its middle.
 //
+// What another workspace shares with this one is read and not changed; see
+// shared.go.
+//
 // Nothing is kept in memory between calls; a daemon that dies loses nothing
 // but a temporary file.
 package files

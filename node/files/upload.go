@@ -118,7 +118,10 @@ func (s *Service) upload(stream grpc.ClientStreamingServer[nodev1.UploadFilesReq
 		return nil, err
 	}
 	defer w.close()
-	u := &upload{w: w, into: into, lock: s.lock(begin.GetJailId())}
+	if begin.GetShared() && into == "." {
+		return nil, fault.New(fault.Invalid, "the workspace itself cannot be shared").WithFix("name a folder for what is shared")
+	}
+	u := &upload{w: w, into: into, shared: begin.GetShared(), lock: s.lock(begin.GetJailId())}
 	id := begin.GetOperationId()
 	if s.cfg.Changes != nil {
 		keep := id != ""
@@ -172,7 +175,9 @@ func (s *Service) upload(stream grpc.ClientStreamingServer[nodev1.UploadFilesReq
 type upload struct {
 	w    *workspace
 	into string
-	lock interface {
+	// shared says that what comes is for reading only.
+	shared bool
+	lock   interface {
 		Lock()
 		Unlock()
 	}
@@ -206,11 +211,15 @@ func (u *upload) entry(e *nodev1.UploadEntry) error {
 	if err != nil {
 		return err
 	}
-	if err := u.folders(name); err != nil {
+	if err := u.folders(name, e.GetPath()); err != nil {
 		return explain(e.GetPath(), err)
 	}
+	e = u.dressed(e)
 	switch e.GetType() {
 	case "dir":
+		if u.shared {
+			return explain(e.GetPath(), u.w.share(u.into, name+"/"))
+		}
 		u.dirs = append(u.dirs, e)
 		return explain(e.GetPath(), u.w.makeDirs(name+"/"))
 	case "symlink":
@@ -226,13 +235,28 @@ func (u *upload) entry(e *nodev1.UploadEntry) error {
 	return fault.New(fault.Invalid, "%q is a %s, which cannot be uploaded", e.GetPath(), e.GetType()).WithFix("send files, folders and links")
 }
 
-func (u *upload) folders(name string) error {
+// folders makes those that a name is in; asked is the name as it came.
+func (u *upload) folders(name, asked string) error {
 	dir, _ := path.Split(name)
 	if dir == u.made {
 		return nil
 	}
 	u.made = dir
+	if u.shared {
+		return u.w.share(u.into, dir)
+	}
+	if err := u.w.unshared(name, asked); err != nil {
+		return err
+	}
 	return u.w.makeDirs(dir)
+}
+
+// owner is whose what is uploaded is.
+func (u *upload) owner() (uid, gid int) {
+	if u.shared {
+		return 0, 0
+	}
+	return u.w.uid, u.w.gid
 }
 
 func (u *upload) symlink(name string, e *nodev1.UploadEntry) error {
@@ -242,14 +266,26 @@ func (u *upload) symlink(name string, e *nodev1.UploadEntry) error {
 	if err := u.w.root.Symlink(e.GetTarget(), temp); err != nil {
 		return err
 	}
-	err := errors.Join(u.expected(name, e), u.w.root.Lchown(temp, u.w.uid, u.w.gid))
+	uid, gid := u.owner()
+	err := errors.Join(u.expected(name, e), u.w.root.Lchown(temp, uid, gid))
+	var made fs.FileInfo
+	if err == nil {
+		made, err = u.w.root.Lstat(temp)
+	}
 	if err == nil {
 		err = u.w.root.Rename(temp, name)
 	}
 	if err != nil {
 		_ = u.w.root.Remove(temp)
+		return err
 	}
-	return err
+	if !u.shared {
+		return nil
+	}
+	if target, err := u.w.root.Readlink(name); err != nil || target != e.GetTarget() {
+		return errors.Join(u.w.ours(name, nil), err)
+	}
+	return u.w.ours(name, made)
 }
 
 func (u *upload) begin(e *nodev1.UploadEntry) (err error) {
@@ -330,9 +366,9 @@ func (u *upload) finish() error {
 		_ = u.w.root.Remove(temp)
 		return wrongDigest(e, have)
 	}
-	err := u.complete(u.file, e)
+	written, err := u.complete(u.file, e)
 	if err == nil {
-		err = u.place(temp, u.name, e)
+		err = u.place(temp, u.name, e, written)
 	}
 	if fault.As(err) != nil {
 		_ = u.w.root.Remove(temp) // it is not wanted there
@@ -346,13 +382,16 @@ func (u *upload) finish() error {
 
 // place gives a complete file its name, unless something else than what is
 // expected is there.
-func (u *upload) place(temp, name string, e *nodev1.UploadEntry) error {
+func (u *upload) place(temp, name string, e *nodev1.UploadEntry, written fs.FileInfo) error {
 	u.lock.Lock()
 	defer u.lock.Unlock()
 	if err := u.expected(name, e); err != nil {
 		return err
 	}
-	return u.w.root.Rename(temp, name)
+	if err := u.w.root.Rename(temp, name); err != nil || !u.shared {
+		return err
+	}
+	return u.w.ours(name, written)
 }
 
 func (u *upload) expected(name string, e *nodev1.UploadEntry) error {

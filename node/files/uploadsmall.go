@@ -88,9 +88,10 @@ func (u *upload) put(s small) error {
 		return err
 	}
 	_, err = f.Write(s.content)
-	err = errors.Join(err, u.complete(f, e), f.Close())
+	written, cerr := u.complete(f, e)
+	err = errors.Join(err, cerr, f.Close())
 	if err == nil {
-		err = u.place(temp, s.name, e)
+		err = u.place(temp, s.name, e, written)
 	}
 	if err != nil {
 		_ = u.w.root.Remove(temp)
@@ -98,14 +99,18 @@ func (u *upload) put(s small) error {
 	return err
 }
 
-// complete gives a received file its owner, mode and time.
-func (u *upload) complete(f *os.File, e *nodev1.UploadEntry) error {
-	err := errors.Join(f.Chown(u.w.uid, u.w.gid), f.Chmod(fs.FileMode(e.GetMode()).Perm()))
-	if err != nil || e.GetModifiedAt() == nil {
-		return err
+// complete gives a received file its owner, mode and time, and answers it.
+func (u *upload) complete(f *os.File, e *nodev1.UploadEntry) (fs.FileInfo, error) {
+	uid, gid := u.owner()
+	err := errors.Join(f.Chown(uid, gid), f.Chmod(fs.FileMode(e.GetMode()).Perm()))
+	if err == nil && e.GetModifiedAt() != nil {
+		times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(e.GetModifiedAt().AsTime().UnixNano())}
+		err = unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(e.GetModifiedAt().AsTime().UnixNano())}
-	return unix.UtimesNanoAt(int(f.Fd()), "", times, unix.AT_EMPTY_PATH)
+	if err != nil {
+		return nil, err
+	}
+	return f.Stat()
 }
 
 func wrongDigest(e *nodev1.UploadEntry, have string) error {

@@ -51,6 +51,9 @@ func (s *Service) WriteFile(ctx context.Context, req *nodev1.WriteFileRequest) (
 // write replaces a file's content.
 func (w *workspace) write(name string, req *nodev1.WriteFileRequest) (*nodev1.WriteFileResponse, error) {
 	name, info, err := w.writable(name)
+	if err == nil {
+		err = w.unshared(name, req.GetPath())
+	}
 	if err != nil {
 		return nil, explain(req.GetPath(), err)
 	}

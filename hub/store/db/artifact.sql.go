@@ -11,7 +11,7 @@ import (
 )
 
 const artifactsOfTask = `-- name: ArtifactsOfTask :many
-SELECT id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at FROM artifact_transfers WHERE org_id = $1 AND (to_task_id = $2 OR from_task_id = $2)
+SELECT id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at, shared FROM artifact_transfers WHERE org_id = $1 AND (to_task_id = $2 OR from_task_id = $2)
 ORDER BY created_at, id LIMIT 1000
 `
 
@@ -48,6 +48,56 @@ func (q *Queries) ArtifactsOfTask(ctx context.Context, arg ArtifactsOfTaskParams
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.FinishedAt,
+			&i.Shared,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const artifactsTo = `-- name: ArtifactsTo :many
+SELECT id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at, shared FROM artifact_transfers WHERE org_id = $1 AND to_task_id = $2 ORDER BY created_at, id
+`
+
+type ArtifactsToParams struct {
+	OrgID    string
+	ToTaskID *string
+}
+
+// What a task was promised.
+func (q *Queries) ArtifactsTo(ctx context.Context, arg ArtifactsToParams) ([]ArtifactTransfer, error) {
+	rows, err := q.db.Query(ctx, artifactsTo, arg.OrgID, arg.ToTaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ArtifactTransfer{}
+	for rows.Next() {
+		var i ArtifactTransfer
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.FromTaskID,
+			&i.ToTaskID,
+			&i.FromNodeID,
+			&i.FromJailID,
+			&i.ToNodeID,
+			&i.ToJailID,
+			&i.Folder,
+			&i.Entries,
+			&i.Files,
+			&i.Bytes,
+			&i.State,
+			&i.Missing,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.FinishedAt,
+			&i.Shared,
 		); err != nil {
 			return nil, err
 		}
@@ -74,9 +124,9 @@ func (q *Queries) CountTaskArtifacts(ctx context.Context, arg CountTaskArtifacts
 }
 
 const createArtifactTransfer = `-- name: CreateArtifactTransfer :one
-INSERT INTO artifact_transfers (id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at
+INSERT INTO artifact_transfers (id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, shared, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+RETURNING id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at, shared
 `
 
 type CreateArtifactTransferParams struct {
@@ -92,6 +142,7 @@ type CreateArtifactTransferParams struct {
 	Entries    json.RawMessage
 	Files      int32
 	Bytes      int64
+	Shared     bool
 	CreatedBy  string
 }
 
@@ -109,6 +160,7 @@ func (q *Queries) CreateArtifactTransfer(ctx context.Context, arg CreateArtifact
 		arg.Entries,
 		arg.Files,
 		arg.Bytes,
+		arg.Shared,
 		arg.CreatedBy,
 	)
 	var i ArtifactTransfer
@@ -130,6 +182,7 @@ func (q *Queries) CreateArtifactTransfer(ctx context.Context, arg CreateArtifact
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.FinishedAt,
+		&i.Shared,
 	)
 	return i, err
 }
@@ -137,7 +190,7 @@ func (q *Queries) CreateArtifactTransfer(ctx context.Context, arg CreateArtifact
 const finishArtifactTransfer = `-- name: FinishArtifactTransfer :one
 UPDATE artifact_transfers SET state = $1, to_node_id = $2, missing = $3, finished_at = now()
 WHERE org_id = $4 AND id = $5 AND state = 'pending'
-RETURNING id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at
+RETURNING id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at, shared
 `
 
 type FinishArtifactTransferParams struct {
@@ -175,6 +228,7 @@ func (q *Queries) FinishArtifactTransfer(ctx context.Context, arg FinishArtifact
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.FinishedAt,
+		&i.Shared,
 	)
 	return i, err
 }
@@ -218,7 +272,7 @@ func (q *Queries) LastArtifactsAt(ctx context.Context, arg LastArtifactsAtParams
 }
 
 const pendingArtifacts = `-- name: PendingArtifacts :many
-SELECT id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at FROM artifact_transfers WHERE org_id = $1 AND to_task_id = $2 AND state = 'pending' ORDER BY created_at, id
+SELECT id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at, shared FROM artifact_transfers WHERE org_id = $1 AND to_task_id = $2 AND state = 'pending' ORDER BY created_at, id
 `
 
 type PendingArtifactsParams struct {
@@ -253,6 +307,7 @@ func (q *Queries) PendingArtifacts(ctx context.Context, arg PendingArtifactsPara
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.FinishedAt,
+			&i.Shared,
 		); err != nil {
 			return nil, err
 		}

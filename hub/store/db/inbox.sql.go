@@ -542,7 +542,7 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 }
 
 const parkedTasks = `-- name: ParkedTasks :many
-SELECT id, jail_id FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
 WHERE org_id = $1 AND node_id = $2::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused')
 `
 
@@ -551,22 +551,83 @@ type ParkedTasksParams struct {
 	NodeID string
 }
 
-type ParkedTasksRow struct {
-	ID     string
-	JailID string
-}
-
 // Tasks on a node that have begun and wait for a person.
-func (q *Queries) ParkedTasks(ctx context.Context, arg ParkedTasksParams) ([]ParkedTasksRow, error) {
+func (q *Queries) ParkedTasks(ctx context.Context, arg ParkedTasksParams) ([]Task, error) {
 	rows, err := q.db.Query(ctx, parkedTasks, arg.OrgID, arg.NodeID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ParkedTasksRow{}
+	items := []Task{}
 	for rows.Next() {
-		var i ParkedTasksRow
-		if err := rows.Scan(&i.ID, &i.JailID); err != nil {
+		var i Task
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.AgentID,
+			&i.AgentVersion,
+			&i.Title,
+			&i.Goal,
+			&i.State,
+			&i.Reason,
+			&i.Priority,
+			&i.Pool,
+			&i.WorkspaceScope,
+			&i.JailID,
+			&i.NodeID,
+			&i.CreatedBy,
+			&i.CreatedByRole,
+			&i.IdempotencyKey,
+			&i.CorrelationID,
+			&i.InputCount,
+			&i.OriginID,
+			&i.ParentID,
+			&i.AdmittedAt,
+			&i.Attempt,
+			&i.WorkerLosses,
+			&i.WorkerID,
+			&i.LeaseHash,
+			&i.LeaseExpiresAt,
+			&i.StepCount,
+			&i.TurnCount,
+			&i.Iteration,
+			&i.Progress,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CacheReadTokens,
+			&i.CacheWriteTokens,
+			&i.CostMicros,
+			&i.Summary,
+			&i.ErrorCode,
+			&i.ErrorMessage,
+			&i.CreatedAt,
+			&i.QueuedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.LineageID,
+			&i.TriggerID,
+			&i.Override,
+			&i.ResumedAt,
+			&i.PauseNext,
+			&i.MessagesWaiting,
+			&i.Share,
+			&i.Place,
+			&i.MovedAt,
+			&i.NotBefore,
+			&i.Failures,
+			&i.Dependents,
+			&i.Context,
+			&i.Conversation,
+			&i.Assignee,
+			&i.AssignedBy,
+			&i.AssignedAt,
+			&i.Traceparent,
+			&i.ArtifactCount,
+			&i.ParentStepID,
+			&i.HandedFrom,
+			&i.Manifest,
+			&i.Subtasks,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -65,6 +65,7 @@ type ArtifactTransfer struct {
 	CreatedBy  string
 	CreatedAt  time.Time
 	FinishedAt *time.Time
+	Shared     bool
 }
 
 type Attempt struct {
@@ -305,6 +306,9 @@ type NodeExec struct {
 	CreatedAt   time.Time
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
+	Files       int32
+	UndoneAt    *time.Time
+	UndoID      *string
 }
 
 type NodeLock struct {
@@ -529,7 +533,7 @@ type Turn struct {
 type Undo struct {
 	ID             string
 	OrgID          string
-	TaskID         string
+	TaskID         *string
 	NodeID         string
 	JailID         string
 	StepIds        []string
@@ -547,6 +551,7 @@ type Undo struct {
 	FinishedAt     *time.Time
 	ToState        *int64
 	ToRecord       string
+	ExecID         *string
 }
 
 type User struct {

@@ -14,7 +14,7 @@ import (
 const createNodeExec = `-- name: CreateNodeExec :one
 INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at
+RETURNING id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id
 `
 
 type CreateNodeExecParams struct {
@@ -75,14 +75,17 @@ func (q *Queries) CreateNodeExec(ctx context.Context, arg CreateNodeExecParams) 
 		&i.CreatedAt,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.Files,
+		&i.UndoneAt,
+		&i.UndoID,
 	)
 	return i, err
 }
 
 const endNodeExec = `-- name: EndNodeExec :execrows
 UPDATE node_execs SET state = 'ended', end_reason = $1, exit_code = $2, signal = $3, killed_by = $4,
-    error = $5, log_bytes = $6, members_left = $7, finished_at = clock_timestamp()
-WHERE org_id = $8 AND id = $9 AND state <> 'ended'
+    error = $5, log_bytes = $6, members_left = $7, files = $8, finished_at = clock_timestamp()
+WHERE org_id = $9 AND id = $10 AND state <> 'ended'
 `
 
 type EndNodeExecParams struct {
@@ -93,6 +96,7 @@ type EndNodeExecParams struct {
 	Error       string
 	LogBytes    int64
 	MembersLeft int32
+	Files       int32
 	OrgID       string
 	ID          string
 }
@@ -106,6 +110,7 @@ func (q *Queries) EndNodeExec(ctx context.Context, arg EndNodeExecParams) (int64
 		arg.Error,
 		arg.LogBytes,
 		arg.MembersLeft,
+		arg.Files,
 		arg.OrgID,
 		arg.ID,
 	)
@@ -153,7 +158,7 @@ func (q *Queries) FindNodeExecs(ctx context.Context, arg FindNodeExecsParams) ([
 }
 
 const getNodeExec = `-- name: GetNodeExec :one
-SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
+SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -195,13 +200,16 @@ func (q *Queries) GetNodeExec(ctx context.Context, arg GetNodeExecParams) (GetNo
 		&i.NodeExec.CreatedAt,
 		&i.NodeExec.StartedAt,
 		&i.NodeExec.FinishedAt,
+		&i.NodeExec.Files,
+		&i.NodeExec.UndoneAt,
+		&i.NodeExec.UndoID,
 		&i.NodeName,
 	)
 	return i, err
 }
 
 const listNodeExecs = `-- name: ListNodeExecs :many
-SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
+SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = $1 AND ($2::text = '' OR e.node_id = $2) AND (NOT $3::boolean OR e.state <> 'ended')
 ORDER BY e.created_at DESC, e.id DESC LIMIT $4
 `
@@ -257,6 +265,9 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 			&i.NodeExec.CreatedAt,
 			&i.NodeExec.StartedAt,
 			&i.NodeExec.FinishedAt,
+			&i.NodeExec.Files,
+			&i.NodeExec.UndoneAt,
+			&i.NodeExec.UndoID,
 			&i.NodeName,
 		); err != nil {
 			return nil, err
@@ -270,7 +281,7 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 }
 
 const liveNodeExecs = `-- name: LiveNodeExecs :many
-SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
+SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
 `
 
 // For the replica that holds the nodes' links, of whatever organisation.
@@ -308,6 +319,9 @@ func (q *Queries) LiveNodeExecs(ctx context.Context, nodeIds []string) ([]NodeEx
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.Files,
+			&i.UndoneAt,
+			&i.UndoID,
 		); err != nil {
 			return nil, err
 		}
@@ -320,7 +334,7 @@ func (q *Queries) LiveNodeExecs(ctx context.Context, nodeIds []string) ([]NodeEx
 }
 
 const oldLiveNodeExecs = `-- name: OldLiveNodeExecs :many
-SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - $1::interval
+SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - $1::interval
 `
 
 // Those that a hub may have left behind, of whatever organisation.
@@ -358,6 +372,9 @@ func (q *Queries) OldLiveNodeExecs(ctx context.Context, olderThan time.Duration)
 			&i.CreatedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.Files,
+			&i.UndoneAt,
+			&i.UndoID,
 		); err != nil {
 			return nil, err
 		}

@@ -1020,6 +1020,7 @@ UPDATE steps SET asked_state = $1::bigint, asked_record = $2
 FROM tasks t
 WHERE steps.org_id = $3 AND steps.task_id = $4 AND steps.state = 'waiting'
   AND t.id = steps.task_id AND t.state = 'awaiting_approval' AND t.attempt = $5
+  AND (NOT CAST($6 AS boolean) OR steps.asked_state IS NULL)
 `
 
 type SetAskedWorkspaceParams struct {
@@ -1028,6 +1029,7 @@ type SetAskedWorkspaceParams struct {
 	OrgID   string
 	TaskID  string
 	Attempt int32
+	First   bool
 }
 
 // The workspace as it is while a task waits for leave to make a call; the
@@ -1039,6 +1041,7 @@ func (q *Queries) SetAskedWorkspace(ctx context.Context, arg SetAskedWorkspacePa
 		arg.OrgID,
 		arg.TaskID,
 		arg.Attempt,
+		arg.First,
 	)
 	if err != nil {
 		return 0, err
@@ -1063,6 +1066,29 @@ func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepL
 	_, err := q.db.Exec(ctx, setCancelledStepLog,
 		arg.LogBytes,
 		arg.Outcome,
+		arg.OrgID,
+		arg.ID,
+	)
+	return err
+}
+
+const setLookedAt = `-- name: SetLookedAt :exec
+UPDATE steps SET asked_state = CAST($1 AS bigint), asked_record = $2
+WHERE org_id = $3 AND id = $4 AND state = 'waiting' AND asked_state IS NULL
+`
+
+type SetLookedAtParams struct {
+	State  int64
+	Record string
+	OrgID  string
+	ID     string
+}
+
+// The workspace as it is when a person allows a call for which none is kept.
+func (q *Queries) SetLookedAt(ctx context.Context, arg SetLookedAtParams) error {
+	_, err := q.db.Exec(ctx, setLookedAt,
+		arg.State,
+		arg.Record,
 		arg.OrgID,
 		arg.ID,
 	)

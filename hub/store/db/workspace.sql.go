@@ -50,6 +50,67 @@ func (q *Queries) ChangesOfLineage(ctx context.Context, arg ChangesOfLineagePara
 	return items, nil
 }
 
+const createExecUndo = `-- name: CreateExecUndo :one
+INSERT INTO undos (id, org_id, exec_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
+VALUES ($1, $2, $3, $4, $5, '{}', $6, $7, $8, $9, $10, $11)
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id
+`
+
+type CreateExecUndoParams struct {
+	ID          string
+	OrgID       string
+	ExecID      *string
+	NodeID      string
+	JailID      string
+	ChangeIds   []string
+	OnConflict  string
+	ExpectState int64
+	AskedBy     string
+	Address     string
+	UserAgent   string
+}
+
+func (q *Queries) CreateExecUndo(ctx context.Context, arg CreateExecUndoParams) (Undo, error) {
+	row := q.db.QueryRow(ctx, createExecUndo,
+		arg.ID,
+		arg.OrgID,
+		arg.ExecID,
+		arg.NodeID,
+		arg.JailID,
+		arg.ChangeIds,
+		arg.OnConflict,
+		arg.ExpectState,
+		arg.AskedBy,
+		arg.Address,
+		arg.UserAgent,
+	)
+	var i Undo
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.TaskID,
+		&i.NodeID,
+		&i.JailID,
+		&i.StepIds,
+		&i.ChangeIds,
+		&i.OnConflict,
+		&i.ExpectState,
+		&i.State,
+		&i.Files,
+		&i.OriginalDigest,
+		&i.RestoredDigest,
+		&i.AskedBy,
+		&i.Address,
+		&i.UserAgent,
+		&i.CreatedAt,
+		&i.FinishedAt,
+		&i.ToState,
+		&i.ToRecord,
+		&i.ExecID,
+	)
+	return i, err
+}
+
 const createRestore = `-- name: CreateRestore :exec
 INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, to_state, to_record, asked_by, address, user_agent)
 VALUES ($1, $2, $3, $4, $5, '{}', '{}', $6, $7, $8, $9, $10, $11)
@@ -58,7 +119,7 @@ VALUES ($1, $2, $3, $4, $5, '{}', '{}', $6, $7, $8, $9, $10, $11)
 type CreateRestoreParams struct {
 	ID         string
 	OrgID      string
-	TaskID     string
+	TaskID     *string
 	NodeID     string
 	JailID     string
 	OnConflict string
@@ -89,13 +150,13 @@ func (q *Queries) CreateRestore(ctx context.Context, arg CreateRestoreParams) er
 const createUndo = `-- name: CreateUndo :one
 INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id
 `
 
 type CreateUndoParams struct {
 	ID          string
 	OrgID       string
-	TaskID      string
+	TaskID      *string
 	NodeID      string
 	JailID      string
 	StepIds     []string
@@ -144,6 +205,7 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 		&i.FinishedAt,
 		&i.ToState,
 		&i.ToRecord,
+		&i.ExecID,
 	)
 	return i, err
 }
@@ -151,7 +213,7 @@ func (q *Queries) CreateUndo(ctx context.Context, arg CreateUndoParams) (Undo, e
 const finishUndo = `-- name: FinishUndo :one
 UPDATE undos SET state = $1, files = $2, original_digest = $3, restored_digest = $4, finished_at = now()
 WHERE org_id = $5 AND id = $6 AND state = 'pending'
-RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record
+RETURNING id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id
 `
 
 type FinishUndoParams struct {
@@ -194,6 +256,7 @@ func (q *Queries) FinishUndo(ctx context.Context, arg FinishUndoParams) (Undo, e
 		&i.FinishedAt,
 		&i.ToState,
 		&i.ToRecord,
+		&i.ExecID,
 	)
 	return i, err
 }
@@ -255,6 +318,21 @@ func (q *Queries) ListStepChanges(ctx context.Context, arg ListStepChangesParams
 	return items, nil
 }
 
+const markExecUndone = `-- name: MarkExecUndone :exec
+UPDATE node_execs SET undone_at = clock_timestamp(), undo_id = $1 WHERE org_id = $2 AND id = $3
+`
+
+type MarkExecUndoneParams struct {
+	UndoID *string
+	OrgID  string
+	ID     string
+}
+
+func (q *Queries) MarkExecUndone(ctx context.Context, arg MarkExecUndoneParams) error {
+	_, err := q.db.Exec(ctx, markExecUndone, arg.UndoID, arg.OrgID, arg.ID)
+	return err
+}
+
 const markRestored = `-- name: MarkRestored :exec
 UPDATE step_changes SET undone_at = now(), undo_id = $1
 WHERE org_id = $2 AND node_id = $3 AND jail_id = $4 AND change_id = ANY ($5::text[]) AND undone_at IS NULL
@@ -296,13 +374,64 @@ func (q *Queries) MarkUndone(ctx context.Context, arg MarkUndoneParams) error {
 	return err
 }
 
+const pendingExecUndos = `-- name: PendingExecUndos :many
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id FROM undos WHERE org_id = $1 AND exec_id = $2 AND state = 'pending' ORDER BY created_at, id
+`
+
+type PendingExecUndosParams struct {
+	OrgID  string
+	ExecID *string
+}
+
+func (q *Queries) PendingExecUndos(ctx context.Context, arg PendingExecUndosParams) ([]Undo, error) {
+	rows, err := q.db.Query(ctx, pendingExecUndos, arg.OrgID, arg.ExecID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Undo{}
+	for rows.Next() {
+		var i Undo
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.NodeID,
+			&i.JailID,
+			&i.StepIds,
+			&i.ChangeIds,
+			&i.OnConflict,
+			&i.ExpectState,
+			&i.State,
+			&i.Files,
+			&i.OriginalDigest,
+			&i.RestoredDigest,
+			&i.AskedBy,
+			&i.Address,
+			&i.UserAgent,
+			&i.CreatedAt,
+			&i.FinishedAt,
+			&i.ToState,
+			&i.ToRecord,
+			&i.ExecID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pendingRestore = `-- name: PendingRestore :one
-SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NOT NULL
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NOT NULL
 `
 
 type PendingRestoreParams struct {
 	OrgID  string
-	TaskID string
+	TaskID *string
 }
 
 func (q *Queries) PendingRestore(ctx context.Context, arg PendingRestoreParams) (Undo, error) {
@@ -329,17 +458,18 @@ func (q *Queries) PendingRestore(ctx context.Context, arg PendingRestoreParams) 
 		&i.FinishedAt,
 		&i.ToState,
 		&i.ToRecord,
+		&i.ExecID,
 	)
 	return i, err
 }
 
 const pendingUndos = `-- name: PendingUndos :many
-SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NULL ORDER BY created_at, id
+SELECT id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, state, files, original_digest, restored_digest, asked_by, address, user_agent, created_at, finished_at, to_state, to_record, exec_id FROM undos WHERE org_id = $1 AND task_id = $2 AND state = 'pending' AND to_state IS NULL ORDER BY created_at, id
 `
 
 type PendingUndosParams struct {
 	OrgID  string
-	TaskID string
+	TaskID *string
 }
 
 // Those that wait for their task to begin are not among them.
@@ -373,6 +503,7 @@ func (q *Queries) PendingUndos(ctx context.Context, arg PendingUndosParams) ([]U
 			&i.FinishedAt,
 			&i.ToState,
 			&i.ToRecord,
+			&i.ExecID,
 		); err != nil {
 			return nil, err
 		}

@@ -1,10 +1,14 @@
 -- name: CreateArtifactTransfer :one
-INSERT INTO artifact_transfers (id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, created_by)
-VALUES (@id, @org_id, @from_task_id, @to_task_id, @from_node_id, @from_jail_id, @to_node_id, @to_jail_id, @folder, @entries, @files, @bytes, @created_by)
+INSERT INTO artifact_transfers (id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, shared, created_by)
+VALUES (@id, @org_id, @from_task_id, @to_task_id, @from_node_id, @from_jail_id, @to_node_id, @to_jail_id, @folder, @entries, @files, @bytes, @shared, @created_by)
 RETURNING *;
 
 -- name: PendingArtifacts :many
 SELECT * FROM artifact_transfers WHERE org_id = @org_id AND to_task_id = @to_task_id AND state = 'pending' ORDER BY created_at, id;
+
+-- name: ArtifactsTo :many
+-- What a task was promised.
+SELECT * FROM artifact_transfers WHERE org_id = @org_id AND to_task_id = @to_task_id ORDER BY created_at, id;
 
 -- name: FinishArtifactTransfer :one
 UPDATE artifact_transfers SET state = @state, to_node_id = @to_node_id, missing = @missing, finished_at = now()

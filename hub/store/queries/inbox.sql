@@ -62,5 +62,5 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 
 -- name: ParkedTasks :many
 -- Tasks on a node that have begun and wait for a person.
-SELECT id, jail_id FROM tasks
+SELECT * FROM tasks
 WHERE org_id = @org_id AND node_id = @node_id::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused');

@@ -8,7 +8,7 @@ UPDATE node_execs SET state = 'running', started_at = clock_timestamp() WHERE or
 
 -- name: EndNodeExec :execrows
 UPDATE node_execs SET state = 'ended', end_reason = @end_reason, exit_code = @exit_code, signal = @signal, killed_by = @killed_by,
-    error = @error, log_bytes = @log_bytes, members_left = @members_left, finished_at = clock_timestamp()
+    error = @error, log_bytes = @log_bytes, members_left = @members_left, files = @files, finished_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state <> 'ended';
 
 -- name: GetNodeExec :one

@@ -197,7 +197,13 @@ ORDER BY number DESC LIMIT @max_rows;
 UPDATE steps SET asked_state = @state::bigint, asked_record = @record
 FROM tasks t
 WHERE steps.org_id = @org_id AND steps.task_id = @task_id AND steps.state = 'waiting'
-  AND t.id = steps.task_id AND t.state = 'awaiting_approval' AND t.attempt = @attempt;
+  AND t.id = steps.task_id AND t.state = 'awaiting_approval' AND t.attempt = @attempt
+  AND (NOT CAST(@first AS boolean) OR steps.asked_state IS NULL);
+
+-- name: SetLookedAt :exec
+-- The workspace as it is when a person allows a call for which none is kept.
+UPDATE steps SET asked_state = CAST(@state AS bigint), asked_record = @record
+WHERE org_id = @org_id AND id = @id AND state = 'waiting' AND asked_state IS NULL;
 
 -- name: GrantedAsAsked :many
 -- The calls of a task that a person allowed for a state of its workspace.

@@ -70,3 +70,14 @@ RETURNING *;
 -- name: MarkUndone :exec
 UPDATE step_changes SET undone_at = now(), undo_id = @undo_id
 WHERE org_id = @org_id AND step_id = ANY(@step_ids::text[]);
+
+-- name: CreateExecUndo :one
+INSERT INTO undos (id, org_id, exec_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
+VALUES (@id, @org_id, @exec_id, @node_id, @jail_id, '{}', @change_ids, @on_conflict, @expect_state, @asked_by, @address, @user_agent)
+RETURNING *;
+
+-- name: PendingExecUndos :many
+SELECT * FROM undos WHERE org_id = @org_id AND exec_id = @exec_id AND state = 'pending' ORDER BY created_at, id;
+
+-- name: MarkExecUndone :exec
+UPDATE node_execs SET undone_at = clock_timestamp(), undo_id = @undo_id WHERE org_id = @org_id AND id = @id;

@@ -161,7 +161,12 @@ type NodeExec struct {
 	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// After the end: processes of its tree still there (0 is proof that none is).
-	MembersLeft   int32 `protobuf:"varint,21,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	MembersLeft int32 `protobuf:"varint,21,opt,name=members_left,json=membersLeft,proto3" json:"members_left,omitempty"`
+	// How many paths of the workspace it changed, once it has ended.
+	Files int32 `protobuf:"varint,22,opt,name=files,proto3" json:"files,omitempty"`
+	// When and by which undo that was taken back; unset when it was not.
+	UndoneAt      *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=undone_at,json=undoneAt,proto3" json:"undone_at,omitempty"`
+	UndoId        string                 `protobuf:"bytes,24,opt,name=undo_id,json=undoId,proto3" json:"undo_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -341,6 +346,27 @@ func (x *NodeExec) GetMembersLeft() int32 {
 		return x.MembersLeft
 	}
 	return 0
+}
+
+func (x *NodeExec) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *NodeExec) GetUndoneAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UndoneAt
+	}
+	return nil
+}
+
+func (x *NodeExec) GetUndoId() string {
+	if x != nil {
+		return x.UndoId
+	}
+	return ""
 }
 
 type StartNodeExecRequest struct {
@@ -1343,7 +1369,7 @@ var File_deckhand_v1_node_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/v1/node_exec.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc6\x05\n" +
+	"\x1bdeckhand/v1/node_exec.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x06\n" +
 	"\bNodeExec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
@@ -1371,7 +1397,10 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"started_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
 	"\vfinished_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12!\n" +
-	"\fmembers_left\x18\x15 \x01(\x05R\vmembersLeft\"\xa0\x03\n" +
+	"\fmembers_left\x18\x15 \x01(\x05R\vmembersLeft\x12\x14\n" +
+	"\x05files\x18\x16 \x01(\x05R\x05files\x127\n" +
+	"\tundone_at\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\bundoneAt\x12\x17\n" +
+	"\aundo_id\x18\x18 \x01(\tR\x06undoId\"\xa0\x03\n" +
 	"\x14StartNodeExecRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12'\n" +
@@ -1514,34 +1543,35 @@ var file_deckhand_v1_node_exec_proto_depIdxs = []int32{
 	17, // 2: deckhand.v1.NodeExec.created_at:type_name -> google.protobuf.Timestamp
 	17, // 3: deckhand.v1.NodeExec.started_at:type_name -> google.protobuf.Timestamp
 	17, // 4: deckhand.v1.NodeExec.finished_at:type_name -> google.protobuf.Timestamp
-	18, // 5: deckhand.v1.StartNodeExecRequest.timeout:type_name -> google.protobuf.Duration
-	2,  // 6: deckhand.v1.StartNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
-	18, // 7: deckhand.v1.GetNodeExecRequest.wait:type_name -> google.protobuf.Duration
-	2,  // 8: deckhand.v1.GetNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
-	2,  // 9: deckhand.v1.ListNodeExecsResponse.execs:type_name -> deckhand.v1.NodeExec
-	2,  // 10: deckhand.v1.KillNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
-	17, // 11: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
-	17, // 12: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
-	13, // 13: deckhand.v1.ReadNodeLogResponse.resize:type_name -> deckhand.v1.TerminalSize
-	16, // 14: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
-	17, // 15: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
-	3,  // 16: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
-	5,  // 17: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
-	7,  // 18: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
-	9,  // 19: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
-	11, // 20: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
-	14, // 21: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
-	4,  // 22: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
-	6,  // 23: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
-	8,  // 24: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
-	10, // 25: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
-	12, // 26: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
-	15, // 27: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	17, // 5: deckhand.v1.NodeExec.undone_at:type_name -> google.protobuf.Timestamp
+	18, // 6: deckhand.v1.StartNodeExecRequest.timeout:type_name -> google.protobuf.Duration
+	2,  // 7: deckhand.v1.StartNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
+	18, // 8: deckhand.v1.GetNodeExecRequest.wait:type_name -> google.protobuf.Duration
+	2,  // 9: deckhand.v1.GetNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
+	2,  // 10: deckhand.v1.ListNodeExecsResponse.execs:type_name -> deckhand.v1.NodeExec
+	2,  // 11: deckhand.v1.KillNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
+	17, // 12: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
+	17, // 13: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
+	13, // 14: deckhand.v1.ReadNodeLogResponse.resize:type_name -> deckhand.v1.TerminalSize
+	16, // 15: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
+	17, // 16: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
+	3,  // 17: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
+	5,  // 18: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
+	7,  // 19: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
+	9,  // 20: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
+	11, // 21: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
+	14, // 22: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
+	4,  // 23: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
+	6,  // 24: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
+	8,  // 25: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
+	10, // 26: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
+	12, // 27: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
+	15, // 28: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_exec_proto_init() }

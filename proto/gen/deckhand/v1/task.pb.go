@@ -1181,8 +1181,11 @@ type TaskArtifacts struct {
 	// its agent is told.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// The folder that they go into, with their paths kept; empty for
-	// artifacts/<id of the task that they are from>.
-	Folder        string `protobuf:"bytes,3,opt,name=folder,proto3" json:"folder,omitempty"`
+	// artifacts/<id of the task that they are from>, or shared/<id> with shared.
+	Folder string `protobuf:"bytes,3,opt,name=folder,proto3" json:"folder,omitempty"`
+	// The task reads them and cannot change them: not by its commands, and not by
+	// its tools.
+	Shared        bool `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1236,6 +1239,13 @@ func (x *TaskArtifacts) GetFolder() string {
 		return x.Folder
 	}
 	return ""
+}
+
+func (x *TaskArtifacts) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 type SubmitTaskRequest struct {
@@ -2933,13 +2943,14 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\bR\x04path\x12$\n" +
 	"\acontent\x18\x02 \x01(\fB\n" +
-	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"\x8b\x01\n" +
+	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"\xa3\x01\n" +
 	"\rTaskArtifacts\x12,\n" +
 	"\ffrom_task_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\n" +
 	"fromTaskId\x12*\n" +
 	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
-	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\"\x93\x04\n" +
+	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\x12\x16\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06shared\"\x93\x04\n" +
 	"\x11SubmitTaskRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +

@@ -977,6 +977,122 @@ func (x *UndoChangesResponse) GetIrreversible() []*IrreversibleStep {
 	return nil
 }
 
+type UndoNodeExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the command or unique id prefix.
+	ExecId     string     `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	OnConflict OnConflict `protobuf:"varint,2,opt,name=on_conflict,json=onConflict,proto3,enum=deckhand.v1.OnConflict" json:"on_conflict,omitempty"`
+	// Say what would happen, and do nothing.
+	Preview bool `protobuf:"varint,3,opt,name=preview,proto3" json:"preview,omitempty"`
+	// As in UndoChangesRequest.
+	ExpectState   int64 `protobuf:"varint,4,opt,name=expect_state,json=expectState,proto3" json:"expect_state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoNodeExecRequest) Reset() {
+	*x = UndoNodeExecRequest{}
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoNodeExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoNodeExecRequest) ProtoMessage() {}
+
+func (x *UndoNodeExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoNodeExecRequest.ProtoReflect.Descriptor instead.
+func (*UndoNodeExecRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UndoNodeExecRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *UndoNodeExecRequest) GetOnConflict() OnConflict {
+	if x != nil {
+		return x.OnConflict
+	}
+	return OnConflict_ON_CONFLICT_UNSPECIFIED
+}
+
+func (x *UndoNodeExecRequest) GetPreview() bool {
+	if x != nil {
+		return x.Preview
+	}
+	return false
+}
+
+func (x *UndoNodeExecRequest) GetExpectState() int64 {
+	if x != nil {
+		return x.ExpectState
+	}
+	return 0
+}
+
+type UndoNodeExecResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With no steps.
+	Undo          *UndoChangesResponse `protobuf:"bytes,1,opt,name=undo,proto3" json:"undo,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndoNodeExecResponse) Reset() {
+	*x = UndoNodeExecResponse{}
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndoNodeExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndoNodeExecResponse) ProtoMessage() {}
+
+func (x *UndoNodeExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndoNodeExecResponse.ProtoReflect.Descriptor instead.
+func (*UndoNodeExecResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UndoNodeExecResponse) GetUndo() *UndoChangesResponse {
+	if x != nil {
+		return x.Undo
+	}
+	return nil
+}
+
 // IrreversibleStep is a step that had, or may have had, effects which an undo
 // does not take back.
 type IrreversibleStep struct {
@@ -992,7 +1108,7 @@ type IrreversibleStep struct {
 
 func (x *IrreversibleStep) Reset() {
 	*x = IrreversibleStep{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1120,7 @@ func (x *IrreversibleStep) String() string {
 func (*IrreversibleStep) ProtoMessage() {}
 
 func (x *IrreversibleStep) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[9]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1133,7 @@ func (x *IrreversibleStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IrreversibleStep.ProtoReflect.Descriptor instead.
 func (*IrreversibleStep) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IrreversibleStep) GetStepId() string {
@@ -1064,7 +1180,7 @@ type UndoConflict struct {
 
 func (x *UndoConflict) Reset() {
 	*x = UndoConflict{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1192,7 @@ func (x *UndoConflict) String() string {
 func (*UndoConflict) ProtoMessage() {}
 
 func (x *UndoConflict) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[10]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1205,7 @@ func (x *UndoConflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndoConflict.ProtoReflect.Descriptor instead.
 func (*UndoConflict) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UndoConflict) GetPath() string {
@@ -1140,17 +1256,19 @@ type ArtifactTransfer struct {
 	// The first 100 paths.
 	Paths []string `protobuf:"bytes,10,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Those that had changed or gone when they were to be copied.
-	Missing       []string               `protobuf:"bytes,11,rep,name=missing,proto3" json:"missing,omitempty"`
-	CreatedBy     string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	Missing    []string               `protobuf:"bytes,11,rep,name=missing,proto3" json:"missing,omitempty"`
+	CreatedBy  string                 `protobuf:"bytes,12,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// The target reads them and cannot change them.
+	Shared        bool `protobuf:"varint,15,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ArtifactTransfer) Reset() {
 	*x = ArtifactTransfer{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1280,7 @@ func (x *ArtifactTransfer) String() string {
 func (*ArtifactTransfer) ProtoMessage() {}
 
 func (x *ArtifactTransfer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[11]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1293,7 @@ func (x *ArtifactTransfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactTransfer.ProtoReflect.Descriptor instead.
 func (*ArtifactTransfer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ArtifactTransfer) GetId() string {
@@ -1276,6 +1394,13 @@ func (x *ArtifactTransfer) GetFinishedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ArtifactTransfer) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
 type ListArtifactsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Task id or unique id prefix.
@@ -1286,7 +1411,7 @@ type ListArtifactsRequest struct {
 
 func (x *ListArtifactsRequest) Reset() {
 	*x = ListArtifactsRequest{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1423,7 @@ func (x *ListArtifactsRequest) String() string {
 func (*ListArtifactsRequest) ProtoMessage() {}
 
 func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[12]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1436,7 @@ func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsRequest.ProtoReflect.Descriptor instead.
 func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListArtifactsRequest) GetTaskId() string {
@@ -1331,7 +1456,7 @@ type ListArtifactsResponse struct {
 
 func (x *ListArtifactsResponse) Reset() {
 	*x = ListArtifactsResponse{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[13]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1468,7 @@ func (x *ListArtifactsResponse) String() string {
 func (*ListArtifactsResponse) ProtoMessage() {}
 
 func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[13]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1481,7 @@ func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsResponse.ProtoReflect.Descriptor instead.
 func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListArtifactsResponse) GetTransfers() []*ArtifactTransfer {
@@ -1387,7 +1512,7 @@ type ExportWorkspaceRequest struct {
 
 func (x *ExportWorkspaceRequest) Reset() {
 	*x = ExportWorkspaceRequest{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[14]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1524,7 @@ func (x *ExportWorkspaceRequest) String() string {
 func (*ExportWorkspaceRequest) ProtoMessage() {}
 
 func (x *ExportWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[14]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1537,7 @@ func (x *ExportWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*ExportWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportWorkspaceRequest) GetWorkspace() isExportWorkspaceRequest_Workspace {
@@ -1486,7 +1611,7 @@ type ExportWorkspaceResponse struct {
 
 func (x *ExportWorkspaceResponse) Reset() {
 	*x = ExportWorkspaceResponse{}
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[15]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1623,7 @@ func (x *ExportWorkspaceResponse) String() string {
 func (*ExportWorkspaceResponse) ProtoMessage() {}
 
 func (x *ExportWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_workspace_proto_msgTypes[15]
+	mi := &file_deckhand_v1_workspace_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1636,7 @@ func (x *ExportWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*ExportWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_workspace_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportWorkspaceResponse) GetData() []byte {
@@ -1601,7 +1726,16 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\n" +
 	"undo_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x126\n" +
 	"\tundo_left\x18\r \x01(\v2\x19.google.protobuf.DurationR\bundoLeft\x12A\n" +
-	"\firreversible\x18\x0e \x03(\v2\x1d.deckhand.v1.IrreversibleStepR\firreversible\"i\n" +
+	"\firreversible\x18\x0e \x03(\v2\x1d.deckhand.v1.IrreversibleStepR\firreversible\"\xc4\x01\n" +
+	"\x13UndoNodeExecRequest\x12#\n" +
+	"\aexec_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12B\n" +
+	"\von_conflict\x18\x02 \x01(\x0e2\x17.deckhand.v1.OnConflictB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
+	"onConflict\x12\x18\n" +
+	"\apreview\x18\x03 \x01(\bR\apreview\x12*\n" +
+	"\fexpect_state\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\vexpectState\"L\n" +
+	"\x14UndoNodeExecResponse\x124\n" +
+	"\x04undo\x18\x01 \x01(\v2 .deckhand.v1.UndoChangesResponseR\x04undo\"i\n" +
 	"\x10IrreversibleStep\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
@@ -1611,7 +1745,7 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
-	"\x05later\x18\x04 \x03(\tR\x05later\"\xc3\x03\n" +
+	"\x05later\x18\x04 \x03(\tR\x05later\"\xdb\x03\n" +
 	"\x10ArtifactTransfer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\ffrom_task_id\x18\x02 \x01(\tR\n" +
@@ -1634,7 +1768,8 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12;\n" +
 	"\vfinished_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedAt\";\n" +
+	"finishedAt\x12\x16\n" +
+	"\x06shared\x18\x0f \x01(\bR\x06shared\";\n" +
 	"\x14ListArtifactsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"T\n" +
@@ -1668,11 +1803,12 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXPORT_FORMAT_TAR\x10\x01\x12\x1b\n" +
-	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xc2\x03\n" +
+	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\x97\x04\n" +
 	"\x10WorkspaceService\x12P\n" +
 	"\vListChanges\x12\x1f.deckhand.v1.ListChangesRequest\x1a .deckhand.v1.ListChangesResponse\x12R\n" +
 	"\vDiffChanges\x12\x1f.deckhand.v1.DiffChangesRequest\x1a .deckhand.v1.DiffChangesResponse0\x01\x12P\n" +
-	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\x12V\n" +
+	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\x12S\n" +
+	"\fUndoNodeExec\x12 .deckhand.v1.UndoNodeExecRequest\x1a!.deckhand.v1.UndoNodeExecResponse\x12V\n" +
 	"\rListArtifacts\x12!.deckhand.v1.ListArtifactsRequest\x1a\".deckhand.v1.ListArtifactsResponse\x12^\n" +
 	"\x0fExportWorkspace\x12#.deckhand.v1.ExportWorkspaceRequest\x1a$.deckhand.v1.ExportWorkspaceResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
@@ -1689,7 +1825,7 @@ func file_deckhand_v1_workspace_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_workspace_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_deckhand_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_deckhand_v1_workspace_proto_goTypes = []any{
 	(ChangeKind)(0),                 // 0: deckhand.v1.ChangeKind
 	(OnConflict)(0),                 // 1: deckhand.v1.OnConflict
@@ -1703,52 +1839,58 @@ var file_deckhand_v1_workspace_proto_goTypes = []any{
 	(*DiffChangesResponse)(nil),     // 9: deckhand.v1.DiffChangesResponse
 	(*UndoChangesRequest)(nil),      // 10: deckhand.v1.UndoChangesRequest
 	(*UndoChangesResponse)(nil),     // 11: deckhand.v1.UndoChangesResponse
-	(*IrreversibleStep)(nil),        // 12: deckhand.v1.IrreversibleStep
-	(*UndoConflict)(nil),            // 13: deckhand.v1.UndoConflict
-	(*ArtifactTransfer)(nil),        // 14: deckhand.v1.ArtifactTransfer
-	(*ListArtifactsRequest)(nil),    // 15: deckhand.v1.ListArtifactsRequest
-	(*ListArtifactsResponse)(nil),   // 16: deckhand.v1.ListArtifactsResponse
-	(*ExportWorkspaceRequest)(nil),  // 17: deckhand.v1.ExportWorkspaceRequest
-	(*ExportWorkspaceResponse)(nil), // 18: deckhand.v1.ExportWorkspaceResponse
-	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 20: google.protobuf.Duration
+	(*UndoNodeExecRequest)(nil),     // 12: deckhand.v1.UndoNodeExecRequest
+	(*UndoNodeExecResponse)(nil),    // 13: deckhand.v1.UndoNodeExecResponse
+	(*IrreversibleStep)(nil),        // 14: deckhand.v1.IrreversibleStep
+	(*UndoConflict)(nil),            // 15: deckhand.v1.UndoConflict
+	(*ArtifactTransfer)(nil),        // 16: deckhand.v1.ArtifactTransfer
+	(*ListArtifactsRequest)(nil),    // 17: deckhand.v1.ListArtifactsRequest
+	(*ListArtifactsResponse)(nil),   // 18: deckhand.v1.ListArtifactsResponse
+	(*ExportWorkspaceRequest)(nil),  // 19: deckhand.v1.ExportWorkspaceRequest
+	(*ExportWorkspaceResponse)(nil), // 20: deckhand.v1.ExportWorkspaceResponse
+	(*timestamppb.Timestamp)(nil),   // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 22: google.protobuf.Duration
 }
 var file_deckhand_v1_workspace_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.FileChange.kind:type_name -> deckhand.v1.ChangeKind
 	3,  // 1: deckhand.v1.FileChange.before:type_name -> deckhand.v1.FileState
 	3,  // 2: deckhand.v1.FileChange.after:type_name -> deckhand.v1.FileState
 	4,  // 3: deckhand.v1.StepChanges.changes:type_name -> deckhand.v1.FileChange
-	19, // 4: deckhand.v1.StepChanges.undone_at:type_name -> google.protobuf.Timestamp
-	19, // 5: deckhand.v1.StepChanges.finished_at:type_name -> google.protobuf.Timestamp
+	21, // 4: deckhand.v1.StepChanges.undone_at:type_name -> google.protobuf.Timestamp
+	21, // 5: deckhand.v1.StepChanges.finished_at:type_name -> google.protobuf.Timestamp
 	5,  // 6: deckhand.v1.ListChangesResponse.steps:type_name -> deckhand.v1.StepChanges
-	19, // 7: deckhand.v1.ListChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
-	20, // 8: deckhand.v1.ListChangesResponse.undo_left:type_name -> google.protobuf.Duration
+	21, // 7: deckhand.v1.ListChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
+	22, // 8: deckhand.v1.ListChangesResponse.undo_left:type_name -> google.protobuf.Duration
 	4,  // 9: deckhand.v1.DiffChangesResponse.change:type_name -> deckhand.v1.FileChange
 	1,  // 10: deckhand.v1.UndoChangesRequest.on_conflict:type_name -> deckhand.v1.OnConflict
 	4,  // 11: deckhand.v1.UndoChangesResponse.changes:type_name -> deckhand.v1.FileChange
-	13, // 12: deckhand.v1.UndoChangesResponse.conflicts:type_name -> deckhand.v1.UndoConflict
-	19, // 13: deckhand.v1.UndoChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
-	20, // 14: deckhand.v1.UndoChangesResponse.undo_left:type_name -> google.protobuf.Duration
-	12, // 15: deckhand.v1.UndoChangesResponse.irreversible:type_name -> deckhand.v1.IrreversibleStep
-	19, // 16: deckhand.v1.ArtifactTransfer.created_at:type_name -> google.protobuf.Timestamp
-	19, // 17: deckhand.v1.ArtifactTransfer.finished_at:type_name -> google.protobuf.Timestamp
-	14, // 18: deckhand.v1.ListArtifactsResponse.transfers:type_name -> deckhand.v1.ArtifactTransfer
-	2,  // 19: deckhand.v1.ExportWorkspaceRequest.format:type_name -> deckhand.v1.ExportFormat
-	6,  // 20: deckhand.v1.WorkspaceService.ListChanges:input_type -> deckhand.v1.ListChangesRequest
-	8,  // 21: deckhand.v1.WorkspaceService.DiffChanges:input_type -> deckhand.v1.DiffChangesRequest
-	10, // 22: deckhand.v1.WorkspaceService.UndoChanges:input_type -> deckhand.v1.UndoChangesRequest
-	15, // 23: deckhand.v1.WorkspaceService.ListArtifacts:input_type -> deckhand.v1.ListArtifactsRequest
-	17, // 24: deckhand.v1.WorkspaceService.ExportWorkspace:input_type -> deckhand.v1.ExportWorkspaceRequest
-	7,  // 25: deckhand.v1.WorkspaceService.ListChanges:output_type -> deckhand.v1.ListChangesResponse
-	9,  // 26: deckhand.v1.WorkspaceService.DiffChanges:output_type -> deckhand.v1.DiffChangesResponse
-	11, // 27: deckhand.v1.WorkspaceService.UndoChanges:output_type -> deckhand.v1.UndoChangesResponse
-	16, // 28: deckhand.v1.WorkspaceService.ListArtifacts:output_type -> deckhand.v1.ListArtifactsResponse
-	18, // 29: deckhand.v1.WorkspaceService.ExportWorkspace:output_type -> deckhand.v1.ExportWorkspaceResponse
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	15, // 12: deckhand.v1.UndoChangesResponse.conflicts:type_name -> deckhand.v1.UndoConflict
+	21, // 13: deckhand.v1.UndoChangesResponse.undo_until:type_name -> google.protobuf.Timestamp
+	22, // 14: deckhand.v1.UndoChangesResponse.undo_left:type_name -> google.protobuf.Duration
+	14, // 15: deckhand.v1.UndoChangesResponse.irreversible:type_name -> deckhand.v1.IrreversibleStep
+	1,  // 16: deckhand.v1.UndoNodeExecRequest.on_conflict:type_name -> deckhand.v1.OnConflict
+	11, // 17: deckhand.v1.UndoNodeExecResponse.undo:type_name -> deckhand.v1.UndoChangesResponse
+	21, // 18: deckhand.v1.ArtifactTransfer.created_at:type_name -> google.protobuf.Timestamp
+	21, // 19: deckhand.v1.ArtifactTransfer.finished_at:type_name -> google.protobuf.Timestamp
+	16, // 20: deckhand.v1.ListArtifactsResponse.transfers:type_name -> deckhand.v1.ArtifactTransfer
+	2,  // 21: deckhand.v1.ExportWorkspaceRequest.format:type_name -> deckhand.v1.ExportFormat
+	6,  // 22: deckhand.v1.WorkspaceService.ListChanges:input_type -> deckhand.v1.ListChangesRequest
+	8,  // 23: deckhand.v1.WorkspaceService.DiffChanges:input_type -> deckhand.v1.DiffChangesRequest
+	10, // 24: deckhand.v1.WorkspaceService.UndoChanges:input_type -> deckhand.v1.UndoChangesRequest
+	12, // 25: deckhand.v1.WorkspaceService.UndoNodeExec:input_type -> deckhand.v1.UndoNodeExecRequest
+	17, // 26: deckhand.v1.WorkspaceService.ListArtifacts:input_type -> deckhand.v1.ListArtifactsRequest
+	19, // 27: deckhand.v1.WorkspaceService.ExportWorkspace:input_type -> deckhand.v1.ExportWorkspaceRequest
+	7,  // 28: deckhand.v1.WorkspaceService.ListChanges:output_type -> deckhand.v1.ListChangesResponse
+	9,  // 29: deckhand.v1.WorkspaceService.DiffChanges:output_type -> deckhand.v1.DiffChangesResponse
+	11, // 30: deckhand.v1.WorkspaceService.UndoChanges:output_type -> deckhand.v1.UndoChangesResponse
+	13, // 31: deckhand.v1.WorkspaceService.UndoNodeExec:output_type -> deckhand.v1.UndoNodeExecResponse
+	18, // 32: deckhand.v1.WorkspaceService.ListArtifacts:output_type -> deckhand.v1.ListArtifactsResponse
+	20, // 33: deckhand.v1.WorkspaceService.ExportWorkspace:output_type -> deckhand.v1.ExportWorkspaceResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_workspace_proto_init() }
@@ -1756,7 +1898,7 @@ func file_deckhand_v1_workspace_proto_init() {
 	if File_deckhand_v1_workspace_proto != nil {
 		return
 	}
-	file_deckhand_v1_workspace_proto_msgTypes[14].OneofWrappers = []any{
+	file_deckhand_v1_workspace_proto_msgTypes[16].OneofWrappers = []any{
 		(*ExportWorkspaceRequest_AgentId)(nil),
 		(*ExportWorkspaceRequest_TaskId)(nil),
 	}
@@ -1766,7 +1908,7 @@ func file_deckhand_v1_workspace_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_workspace_proto_rawDesc), len(file_deckhand_v1_workspace_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

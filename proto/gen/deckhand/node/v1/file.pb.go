@@ -2172,7 +2172,11 @@ type UploadFilesRequest_Begin struct {
 	// the workspace.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Names the change: it can be taken back.
-	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// What is uploaded is for reading only: it is root's, with the folder that it
+	// is into, and neither the jail nor a call of this service changes what is in
+	// there. The path is not empty then.
+	Shared        bool `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2226,6 +2230,13 @@ func (x *UploadFilesRequest_Begin) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *UploadFilesRequest_Begin) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 var File_deckhand_node_v1_file_proto protoreflect.FileDescriptor
@@ -2353,15 +2364,16 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12B\n" +
 	"\aentries\x18\x03 \x03(\v2\x1d.deckhand.node.v1.UploadEntryB\t\xbaH\x06\x92\x01\x03\x10\x90NR\aentries\"3\n" +
 	"\x14CompareFilesResponse\x12\x1b\n" +
-	"\tsend_from\x18\x01 \x03(\x03R\bsendFrom\"\xa4\x02\n" +
+	"\tsend_from\x18\x01 \x03(\x03R\bsendFrom\"\xbc\x02\n" +
 	"\x12UploadFilesRequest\x12B\n" +
 	"\x05begin\x18\x01 \x01(\v2*.deckhand.node.v1.UploadFilesRequest.BeginH\x00R\x05begin\x125\n" +
 	"\x05entry\x18\x02 \x01(\v2\x1d.deckhand.node.v1.UploadEntryH\x00R\x05entry\x12\x1f\n" +
-	"\x04data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x04data\x1a`\n" +
+	"\x04data\x18\x03 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x04data\x1ax\n" +
 	"\x05Begin\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12!\n" +
-	"\foperation_id\x18\x03 \x01(\tR\voperationIdB\x10\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12\x16\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06sharedB\x10\n" +
 	"\amessage\x12\x05\xbaH\x02\b\x01\"\x82\x01\n" +
 	"\x13UploadFilesResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +

@@ -42,6 +42,9 @@ const (
 	// WorkspaceServiceUndoChangesProcedure is the fully-qualified name of the WorkspaceService's
 	// UndoChanges RPC.
 	WorkspaceServiceUndoChangesProcedure = "/deckhand.v1.WorkspaceService/UndoChanges"
+	// WorkspaceServiceUndoNodeExecProcedure is the fully-qualified name of the WorkspaceService's
+	// UndoNodeExec RPC.
+	WorkspaceServiceUndoNodeExecProcedure = "/deckhand.v1.WorkspaceService/UndoNodeExec"
 	// WorkspaceServiceListArtifactsProcedure is the fully-qualified name of the WorkspaceService's
 	// ListArtifacts RPC.
 	WorkspaceServiceListArtifactsProcedure = "/deckhand.v1.WorkspaceService/ListArtifacts"
@@ -61,6 +64,9 @@ type WorkspaceServiceClient interface {
 	// happens whole or not at all, and is recorded with the digests of what was
 	// found and what was given back.
 	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
+	// UndoNodeExec gives back what was there before a person's command or terminal
+	// in a jail, as UndoChanges does for steps.
+	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
 	// ListArtifacts answers the files that a task was given by others, and gave
 	// to them.
 	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
@@ -98,6 +104,12 @@ func NewWorkspaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(workspaceServiceMethods.ByName("UndoChanges")),
 			connect.WithClientOptions(opts...),
 		),
+		undoNodeExec: connect.NewClient[v1.UndoNodeExecRequest, v1.UndoNodeExecResponse](
+			httpClient,
+			baseURL+WorkspaceServiceUndoNodeExecProcedure,
+			connect.WithSchema(workspaceServiceMethods.ByName("UndoNodeExec")),
+			connect.WithClientOptions(opts...),
+		),
 		listArtifacts: connect.NewClient[v1.ListArtifactsRequest, v1.ListArtifactsResponse](
 			httpClient,
 			baseURL+WorkspaceServiceListArtifactsProcedure,
@@ -118,6 +130,7 @@ type workspaceServiceClient struct {
 	listChanges     *connect.Client[v1.ListChangesRequest, v1.ListChangesResponse]
 	diffChanges     *connect.Client[v1.DiffChangesRequest, v1.DiffChangesResponse]
 	undoChanges     *connect.Client[v1.UndoChangesRequest, v1.UndoChangesResponse]
+	undoNodeExec    *connect.Client[v1.UndoNodeExecRequest, v1.UndoNodeExecResponse]
 	listArtifacts   *connect.Client[v1.ListArtifactsRequest, v1.ListArtifactsResponse]
 	exportWorkspace *connect.Client[v1.ExportWorkspaceRequest, v1.ExportWorkspaceResponse]
 }
@@ -135,6 +148,11 @@ func (c *workspaceServiceClient) DiffChanges(ctx context.Context, req *connect.R
 // UndoChanges calls deckhand.v1.WorkspaceService.UndoChanges.
 func (c *workspaceServiceClient) UndoChanges(ctx context.Context, req *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error) {
 	return c.undoChanges.CallUnary(ctx, req)
+}
+
+// UndoNodeExec calls deckhand.v1.WorkspaceService.UndoNodeExec.
+func (c *workspaceServiceClient) UndoNodeExec(ctx context.Context, req *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error) {
+	return c.undoNodeExec.CallUnary(ctx, req)
 }
 
 // ListArtifacts calls deckhand.v1.WorkspaceService.ListArtifacts.
@@ -158,6 +176,9 @@ type WorkspaceServiceHandler interface {
 	// happens whole or not at all, and is recorded with the digests of what was
 	// found and what was given back.
 	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
+	// UndoNodeExec gives back what was there before a person's command or terminal
+	// in a jail, as UndoChanges does for steps.
+	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
 	// ListArtifacts answers the files that a task was given by others, and gave
 	// to them.
 	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
@@ -191,6 +212,12 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 		connect.WithSchema(workspaceServiceMethods.ByName("UndoChanges")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workspaceServiceUndoNodeExecHandler := connect.NewUnaryHandler(
+		WorkspaceServiceUndoNodeExecProcedure,
+		svc.UndoNodeExec,
+		connect.WithSchema(workspaceServiceMethods.ByName("UndoNodeExec")),
+		connect.WithHandlerOptions(opts...),
+	)
 	workspaceServiceListArtifactsHandler := connect.NewUnaryHandler(
 		WorkspaceServiceListArtifactsProcedure,
 		svc.ListArtifacts,
@@ -211,6 +238,8 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 			workspaceServiceDiffChangesHandler.ServeHTTP(w, r)
 		case WorkspaceServiceUndoChangesProcedure:
 			workspaceServiceUndoChangesHandler.ServeHTTP(w, r)
+		case WorkspaceServiceUndoNodeExecProcedure:
+			workspaceServiceUndoNodeExecHandler.ServeHTTP(w, r)
 		case WorkspaceServiceListArtifactsProcedure:
 			workspaceServiceListArtifactsHandler.ServeHTTP(w, r)
 		case WorkspaceServiceExportWorkspaceProcedure:
@@ -234,6 +263,10 @@ func (UnimplementedWorkspaceServiceHandler) DiffChanges(context.Context, *connec
 
 func (UnimplementedWorkspaceServiceHandler) UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.UndoChanges is not implemented"))
+}
+
+func (UnimplementedWorkspaceServiceHandler) UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.UndoNodeExec is not implemented"))
 }
 
 func (UnimplementedWorkspaceServiceHandler) ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error) {

@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// J1, A4: a handoff's manifest shares files for reading only beside those that
+// it copies. The target reads them where the manifest says, on another node and
+// on the same one, and can change neither by a command nor by a tool.
+func TestAHandoffSharesFilesForReadingOnly(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	const coder = `
+turns:
+  - calls: [{tool: shell_exec, arguments: {command: "mkdir -p app lib/deep; echo work > app/work; echo one > lib/a; echo two > lib/deep/b; printf '#!/bin/sh\necho ran\n' > lib/run; chmod 700 lib/run; chmod 600 lib/a; ln -s deep/b lib/link"}}]
+  - calls: [{tool: handoff_to_agent, arguments: {target_agent: TARGET, status: done, summary_for_target: test it,
+      artifacts: {working_dir: /workspace/app, files_changed: [work], files_shared: [/workspace/lib]}}}]
+`
+	const reader = `
+turns:
+  - calls: [{tool: shell_exec, arguments: {command: "cd shared/*/lib && pwd && cat a deep/b link && ./run && cat /workspace/handoff/*/app/work && echo mine > /workspace/handoff/*/app/work"}}]
+    capture: {dir: '(?m)^/workspace/(\S+)$'}
+  - calls: [{tool: shell_exec, arguments: {command: "cd ${dir}; echo x > a; rm -rf deep; mv run away; touch new; chmod u+w a; cat a deep/b; ls"}}]
+  - calls: [{tool: file_write, arguments: {path: "${dir}/a", content: x}}]
+  - calls: [{tool: file_edit, arguments: {path: "${dir}/deep/b", edits: [{old: two, new: x}]}}]
+  - calls: [{tool: file_move, arguments: {from: "${dir}/deep", to: away}}]
+  - calls: [{tool: file_read, arguments: {path: "${dir}/a"}}]
+  - calls: [{tool: shell_exec, arguments: {command: "cp -r ${dir} mine && chmod -R u+w mine && echo x > mine/a && cat mine/a"}}]
+  - calls: [{tool: complete_task, arguments: {summary: tested}}]
+`
+	tools := "tools: [shell_exec, file_read, file_write, file_edit, file_move, handoff_to_agent]"
+	f.agents(map[string]string{
+		"coder-far": "agents: {handoff: [far]}\nnodes: {names: [alpha]}", "coder-near": "agents: {handoff: [near]}\nnodes: {names: [alpha]}",
+		"far": "nodes: {names: [beta]}", "near": "nodes: {names: [alpha]}",
+	}, map[string]string{
+		"coder-far": strings.ReplaceAll(coder, "TARGET", "far"), "coder-near": strings.ReplaceAll(coder, "TARGET", "near"), "far": reader, "near": reader,
+	}, tools)
+	sources := map[string]string{"far": f.submit("coder-far"), "near": f.submit("coder-near")}
+	for name, source := range sources {
+		f.ended(source)
+		var given []struct {
+			ToTaskID string `json:"toTaskId"`
+			Folder   string
+			Shared   bool
+			Files    int
+		}
+		f.json(&given, "task", "artifacts", source)
+		require.Len(t, given, 2, name)
+		target := f.ended(given[0].ToTaskID)
+		for _, one := range given {
+			if one.Shared {
+				require.Equal(t, 3, one.Files)
+				require.True(t, strings.HasPrefix(one.Folder, "shared/handoff_"), one.Folder)
+			} else {
+				require.Equal(t, 1, one.Files)
+			}
+		}
+		require.Regexp(t, `(?m)shared .*shared/handoff_`, f.cli(0, "task", "artifacts", source).out)
+		var shown struct {
+			Manifest struct {
+				Artifacts struct {
+					SharedDir   string   `json:"shared_dir"`
+					WorkingDir  string   `json:"working_dir"`
+					FilesShared []string `json:"files_shared"`
+				}
+			}
+		}
+		f.json(&shown, "task", "show", target)
+		require.Equal(t, []string{"/workspace/lib"}, shown.Manifest.Artifacts.FilesShared)
+		var steps []struct{ Tool, State, Observation string }
+		f.json(&steps, "task", "steps", target)
+		require.Len(t, steps, 8, name)
+		require.Contains(t, steps[0].Observation, shown.Manifest.Artifacts.SharedDir+"/lib\none\ntwo\ntwo\nran\nwork\n", name)
+		for _, part := range []string{
+			" a: Permission denied", "'deep/b': Permission denied", "'run' to 'away': Permission denied", "one\ntwo\na\ndeep\nlink\nrun\n",
+		} {
+			require.Contains(t, steps[1].Observation, part, name)
+		}
+		for _, step := range steps[2:5] {
+			require.Equal(t, "STEP_STATE_FAILED", step.State, "%v", step)
+			require.Contains(t, step.Observation, "AGENT_002", step.Tool)
+			require.Contains(t, step.Observation, "shared with this workspace for reading only", step.Tool)
+			require.Contains(t, step.Observation, "copy it to another folder", step.Tool)
+		}
+		require.Contains(t, steps[5].Observation, "one", name)
+		require.Contains(t, steps[6].Observation, "x\n", name)
+		// What was shared is no step's change.
+		diff := f.cli(0, "task", "diff", target, "--steps").out
+		require.NotContains(t, diff, "~shared/", name)
+		require.Contains(t, diff, "mine/a", name)
+	}
+}
+
+// J1: people share files with a task for reading only; what its source does
+// after is not seen.
+func TestATaskBeginsWithSharedFiles(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	f.persona("maker", maker, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	f.persona("reader", `
+turns:
+  - text: I read them.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "cd shared/*; cat src/a.go; echo x >> src/a.go; cat src/a.go; rm -f src/a.go; ls src"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "read"}
+`, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	made := f.ended(f.submit("maker"))
+	share := func() string {
+		id := f.ended(strings.TrimSpace(f.cli(0, "run", "reader", "read them", "-o", "name", "--share", made+":src").out))
+		var steps []struct{ Observation string }
+		f.json(&steps, "task", "steps", id)
+		return steps[0].Observation
+	}
+	require.Regexp(t, `(?s)one\n.*Permission denied\none\nrm: .*Permission denied\na\.go\ndeep\nlink\n`, share())
+	f.cli(0, "node", "exec", "alpha", "--agent", "maker", "--", "sh", "-c", "echo newer > src/a.go")
+	require.Equal(t, "one\n", f.cli(0, "agent", "files", "cat", "reader", "shared/"+made+"/src/a.go").out)
+	// Shared anew, what was shared before and nobody could touch is replaced.
+	require.Regexp(t, `(?s)newer\n.*Permission denied\nnewer\nrm: .*Permission denied\na\.go\ndeep\nlink\n`, share())
+	put := t.TempDir()
+	require.NoError(t, os.WriteFile(put+"/a.go", []byte("mine"), 0o600))
+	require.Contains(t, f.cli(4, "agent", "files", "put", "reader", put+"/a.go", "shared/"+made+"/src").err, "for reading only")
+}
+
+// J1: files that are in the way of what a task was promised are named, with
+// what to do, and are not touched.
+func TestFilesInTheWayOfArtifactsAreNamed(t *testing.T) {
+	t.Parallel()
+	f := twoNodes(t)
+	f.persona("maker", maker, "workspace: {scope: agent}", "nodes: {names: [alpha]}")
+	f.persona("reader", `
+turns:
+  - text: I work on them.
+    calls:
+      - tool: shell_exec
+        arguments: {command: "cd artifacts/*; echo mine > src/a.go; echo mine > notes"}
+  - text: All done.
+    calls:
+      - tool: complete_task
+        arguments: {summary: "read"}
+`, "workspace: {scope: agent}", "nodes: {names: [beta]}")
+	made := f.ended(f.submit("maker"))
+	give := func() string {
+		return strings.TrimSpace(f.cli(0, "run", "reader", "work", "-o", "name", "--artifact", made+":src", "--artifact", made+":notes").out)
+	}
+	f.ended(give())
+	f.cli(0, "node", "exec", "alpha", "--agent", "maker", "--", "sh", "-c", "echo newer > src/a.go; echo newer > notes")
+	id := give()
+	eventually(t, 90*time.Second, "the task to say what is in the way", func() bool {
+		return strings.Contains(f.task(id).Reason, "tries again")
+	})
+	folder := "artifacts/" + made
+	for _, part := range []string{folder + `/notes"`, folder + `/src/a.go"`, "nothing was copied", "move what is there away"} {
+		require.Contains(t, f.task(id).Reason, part)
+	}
+	require.Equal(t, "mine\n", f.cli(0, "agent", "files", "cat", "reader", folder+"/src/a.go").out)
+	// Out of the way, it begins by itself.
+	f.cli(0, "node", "exec", "beta", "--agent", "reader", "--", "mv", "artifacts", "old")
+	db, err := pgx.Connect(t.Context(), f.database)
+	require.NoError(t, err)
+	defer db.Close(t.Context())
+	_, err = db.Exec(t.Context(), "UPDATE tasks SET not_before = now() WHERE id = $1 AND not_before IS NOT NULL", id) // its retry is due
+	require.NoError(t, err)
+	f.ended(id)
+	require.Equal(t, "two\n", f.cli(0, "agent", "files", "cat", "reader", folder+"/src/deep/b.go").out)
+
+	// A task that is run again begins with what the first one did.
+	f.cli(0, "node", "exec", "beta", "--agent", "reader", "--", "rm", "-r", "artifacts")
+	again := f.ended(strings.TrimSpace(f.cli(0, "task", "retry", id, "-o", "name").out))
+	var given []struct{ State, Folder string }
+	f.json(&given, "task", "artifacts", again)
+	require.Len(t, given, 1)
+	require.Equal(t, folder, given[0].Folder)
+}
