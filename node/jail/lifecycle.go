@@ -191,8 +191,8 @@ func (m *Manager) sweepHost(ctx context.Context) error {
 	return err
 }
 
-// sweepFolders removes the folders of jails without a record: their making, or
-// their removal, was cut short.
+// sweepFolders removes the folders of jails without a record, whose making or
+// removal was cut short, and records that were half written. No jail is made yet.
 func (m *Manager) sweepFolders() error {
 	dirs, err := os.ReadDir(filepath.Join(m.cfg.DataDir, "jails"))
 	if err != nil {
@@ -203,6 +203,9 @@ func (m *Manager) sweepFolders() error {
 			continue
 		}
 		p := m.paths(dir.Name())
+		if err := removeParts(p.record); err != nil {
+			return fmt.Errorf("clear the rest of jail %s: %w", dir.Name(), err)
+		}
 		if rec, err := readRecord(p.record); err != nil || rec != nil {
 			continue // damaged ones are said when they are asked for
 		}

@@ -134,10 +134,15 @@ func TestLeftoversOfACrashAreCleared(t *testing.T) {
 	two, err := m.Init(t.Context(), stopping.GetJailId())
 	require.NoError(t, err)
 
+	// And a record that was half written when the daemon was killed.
+	part := filepath.Join(cfg.DataDir, "jails", lost.GetJailId(), "record-1234567")
+	require.NoError(t, os.WriteFile(part, []byte("half"), 0o600))
+
 	again, err := jail.NewManager(t.Context(), cfg)
 	require.NoError(t, err)
 	defer again.Close()
 	<-two.Closed
+	require.NoFileExists(t, part)
 	one, err = again.Get(t.Context(), lost.GetJailId())
 	require.NoError(t, err)
 	require.Equal(t, nodev1.JailState_JAIL_STATE_LOST, one.GetState())

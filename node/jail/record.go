@@ -85,3 +85,17 @@ func writeFile(path string, raw []byte) error {
 	}
 	return err
 }
+
+// removeParts removes what writeFile left of a file when the daemon died.
+func removeParts(path string) error {
+	parts, err := filepath.Glob(path + "-*")
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
