@@ -186,7 +186,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 		return err
 	}
 	h.assembleModels()
-	h.leader.Add("sweeper", &sweeper{budgets: h.budgets, leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
+	h.leader.Add("sweeper", &sweeper{budgets: h.budgets, reports: h.reports, leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
 	server, err := h.server()
 	if err != nil {

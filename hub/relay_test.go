@@ -99,6 +99,14 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 		again := ask(lease)
 		require.Equal(t, http.StatusUnauthorized, again.StatusCode)
 		require.Equal(t, string(fault.LeaseEnded), again.Header.Get(fault.CodeHeader))
+		if what == "pause" {
+			continue // its next turn will count it
+		}
+		// I4: what was cut off is in the task's cost as it is in its budget.
+		require.Eventually(t, func() bool {
+			cost := r.task(lease.GetTaskId()).GetUsage().GetCostMicros()
+			return cost > 0 && fmt.Sprint(cost) == r.sql("SELECT spent_micros::text FROM budget_accounts WHERE scope = 'task' AND object_id = $1", lease.GetTaskId())
+		}, patience, 20*time.Millisecond, what)
 	}
 	require.Empty(t, left, "the other task's call goes on")
 	r.kill(deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, "")

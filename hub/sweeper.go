@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/kill"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -24,12 +25,14 @@ const (
 
 // sweeper puts tasks whose lease has ended, or whose timer has run out, back
 // into the queue, gives kill orders again that are not confirmed, settles
-// model calls that were lost, and deletes expired checkpoints. The leader runs it; the rows' locks keep two of them apart
+// model calls that were lost, counts those that were settled after their task's
+// end, and deletes expired checkpoints. The leader runs it; the rows' locks keep two of them apart
 // while one takes over, and the rest may be done twice.
 type sweeper struct {
 	lifecycle.Runner
 
 	budgets *budget.Ledger
+	reports *report.Reports
 	leases  *lease.Leases
 	tasks   *task.Service
 	kills   *kill.Switch
@@ -65,6 +68,9 @@ func (s *sweeper) Start(ctx context.Context) error {
 			}
 			if _, err := s.budgets.Sweep(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("cannot settle lost model calls; will try again", "error", err)
+			}
+			if _, err := s.reports.CountLate(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot count late model calls; will try again", "error", err)
 			}
 			if time.Since(expired) < expiryInterval {
 				continue

@@ -180,6 +180,31 @@ func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deck
 // noTurn is that of calls whose answers became none.
 const noTurn = 0
 
+// uncounted bounds how many tasks one count takes on.
+const uncounted = 200
+
+// CountLate adds what calls cost that were settled after their task had ended,
+// such as those that a kill has cut off, and answers of how many tasks there
+// were any. Any number of hubs may do so at once.
+func (r *Reports) CountLate(ctx context.Context) (int, error) {
+	rows, err := r.cfg.Store.UncountedTasks(ctx, uncounted)
+	if err != nil {
+		return 0, fmt.Errorf("find calls that are not counted: %w", err)
+	}
+	for _, row := range rows {
+		if err := r.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+			t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.ID})
+			if err != nil {
+				return fmt.Errorf("lock task %s: %w", row.ID, err)
+			}
+			return bindRest(ctx, tx, t)
+		}); err != nil {
+			return 0, fmt.Errorf("count the late calls of task %s: %w", row.ID, err)
+		}
+	}
+	return len(rows), nil
+}
+
 // countRest adds what the calls cost of which no turn came.
 func (r *Reports) countRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
@@ -189,6 +214,10 @@ func (r *Reports) countRest(ctx context.Context, tx *event.Tx, t db.Task) error 
 	if name, _, err := task.RunsWith(t, v); err != nil || name == persona.ProviderScript {
 		return err
 	}
+	return bindRest(ctx, tx, t)
+}
+
+func bindRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 	calls, err := tx.BindModelCalls(ctx, db.BindModelCallsParams{OrgID: t.OrgID, TaskID: t.ID, Turn: noTurn})
 	if err != nil || calls.Calls == 0 {
 		return err

@@ -519,3 +519,35 @@ func (q *Queries) TaskAncestors(ctx context.Context, arg TaskAncestorsParams) ([
 	}
 	return items, nil
 }
+
+const uncountedTasks = `-- name: UncountedTasks :many
+SELECT DISTINCT t.org_id, t.id FROM model_calls c JOIN tasks t ON t.id = c.task_id
+WHERE c.turn IS NULL AND c.basis <> 'reserved' AND t.finished_at IS NOT NULL LIMIT $1
+`
+
+type UncountedTasksRow struct {
+	OrgID string
+	ID    string
+}
+
+// Tasks that have ended, of which calls were settled after that: those that were
+// under way when it was killed, and those that were lost.
+func (q *Queries) UncountedTasks(ctx context.Context, maxRows int32) ([]UncountedTasksRow, error) {
+	rows, err := q.db.Query(ctx, uncountedTasks, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []UncountedTasksRow{}
+	for rows.Next() {
+		var i UncountedTasksRow
+		if err := rows.Scan(&i.OrgID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -58,17 +58,23 @@ SELECT count(*)::bigint AS calls, coalesce(sum(input_tokens), 0)::bigint AS inpu
        coalesce(sum(cost_micros), 0)::bigint AS cost_micros
 FROM bound;
 
+-- name: UncountedTasks :many
+-- Tasks that have ended, of which calls were settled after that: those that were
+-- under way when it was killed, and those that were lost.
+SELECT DISTINCT t.org_id, t.id FROM model_calls c JOIN tasks t ON t.id = c.task_id
+WHERE c.turn IS NULL AND c.basis <> 'reserved' AND t.finished_at IS NOT NULL LIMIT @max_rows;
+
 -- name: TaskAncestors :many
 -- A task's parents, the nearest first, and the first task of its lineage.
 WITH RECURSIVE chain AS (
-    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, 0 AS depth FROM tasks t WHERE t.org_id = @org_id AND t.id = @id
+    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, t.override, 0 AS depth FROM tasks t WHERE t.org_id = @org_id AND t.id = @id
     UNION ALL
-    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, c.depth + 1
+    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, t.override, c.depth + 1
     FROM chain c JOIN tasks t ON t.id = c.parent_id WHERE t.org_id = @org_id AND c.depth < 64
 )
-SELECT id, agent_id, agent_version, depth::int AS depth FROM chain WHERE depth > 0
+SELECT id, agent_id, agent_version, override, depth::int AS depth FROM chain WHERE depth > 0
 UNION ALL
-SELECT t.id, t.agent_id, t.agent_version, -1 FROM tasks t WHERE t.org_id = @org_id AND t.id = @lineage_id
+SELECT t.id, t.agent_id, t.agent_version, t.override, -1 FROM tasks t WHERE t.org_id = @org_id AND t.id = @lineage_id
 ORDER BY depth;
 
 -- name: SetBudget :exec
