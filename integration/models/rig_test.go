@@ -15,8 +15,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/simnode"
@@ -44,7 +46,17 @@ func newRig(t *testing.T) *rig { return newRigThat(t, func(*worker.Config) {}) }
 
 func newRigThat(t *testing.T, is func(*worker.Config)) *rig {
 	t.Helper()
-	h := hubtest.Start(t, hubtest.Config(t))
+	r := newHub(t, func(*hub.Config) {})
+	r.work(is)
+	return r
+}
+
+// newHub is a rig without a worker.
+func newHub(t *testing.T, is func(*hub.Config)) *rig {
+	t.Helper()
+	cfg := hubtest.Config(t)
+	is(&cfg)
+	h := hubtest.Start(t, cfg)
 	r := &rig{Hub: h, t: t, client: h.Client(t, h.AdminToken), output: "done\n"}
 	join, err := h.LocalJoinToken(t.Context())
 	require.NoError(t, err)
@@ -60,18 +72,27 @@ func newRigThat(t *testing.T, is func(*worker.Config)) *rig {
 	require.NoError(t, err)
 	require.NoError(t, node.Start(t.Context()))
 	t.Cleanup(node.Stop)
+	return r
+}
+
+// work adds a worker, and answers it.
+func (r *rig) work(is func(*worker.Config)) *worker.Worker {
 	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
+	r.t.Cleanup(transport.CloseIdleConnections)
 	cfg := worker.Config{
-		HubURL: h.URL(), Token: config.Secret(h.WorkerToken), Slots: 100, HTTPClient: &http.Client{Transport: transport},
-		NATSOptions: []nats.Option{nats.InProcessServer(h.NATS())},
+		HubURL: r.URL(), Token: config.Secret(r.WorkerToken), Slots: 100, HTTPClient: &http.Client{Transport: transport},
+		NATSOptions: []nats.Option{nats.InProcessServer(r.NATS())},
 	}
 	is(&cfg)
-	w, err := cfg.Complete(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, w.Start(t.Context()))
-	t.Cleanup(w.Stop)
-	return r
+	w, err := cfg.Complete(r.t.Context())
+	if err == nil {
+		err = w.Start(r.t.Context())
+	}
+	if !assert.NoError(r.t, err) {
+		return w // it may be called from any goroutine
+	}
+	r.t.Cleanup(w.Stop)
+	return w
 }
 
 // served is a provider and a model of it, by which format a test asks.

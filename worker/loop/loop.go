@@ -280,9 +280,11 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 	stream := startThinking(ctx, r.hub, iteration, r.cfg.ThinkingInterval)
 	turn, err := r.cfg.Model.Generate(ctx, request, stream.add)
 	for limit := r.window.limit / 2; tooLong(err) && limit > 1000; limit /= 2 {
-		// The provider counts otherwise than it said: less goes along.
-		if r.compact(ctx, limit); int(r.state.Summary.At) < len(r.turns) {
-			break // there is nothing left to summarise
+		// The provider counts otherwise than it said, or takes less than is known
+		// of it: less goes along.
+		before := r.state.Summary.UpTo
+		if r.compact(ctx, limit); r.state.Summary.UpTo == before {
+			continue // all of it would stay still
 		}
 		request = r.request()
 		request.FailedOver = r.failedOver(ctx)
@@ -410,7 +412,7 @@ func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error
 // lets go of what only the loop itself would need again.
 func (r *run) tidy(ctx context.Context, turn *deckhandv1.Turn) {
 	r.request()
-	if estimate := r.window.meter.Estimate(r.window.asked); estimate >= r.window.limit {
+	if estimate := r.window.meter.Estimate(r.window.asked); estimate >= r.window.full() {
 		r.compact(ctx, r.window.limit)
 	}
 	r.forget(turn)

@@ -52,6 +52,10 @@ func newWindow(limit, context int) window {
 	return window{limit: min(limit, int(summarizeShare*float64(context)))}
 }
 
+// full is the estimate from which on a prompt may be over the limit: a provider
+// counts up to 5 % otherwise.
+func (w *window) full() int { return w.limit - w.limit/20 }
+
 // measure counts what stays the same over all requests.
 func (w *window) measure(system string, tools []*deckhandv1.Tool) {
 	w.fixed = token.Fixed(system)

@@ -1,0 +1,139 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/worker"
+	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
+)
+
+// death ends a worker as a killed process ends: at its nth call of a kind
+// nothing more goes out, whether that call was served or not.
+type death struct {
+	call   string // the end of the path, or a part of it
+	nth    int
+	served bool
+	died   chan struct{}
+
+	base http.RoundTripper
+	mu   sync.Mutex
+	dead bool
+}
+
+var errDead = errors.New("this worker is dead")
+
+// RoundTrip implements http.RoundTripper.
+func (d *death) RoundTrip(req *http.Request) (*http.Response, error) {
+	d.mu.Lock()
+	if d.dead {
+		d.mu.Unlock()
+		return nil, errDead
+	}
+	last := false
+	if strings.Contains(req.URL.Path, d.call) {
+		d.nth--
+		last = d.nth == 0
+		d.dead = last
+	}
+	d.mu.Unlock()
+	if !last {
+		return d.base.RoundTrip(req)
+	}
+	defer close(d.died)
+	if d.served {
+		if res, err := d.base.RoundTrip(req); err == nil {
+			_ = res.Body.Close() // it never gets to read it
+		}
+	}
+	return nil, errDead
+}
+
+// ids and moments differ from run to run.
+var varies = regexp.MustCompile(`(task|step|call)_[0-9a-z]{16,}|\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+
+// DESIGN §5, D1: a task whose worker is killed in the middle of any phase is carried on
+// by another with the very same transcript, and each command runs once.
+func TestAKilledWorkersTaskGoesOnWithTheSameTranscript(t *testing.T) {
+	t.Parallel()
+	transcript := func(t *testing.T, d *death) string {
+		t.Helper()
+		var mu sync.Mutex
+		last := ""
+		srv := modeltest.New(t, func(req modeltest.Request) modeltest.Answer {
+			text := strings.Join(told(req.Body), "\n")
+			mu.Lock()
+			defer mu.Unlock()
+			data, _ := json.Marshal(req.Body["messages"]) //nolint:errchkjson // of JSON
+			last = varies.ReplaceAllString(string(data), "$1")
+			switch strings.Count(text, "<tool_output step=") {
+			case 0:
+				return answer(block{Thinking: "First things first.", Signature: "c2ln"}, block{Text: "I begin."}, block{Tool: "shell_exec", ID: "toolu_1", Input: `{"command": "make first"}`})
+			case 1:
+				return answer(block{Tool: "shell_exec", ID: "toolu_2", Input: `{"command": "make second"}`}, block{Tool: "file_read", ID: "toolu_3", Input: `{"path": "none"}`})
+			default:
+				return answer(done)
+			}
+		})
+		r := newHub(t, func(c *hub.Config) { c.LeaseTTL = 3 * time.Second })
+		r.connect(modeltest.Messages, srv.URL)
+		r.apply("tester", "anthropic", "claude-sonnet-4-5", "")
+		if d == nil {
+			r.work(func(*worker.Config) {})
+		} else {
+			d.base, d.died = &http.Transport{}, make(chan struct{})
+			t.Cleanup(d.base.(*http.Transport).CloseIdleConnections) //nolint:forcetypeassert // made above
+			dying := r.work(func(c *worker.Config) { c.HTTPClient = &http.Client{Transport: d} })
+			replaced := make(chan struct{})
+			defer func() { <-replaced }()
+			go func() {
+				defer close(replaced)
+				<-d.died
+				dying.Stop()
+				r.work(func(*worker.Config) {})
+			}()
+		}
+		task := r.rested(r.submit("tester", "go"))
+		require.Equal(t, succeeded, task.GetState(), "%s %s", task.GetReason(), task.GetErrorMessage())
+		for _, command := range []string{"make first", "make second"} {
+			require.Equal(t, 1, r.ran(command), command)
+		}
+		require.Equal(t, 4, row[int](r, "SELECT count(*) FROM steps WHERE task_id = $1", task.GetId()))
+		require.Equal(t, 3, row[int](r, "SELECT count(*) FROM turns WHERE task_id = $1", task.GetId()))
+		require.Eventually(t, func() bool {
+			return row[bool](r, "SELECT t.cost_micros = sum(c.cost_micros) FROM tasks t JOIN model_calls c ON c.task_id = t.id WHERE t.id = $1 GROUP BY t.cost_micros", task.GetId())
+		}, 30*time.Second, 50*time.Millisecond, "what was cut off is counted as well")
+		mu.Lock()
+		defer mu.Unlock()
+		return last
+	}
+	want := transcript(t, nil)
+	for phase, d := range map[string]*death{
+		"before it began":                           {call: "/ClaimTask", nth: 1, served: true},
+		"analyze_context, as its jail is made":      {call: "/StartTask", nth: 1, served: true},
+		"think, before the model is asked":          {call: "/relay/", nth: 2},
+		"think, while the model answers":            {call: "/relay/", nth: 2, served: true},
+		"select_tool, the turn is not stored":       {call: "/RecordTurn", nth: 2},
+		"select_tool, the turn is stored":           {call: "/RecordTurn", nth: 2, served: true},
+		"execute_action, nothing is run":            {call: "/ExecuteStep", nth: 2},
+		"execute_action, it has run":                {call: "/ExecuteStep", nth: 2, served: true},
+		"observe_result, nothing is stored":         {call: "/SaveCheckpoint", nth: 2},
+		"iterate, the checkpoint is stored":         {call: "/SaveCheckpoint", nth: 2, served: true},
+		"iterate, the end of the run is not stored": {call: "/FinishTask", nth: 1},
+		"iterate, the end of the run is stored":     {call: "/FinishTask", nth: 1, served: true},
+	} {
+		t.Run(phase, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, want, transcript(t, d))
+		})
+	}
+}
