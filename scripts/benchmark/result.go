@@ -12,6 +12,7 @@ type result map[string]any
 
 var benchmarks = map[string]func(context.Context) (result, error){
 	"budget":           budgets,
+	"context":          contextHolds,
 	"dispatch":         dispatch,
 	"exec":             execTrue,
 	"exec-e2e":         execEndToEnd,
@@ -22,7 +23,9 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"log-digest":       logDigest,
 	"log-seek":         logSeek,
 	"log-throughput":   logThroughput,
+	"loop-overhead":    loopOverhead,
 	"loops":            loops,
+	"memory":           memory,
 	"node-idle":        nodeIdle,
 	"nodes":            nodes,
 	"relay":            relayed,
