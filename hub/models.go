@@ -96,8 +96,11 @@ func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) 
 	return models, nil
 }
 
-// cap answers a task's own limit of cost, as its persona sets it.
-func (h *Hub) cap(ctx context.Context, orgID, agentID string, version int32) (int64, error) {
+// cap answers a task's own limit of cost: its override's, or its persona's.
+func (h *Hub) cap(ctx context.Context, orgID, agentID string, version int32, override json.RawMessage) (int64, error) {
+	if o, err := task.ParseOverride(override); err != nil || o.Limits.CostMicros > 0 {
+		return o.Limits.CostMicros, err
+	}
 	p, err := h.agents.PersonaOf(ctx, h.store.Queries, orgID, agentID, version)
 	if err != nil {
 		return 0, err

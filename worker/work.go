@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,6 +95,7 @@ func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse,
 		return nil, fault.New(fault.Invalid, "the persona of version %d cannot be read", claim.GetTask().GetAgentVersion()).
 			WithCode(fault.TaskParsing).WithFix("apply the persona again: %s", err).WithCause(err)
 	}
+	p.Limits = lifted(p.Limits, claim.GetTask().GetOverride().GetLimits())
 	m, err := w.model(p, claim)
 	if err != nil {
 		return nil, err
@@ -111,6 +113,16 @@ func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse,
 	return loop.Run(ctx, loop.Config{
 		Hub: w.client.Workers, Model: m, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Project: project, Log: log,
 	})
+}
+
+// lifted answers a persona's limits with those that an admin lets this run have.
+func lifted(l persona.Limits, by *deckhandv1.TaskLimits) persona.Limits {
+	l.Iterations = cmp.Or(int(by.GetIterations()), l.Iterations)
+	l.ActiveTime = cmp.Or(by.GetActiveTime().AsDuration(), l.ActiveTime)
+	l.Tokens = cmp.Or(by.GetTokens(), l.Tokens)
+	l.Calls = cmp.Or(by.GetCalls(), l.Calls)
+	l.CostUSD = cmp.Or(float64(by.GetCostMicros())/1e6, l.CostUSD)
+	return l
 }
 
 // startTask has the jail made.
@@ -179,6 +191,7 @@ func (w *Worker) finish(ctx context.Context, lease *deckhandv1.Lease, out *loop.
 				Lease: lease, State: out.State, Reason: cut(out.Reason, 4096), Summary: cut(out.Summary, 65536),
 				ErrorCode: string(out.Code), ErrorMessage: cut(out.Message, 8192), Events: out.Events,
 				Checkpoint: out.Checkpoint, Progress: out.Progress,
+				Limit:     out.Limit,
 				Transient: out.Transient, RetryAfter: durationpb.New(out.RetryAfter),
 			}))
 		}

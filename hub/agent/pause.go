@@ -67,6 +67,27 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) 
 // Still are the statuses in which no task of an agent starts.
 var Still = []string{Paused, ErrorSuspended, Disabled}
 
+// Suspend keeps new tasks of an agent from starting until a person resumes it.
+// One that a person has paused or disabled stays so. Of what was admitted
+// already, and is not claimed, nothing starts after the commit.
+func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
+	a, err := lock(ctx, tx, t.OrgID, t.AgentID)
+	if err != nil || a.Status == Paused || a.Status == Disabled || a.Status == ErrorSuspended {
+		return err
+	}
+	if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
+		OrgID: t.OrgID, AgentID: a.ID, Reason: Waits(a.Name, ErrorSuspended, why),
+	}); err != nil {
+		return fmt.Errorf("take back what agent %s was to start: %w", a.ID, err)
+	}
+	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
+		return err
+	}
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "agent.suspended", Payload: map[string]any{
+		"agent": a.Name, "reason": why, "fix": "deckhand agent resume " + a.Name,
+	}})
+}
+
 // Waits says why a task of an agent in a status does not start; empty when it
 // may.
 func Waits(name, status, why string) string {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -115,7 +116,14 @@ func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	if err != nil || o == (task.Override{}) {
 		return nil // the hub alone writes the column
 	}
-	return &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model}
+	out := &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model}
+	if l := o.Limits; l != (task.Limits{}) {
+		out.Limits = &deckhandv1.TaskLimits{Iterations: l.Iterations, Tokens: l.Tokens, Calls: l.Calls, CostMicros: l.CostMicros}
+		if l.ActiveTime > 0 {
+			out.Limits.ActiveTime = durationpb.New(l.ActiveTime)
+		}
+	}
+	return out
 }
 
 func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
@@ -124,13 +132,17 @@ func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 	if row.Active && (status == "idle" || status == "listening") {
 		status = "active"
 	}
-	return &deckhandv1.Agent{
+	m := &deckhandv1.Agent{
 		Id: a.ID, Name: a.Name, Description: row.Description,
 		Status:       deckhandv1.AgentStatus(enumValue(deckhandv1.AgentStatus_value, "AGENT_STATUS_", status)),
 		StatusReason: a.StatusReason, Version: a.CurrentVersion, HomeNodeId: deref(a.HomeNodeID),
 		Provider: row.Provider, Model: row.Model,
 		CreatedAt: timestamppb.New(a.CreatedAt), UpdatedAt: timestamppb.New(a.UpdatedAt),
 	}
+	if a.StatusReason != "" {
+		m.StatusSince = timestamppb.New(a.StatusAt)
+	}
+	return m
 }
 
 func stepMessage(s db.Step) *deckhandv1.Step {

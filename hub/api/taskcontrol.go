@@ -75,7 +75,11 @@ func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.Tasks.Resume(ctx, id.OrgID, taskID, actor(id))
+	limits, err := limitsOf(id, req.Msg.GetLimits())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.Resume(ctx, id.OrgID, taskID, limits, actor(id))
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +105,29 @@ func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskO
 		By: actor(id), Role: id.Role, IdempotencyKey: key,
 		Override: task.Override{MemoryBytes: o.GetMemoryBytes(), Provider: o.GetProvider(), Model: o.GetModel()},
 	}
+	var err error
+	if out.Override.Limits, err = limitsOf(id, o.GetLimits()); err != nil {
+		return out, err
+	}
 	if ref := o.GetNodeId(); ref != "" {
 		nodeID, err := h.Nodes.Find(ctx, id.OrgID, ref)
 		if err != nil {
 			return out, err
 		}
 		out.Override.NodeID = nodeID
+	}
+	return out, nil
+}
+
+// limitsOf reads the limits that an admin lets a run have.
+func limitsOf(id auth.Identity, m *deckhandv1.TaskLimits) (task.Limits, error) {
+	out := task.Limits{
+		Iterations: m.GetIterations(), ActiveTime: m.GetActiveTime().AsDuration(), Tokens: m.GetTokens(), Calls: m.GetCalls(),
+		CostMicros: m.GetCostMicros(),
+	}
+	if out != (task.Limits{}) && id.Role != "admin" {
+		return out, fault.New(fault.Denied, "only an admin lets a run have more than its persona says").
+			WithCode(fault.PermissionDenied).WithFix("ask one, or leave limits out")
 	}
 	return out, nil
 }

@@ -270,6 +270,7 @@ func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv
 		State: taskStates[m.GetState()], Reason: m.GetReason(), Summary: m.GetSummary(),
 		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
 		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),
+		Limit:     m.GetLimit(),
 		Transient: m.GetTransient(), RetryAfter: min(m.GetRetryAfter().AsDuration(), maxRetryAfter),
 	}); err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ package budget
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -98,8 +99,9 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// Cap answers a task's own limit in micro-dollars, as its persona sets it.
-	Cap func(ctx context.Context, orgID, agentID string, version int32) (int64, error)
+	// Cap answers a task's own limit in micro-dollars, as its persona sets it or
+	// its override does.
+	Cap func(ctx context.Context, orgID, agentID string, version int32, override json.RawMessage) (int64, error)
 	// MaxCall is the longest that a call may take.
 	MaxCall time.Duration
 	Log     hclog.Logger
@@ -173,7 +175,7 @@ type account struct {
 // accounts are all that a task's calls draw on, the narrowest first: it is the
 // one that a refusal names.
 func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
-	own, err := l.cfg.Cap(ctx, t.OrgID, t.AgentID, t.AgentVersion)
+	own, err := l.cfg.Cap(ctx, t.OrgID, t.AgentID, t.AgentVersion, t.Override)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +191,7 @@ func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
 			return nil, fmt.Errorf("find what task %s came of: %w", t.ID, err)
 		}
 		for _, row := range rows {
-			limit, err := l.cfg.Cap(ctx, t.OrgID, row.AgentID, row.AgentVersion)
+			limit, err := l.cfg.Cap(ctx, t.OrgID, row.AgentID, row.AgentVersion, row.Override)
 			if err != nil {
 				return nil, err
 			}

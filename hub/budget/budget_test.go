@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -53,7 +54,7 @@ func newRig(t *testing.T) *rig {
 	})
 	cfg := budget.Config{
 		Store: s, Recorder: recorder, MaxCall: time.Minute, Now: func() time.Time { return r.now },
-		Cap: func(_ context.Context, _, agent string, _ int32) (int64, error) {
+		Cap: func(_ context.Context, _, agent string, _ int32, _ json.RawMessage) (int64, error) {
 			if agent == "root" {
 				return 1_000_000, nil
 			}

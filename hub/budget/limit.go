@@ -45,7 +45,7 @@ func (l *Ledger) byDefault(ctx context.Context, orgID string, n Name) (int64, er
 		if err != nil {
 			return 0, fmt.Errorf("load task %s: %w", n.ObjectID, err)
 		}
-		return l.cfg.Cap(ctx, orgID, t.Task.AgentID, t.Task.AgentVersion)
+		return l.cfg.Cap(ctx, orgID, t.Task.AgentID, t.Task.AgentVersion, t.Task.Override)
 	}
 	return none, nil
 }

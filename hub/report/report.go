@@ -334,6 +334,8 @@ type End struct {
 	// RetryAfter.
 	Transient  bool
 	RetryAfter time.Duration
+	// Limit is the one that ended the run; empty for none.
+	Limit string
 }
 
 // goOn has a task whose agent has ended its run go on, because somebody spoke
@@ -410,6 +412,9 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			return err
 		}
 		if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
+			return err
+		}
+		if err := r.judge(ctx, tx, t, end); err != nil {
 			return err
 		}
 		tx.AfterCommit(func() { r.cfg.Admit(orgID) })

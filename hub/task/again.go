@@ -47,6 +47,7 @@ func (o Override) merged(by Override) Override {
 	if by.Provider != "" {
 		o.Provider, o.Model = by.Provider, by.Model
 	}
+	o.Limits = o.Limits.merged(by.Limits)
 	return o
 }
 

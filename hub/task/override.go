@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -21,6 +22,26 @@ type Override struct {
 	// Provider and Model go together. SQL reads them by these names.
 	Provider string `json:"provider,omitempty"`
 	Model    string `json:"model,omitempty"`
+	// Limits of the run.
+	Limits Limits `json:"limits,omitzero"`
+}
+
+// Limits are what an admin lets a run have in the place of its persona's; 0
+// leaves those.
+type Limits struct {
+	Iterations int32         `json:"iterations,omitempty"`
+	ActiveTime time.Duration `json:"active_time_ns,omitempty"`
+	Tokens     int64         `json:"tokens,omitempty"`
+	Calls      int64         `json:"calls,omitempty"`
+	CostMicros int64         `json:"cost_micros,omitempty"`
+}
+
+// merged answers limits with those of newer ones put over them.
+func (l Limits) merged(by Limits) Limits {
+	return Limits{
+		Iterations: cmp.Or(by.Iterations, l.Iterations), ActiveTime: cmp.Or(by.ActiveTime, l.ActiveTime), Tokens: cmp.Or(by.Tokens, l.Tokens),
+		Calls: cmp.Or(by.Calls, l.Calls), CostMicros: cmp.Or(by.CostMicros, l.CostMicros),
+	}
 }
 
 // OverrideOf reads a task's.

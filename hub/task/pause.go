@@ -97,9 +97,13 @@ func said(who, reason string) string {
 }
 
 // Resume lets a paused task go on, and takes back a pause that has not come
-// yet. Resuming one that goes on already is harmless.
-func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) (db.GetTaskRow, error) {
+// yet. Resuming one that goes on already is harmless. Limits are what its run may
+// use from here on.
+func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, by event.Actor) (db.GetTaskRow, error) {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		if err := lift(ctx, tx, t, limits, by); err != nil {
+			return err
+		}
 		switch from := State(t.State); {
 		case from == Paused:
 			tx.AfterCommit(func() { s.cfg.Admit(orgID) })
@@ -115,6 +119,32 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) 
 			return refuse(id, from, Queued)
 		}
 	})
+}
+
+// lift sets limits of a task that has not ended.
+func lift(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.Actor) error {
+	if limits == (Limits{}) || State(t.State).Final() {
+		return nil
+	}
+	before, err := OverrideOf(t)
+	if err != nil {
+		return fmt.Errorf("task %s: %w", t.ID, err)
+	}
+	after := before.merged(Override{Limits: limits})
+	column, err := after.Column()
+	if err != nil {
+		return err
+	}
+	if err := tx.SetTaskOverride(ctx, db.SetTaskOverrideParams{OrgID: t.OrgID, ID: t.ID, Override: column}); err != nil {
+		return fmt.Errorf("set the limits of %s: %w", t.ID, err)
+	}
+	if err := audit.Append(tx, audit.Entry{
+		OrgID: t.OrgID, By: by, Action: "task.limits_lifted", ObjectKind: "task", ObjectID: t.ID,
+		Before: map[string]any{"limits": before.Limits}, After: map[string]any{"limits": after.Limits},
+	}); err != nil {
+		return err
+	}
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "limits_lifted", Payload: map[string]any{"limits": after.Limits, "by": by.ID}})
 }
 
 // At answers the task that an agent is at: the one of those that have begun and

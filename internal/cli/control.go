@@ -3,9 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -63,14 +67,23 @@ deckhand task pause task_3q9 --on-next-tool`,
 }
 
 func (a *app) taskResumeCommand() *cobra.Command {
-	return &cobra.Command{
+	var more map[string]string
+	cmd := &cobra.Command{
 		Use: "resume TASK...", Short: "Let paused tasks go on",
-		Long:    `Lets paused tasks go on from where they stood, and takes back a pause that was asked for with --on-next-tool.`,
-		Example: "deckhand task resume task_3q9",
-		Args:    takes("TASK..."),
+		Long: `Lets paused tasks go on from where they stood, and takes back a pause that was
+asked for with --on-next-tool. A task that stands at a limit goes on when an
+admin gives it a higher one with --limit: iterations, active_time, tokens, calls
+or cost_usd, for this run only.`,
+		Example: `deckhand task resume task_3q9
+deckhand task resume task_3q9 --limit iterations=200 --limit cost_usd=20`,
+		Args: takes("TASK..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			limits, err := limitsOf(cmd, more)
+			if err != nil {
+				return err
+			}
 			return a.steer(cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Tasks.ResumeTask(ctx, connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: id}))
+				res, err := client.Tasks.ResumeTask(ctx, connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: id, Limits: limits}))
 				if err != nil {
 					return nil, err
 				}
@@ -78,6 +91,49 @@ func (a *app) taskResumeCommand() *cobra.Command {
 			})
 		},
 	}
+	limitFlag(cmd, &more)
+	return cmd
+}
+
+func limitFlag(cmd *cobra.Command, more *map[string]string) {
+	cmd.Flags().StringToStringVar(more, "limit", nil, "let this run have so much, for example iterations=100 or active_time=2h; for admins")
+}
+
+// limitsOf reads the limits of a run; nil for none.
+func limitsOf(cmd *cobra.Command, more map[string]string) (*deckhandv1.TaskLimits, error) {
+	if len(more) == 0 {
+		return nil, nil
+	}
+	out := &deckhandv1.TaskLimits{}
+	for kind, value := range more {
+		whole, err := strconv.ParseInt(value, 10, 64)
+		switch kind {
+		case "iterations":
+			if err == nil && (whole < 1 || whole > 1000) {
+				err = strconv.ErrRange
+			}
+			out.Iterations = int32(whole) //nolint:gosec // checked
+		case "tokens":
+			out.Tokens = whole
+		case "calls":
+			out.Calls = whole
+		case "active_time":
+			var d time.Duration
+			d, err = time.ParseDuration(value)
+			out.ActiveTime, whole = durationpb.New(d), int64(d)
+		case "cost_usd":
+			var usd float64
+			usd, err = strconv.ParseFloat(value, 64)
+			out.CostMicros = int64(math.Round(usd * 1e6))
+			whole = out.GetCostMicros()
+		default:
+			return nil, usage(cmd, "--limit %s is none: use iterations, active_time, tokens, calls or cost_usd", kind)
+		}
+		if err != nil || whole <= 0 {
+			return nil, usage(cmd, "--limit %s=%s is no limit: give a number above 0, for iterations at most 1000, and for active_time a time such as 2h", kind, value)
+		}
+	}
+	return out, nil
 }
 
 func (a *app) taskTellCommand() *cobra.Command {
@@ -180,13 +236,17 @@ func (a *app) changeAgents(cmd *cobra.Command, names []string, change func(ctx c
 }
 
 // override are the flags of a task that is run once more.
-type override struct{ memory, node, provider, model string }
+type override struct {
+	memory, node, provider, model string
+	limits                        map[string]string
+}
 
 func (o *override) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.memory, "memory", "", "give its jail so much memory, for example 2GiB")
 	cmd.Flags().StringVar(&o.node, "node", "", "run it on this node; the workspace stays where it is")
 	cmd.Flags().StringVar(&o.provider, "provider", "", "use this provider's model; --model goes with it")
 	cmd.Flags().StringVar(&o.model, "model", "", "use this model; --provider goes with it")
+	limitFlag(cmd, &o.limits)
 }
 
 func (o *override) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, error) {
@@ -201,7 +261,9 @@ func (o *override) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, error)
 	if (o.provider == "") != (o.model == "") {
 		return nil, usage(cmd, "--provider and --model go together")
 	}
-	return out, nil
+	var err error
+	out.Limits, err = limitsOf(cmd, o.limits)
+	return out, err
 }
 
 func (a *app) taskRetryCommand() *cobra.Command {

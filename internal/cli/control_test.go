@@ -114,6 +114,26 @@ func TestTasksArePausedAndResumed(t *testing.T) {
 	require.Equal(t, 3, h.run(t, "task", "pause", "task_zzz").code)
 }
 
+// D6: an admin lets a run have more.
+func TestARunIsLetHaveMore(t *testing.T) {
+	t.Parallel()
+	h := withTasks(t)
+	got := h.run(t, "task", "resume", "task_a", "--limit", "iterations=100,active_time=2h", "--limit", "cost_usd=2.5", "--limit", "tokens=7", "--limit", "calls=8")
+	require.Equal(t, 0, got.code, got.stderr)
+	limits := sent[*deckhandv1.ResumeTaskRequest](t, h).GetLimits()
+	require.EqualValues(t, 100, limits.GetIterations())
+	require.Equal(t, 2*time.Hour, limits.GetActiveTime().AsDuration())
+	require.EqualValues(t, 2_500_000, limits.GetCostMicros())
+	require.EqualValues(t, 7, limits.GetTokens())
+	require.EqualValues(t, 8, limits.GetCalls())
+	for _, wrong := range []string{"iterations=1001", "iterations=0", "iterations=x", "wall=3", "active_time=5", "cost_usd=-1"} {
+		require.Equal(t, 2, h.run(t, "task", "resume", "task_a", "--limit", wrong).code, wrong)
+	}
+	got = h.run(t, "task", "resume-from", "task_a", "--limit", "iterations=9")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.EqualValues(t, 9, sent[*deckhandv1.ResumeTaskFromRequest](t, h).GetOverride().GetLimits().GetIterations())
+}
+
 func TestATaskAndAnAgentAreTold(t *testing.T) {
 	t.Parallel()
 	h := withTasks(t)

@@ -32,6 +32,7 @@ func (a *app) agentNoun() output.Noun[*deckhandv1.Agent] {
 			{Header: "node", Value: (*deckhandv1.Agent).GetHomeNodeId, Wide: true},
 			{Header: "updated", Value: func(x *deckhandv1.Agent) string { return moment(x.GetUpdatedAt()) }, Wide: true},
 			{Header: "reason", Value: (*deckhandv1.Agent).GetStatusReason, Wide: true},
+			{Header: "since", Value: func(x *deckhandv1.Agent) string { return moment(x.GetStatusSince()) }, Wide: true},
 		},
 	}
 }

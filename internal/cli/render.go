@@ -79,6 +79,8 @@ func (r *renderer) event(e *deckhandv1.Event) {
 	case "model_failover":
 		r.show(e, "model", failStyle, "%s goes on for %s", modelName(get("to_provider"), get("to_model")),
 			withReason(modelName(get("from_provider"), get("from_model")), get("reason")))
+	case "agent.suspended":
+		r.show(e, "agent", failStyle, "%s is suspended: %s; when you have looked: %s", get("agent"), get("reason"), get("fix"))
 	case "execution_failed", "execution_paused":
 		r.show(e, "stop", failStyle, "%s", withReason(get("message"), get("error_code")))
 	case "tool_executing", "execution_completed", "execution_cancelled", "agent.spawned":

@@ -243,6 +243,10 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 		{"cost_usd", func(n *yaml.Node) { l.CostUSD = d.decimal(n, "limits.cost_usd", 0, 1_000_000) }},
 		{"subtasks", func(n *yaml.Node) { l.Subtasks = int(d.integer(n, "limits.subtasks", 0, 1000)) }},
 		{"depth", func(n *yaml.Node) { l.Depth = int(d.integer(n, "limits.depth", 0, MaxDepth)) }},
+		{"on_limit", func(n *yaml.Node) {
+			l.OnLimit = OnLimit(d.choice(n, "limits.on_limit", []string{string(PauseAtLimit), string(StopAtLimit)}))
+		}},
+		{"failures", func(n *yaml.Node) { l.Failures = int(d.integer(n, "limits.failures", 1, 100)) }},
 	})
 	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
 		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")

@@ -152,7 +152,22 @@ type Limits struct {
 	Subtasks int
 	// Depth of the tree of subtasks below the run.
 	Depth int
+	// OnLimit says what becomes of a run at a limit.
+	OnLimit OnLimit
+	// Failures in a row suspend the agent.
+	Failures int
 }
+
+// OnLimit says what becomes of a run that reaches a limit.
+type OnLimit string
+
+// What may become of it.
+const (
+	// PauseAtLimit has it wait for a person, who lets it have more or ends it.
+	PauseAtLimit OnLimit = "pause"
+	// StopAtLimit ends it.
+	StopAtLimit OnLimit = "stop"
+)
 
 // Nodes says where the agent may run. A node must have one of the names (when
 // there are any) and all of the labels; the zero value means any node.
@@ -200,6 +215,7 @@ func defaults() *Persona {
 		Approvals: Approvals{Timeout: 5 * time.Minute, OnTimeout: RejectCall},
 		Limits: Limits{
 			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10,
+			OnLimit: StopAtLimit, Failures: 3,
 		},
 		Workspace: Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
 		Jail:      Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},

@@ -38,6 +38,8 @@ limits:
   cost_usd: 0.5
   subtasks: 3
   depth: 2
+  on_limit: pause
+  failures: 5
 agents: {delegate: [qa], handoff: [ops, qa], rounds: 4}
 nodes:
   names: [web-1]
@@ -73,7 +75,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Approvals: persona.Approvals{
 			Tools: []string{"shell_exec"}, Categories: []string{"moderate", "dangerous"}, Timeout: 2 * time.Hour, OnTimeout: persona.StopTask,
 		},
-		Limits: persona.Limits{Iterations: 7, ActiveTime: 5 * time.Minute, Tokens: 1000, Calls: 20, CostUSD: 0.5, Subtasks: 3, Depth: 2},
+		Limits: persona.Limits{Iterations: 7, ActiveTime: 5 * time.Minute, Tokens: 1000, Calls: 20, CostUSD: 0.5, Subtasks: 3, Depth: 2, OnLimit: persona.PauseAtLimit, Failures: 5},
 		Agents: persona.Agents{Delegate: []string{"qa"}, Handoff: []string{"ops", "qa"}, Rounds: 4},
 		Nodes:  persona.Nodes{Names: []string{"web-1"}, Labels: map[string]string{"role": "web", "rack": "7"}},
 		Workspace: persona.Workspace{
@@ -99,7 +101,7 @@ func TestWhatIsNotSaidHasADefault(t *testing.T) {
 	require.Equal(t, "a.yaml", got.Script)
 	require.Zero(t, got.Thinking)
 	require.Zero(t, got.OfflineGrace, "the node's own")
-	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10}, got.Limits)
+	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10, OnLimit: persona.StopAtLimit, Failures: 3}, got.Limits)
 	require.Equal(t, persona.Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, MaxMemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30}, got.Jail)
 	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
 }
@@ -143,7 +145,7 @@ bad.md:6: unknown tool "telepathy": write one of shell_exec, file_read, update_p
 bad.md:7: mode supervised is not to be had here yet: write autonomous
 bad.md:9: limits.iterations must be a whole number from 1 to 1000
 bad.md:10: limits.active_time must be a time from 1s to 168h with its unit, such as 30m
-bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd, subtasks, depth
+bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd, subtasks, depth, on_limit, failures
 bad.md:12: workspace.size must be a size with its unit, such as 512MiB or 4GiB
 bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -70,7 +71,7 @@ func budgets(ctx context.Context) (_ result, err error) {
 	}
 	ledger := budget.New(budget.Config{
 		Store: st, MaxCall: time.Minute,
-		Cap: func(context.Context, string, string, int32) (int64, error) { return 1 << 40, nil },
+		Cap: func(context.Context, string, string, int32, json.RawMessage) (int64, error) { return 1 << 40, nil },
 		Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 		}),

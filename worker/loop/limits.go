@@ -20,6 +20,18 @@ type limit struct {
 	show      func(float64) string
 }
 
+// twice is double the limit, as one writes it.
+func (l limit) twice() string {
+	switch l.kind {
+	case "active_time":
+		return (time.Duration(2 * l.most * float64(time.Second))).String()
+	case "cost_usd":
+		return strconv.FormatFloat(2*l.most, 'f', -1, 64)
+	default:
+		return strconv.FormatFloat(2*l.most, 'f', 0, 64)
+	}
+}
+
 // limits answers all of them. Turns, tokens and cost follow from the turns, so
 // a resumed run counts what its earlier attempts used.
 func (r *run) limits() []limit {
@@ -52,9 +64,18 @@ func (r *run) limitReached() *Outcome {
 		}
 		message := fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now))
 		r.out.add("limit_reached", map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
+		more := fmt.Sprintf("--limit %s=%s", l.kind, l.twice())
+		if r.cfg.Persona.Limits.OnLimit == persona.PauseAtLimit {
+			return &Outcome{
+				State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: l.code, Message: message, Limit: l.kind,
+				Reason: fmt.Sprintf("%s: let this run have more (deckhand task resume %s %s), or end it (deckhand task cancel %s)",
+					message, r.task.GetId(), more, r.task.GetId()),
+			}
+		}
 		return &Outcome{
-			State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message,
-			Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again", message, l.kind),
+			State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message, Limit: l.kind,
+			Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again; or go on from here with more: deckhand task resume-from %s %s",
+				message, l.kind, r.task.GetId(), more),
 		}
 	}
 	return nil

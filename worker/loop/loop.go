@@ -88,6 +88,8 @@ type Outcome struct {
 	// Code and Message are set when State is not succeeded.
 	Code    fault.Code
 	Message string
+	// Limit is the kind of the limit that ended the run; empty for none.
+	Limit string
 	// Transient says of a failure that trying again later may help, not sooner
 	// than RetryAfter.
 	Transient  bool

@@ -10,7 +10,7 @@ import (
 )
 
 const agentByName = `-- name: AgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at FROM agents WHERE org_id = $1 AND name = $2
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures FROM agents WHERE org_id = $1 AND name = $2
 `
 
 type AgentByNameParams struct {
@@ -31,6 +31,8 @@ func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent
 		&i.HomeNodeID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.StatusAt,
+		&i.Failures,
 	)
 	return i, err
 }
@@ -84,6 +86,34 @@ func (q *Queries) AgentVersion(ctx context.Context, arg AgentVersionParams) (Age
 		&i.Model,
 		&i.CreatedBy,
 		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const countAgentFailure = `-- name: CountAgentFailure :one
+UPDATE agents SET failures = failures + 1 WHERE org_id = $1 AND id = $2 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures
+`
+
+type CountAgentFailureParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) CountAgentFailure(ctx context.Context, arg CountAgentFailureParams) (Agent, error) {
+	row := q.db.QueryRow(ctx, countAgentFailure, arg.OrgID, arg.ID)
+	var i Agent
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Status,
+		&i.StatusReason,
+		&i.CurrentVersion,
+		&i.HomeNodeID,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.StatusAt,
+		&i.Failures,
 	)
 	return i, err
 }
@@ -178,8 +208,22 @@ func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]FindA
 	return items, nil
 }
 
+const forgetAgentFailures = `-- name: ForgetAgentFailures :exec
+UPDATE agents SET failures = 0 WHERE org_id = $1 AND id = $2 AND failures > 0
+`
+
+type ForgetAgentFailuresParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) ForgetAgentFailures(ctx context.Context, arg ForgetAgentFailuresParams) error {
+	_, err := q.db.Exec(ctx, forgetAgentFailures, arg.OrgID, arg.ID)
+	return err
+}
+
 const getAgent = `-- name: GetAgent :one
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
@@ -212,6 +256,8 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 		&i.Agent.HomeNodeID,
 		&i.Agent.CreatedAt,
 		&i.Agent.UpdatedAt,
+		&i.Agent.StatusAt,
+		&i.Agent.Failures,
 		&i.Description,
 		&i.Provider,
 		&i.Model,
@@ -221,7 +267,7 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
@@ -262,6 +308,8 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.Agent.HomeNodeID,
 			&i.Agent.CreatedAt,
 			&i.Agent.UpdatedAt,
+			&i.Agent.StatusAt,
+			&i.Agent.Failures,
 			&i.Description,
 			&i.Provider,
 			&i.Model,
@@ -278,7 +326,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockAgentParams struct {
@@ -299,12 +347,14 @@ func (q *Queries) LockAgent(ctx context.Context, arg LockAgentParams) (Agent, er
 		&i.HomeNodeID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.StatusAt,
+		&i.Failures,
 	)
 	return i, err
 }
 
 const lockAgentByName = `-- name: LockAgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
 `
 
 type LockAgentByNameParams struct {
@@ -325,6 +375,8 @@ func (q *Queries) LockAgentByName(ctx context.Context, arg LockAgentByNameParams
 		&i.HomeNodeID,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.StatusAt,
+		&i.Failures,
 	)
 	return i, err
 }
@@ -345,7 +397,8 @@ func (q *Queries) SetAgentHome(ctx context.Context, arg SetAgentHomeParams) erro
 }
 
 const setAgentStatus = `-- name: SetAgentStatus :exec
-UPDATE agents SET status = $1, status_reason = $2, updated_at = now() WHERE org_id = $3 AND id = $4
+UPDATE agents SET status = $1, status_reason = $2, status_at = now(), failures = 0, updated_at = now()
+WHERE org_id = $3 AND id = $4
 `
 
 type SetAgentStatusParams struct {

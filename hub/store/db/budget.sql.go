@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 
 	"time"
 )
@@ -470,14 +471,14 @@ func (q *Queries) SettleModelCall(ctx context.Context, arg SettleModelCallParams
 
 const taskAncestors = `-- name: TaskAncestors :many
 WITH RECURSIVE chain AS (
-    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, 0 AS depth FROM tasks t WHERE t.org_id = $1 AND t.id = $2
+    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, t.override, 0 AS depth FROM tasks t WHERE t.org_id = $1 AND t.id = $2
     UNION ALL
-    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, c.depth + 1
+    SELECT t.id, t.parent_id, t.agent_id, t.agent_version, t.override, c.depth + 1
     FROM chain c JOIN tasks t ON t.id = c.parent_id WHERE t.org_id = $1 AND c.depth < 64
 )
-SELECT id, agent_id, agent_version, depth::int AS depth FROM chain WHERE depth > 0
+SELECT id, agent_id, agent_version, override, depth::int AS depth FROM chain WHERE depth > 0
 UNION ALL
-SELECT t.id, t.agent_id, t.agent_version, -1 FROM tasks t WHERE t.org_id = $1 AND t.id = $3
+SELECT t.id, t.agent_id, t.agent_version, t.override, -1 FROM tasks t WHERE t.org_id = $1 AND t.id = $3
 ORDER BY depth
 `
 
@@ -491,6 +492,7 @@ type TaskAncestorsRow struct {
 	ID           string
 	AgentID      string
 	AgentVersion int32
+	Override     json.RawMessage
 	Depth        int32
 }
 
@@ -508,6 +510,7 @@ func (q *Queries) TaskAncestors(ctx context.Context, arg TaskAncestorsParams) ([
 			&i.ID,
 			&i.AgentID,
 			&i.AgentVersion,
+			&i.Override,
 			&i.Depth,
 		); err != nil {
 			return nil, err

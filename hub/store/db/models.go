@@ -19,6 +19,8 @@ type Agent struct {
 	HomeNodeID     *string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	StatusAt       time.Time
+	Failures       int32
 }
 
 type AgentVersion struct {

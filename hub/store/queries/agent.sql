@@ -21,7 +21,14 @@ UPDATE agents SET home_node_id = @node_id WHERE org_id = @org_id AND id = @id AN
 SELECT * FROM agents WHERE org_id = @org_id AND id = @id FOR UPDATE;
 
 -- name: SetAgentStatus :exec
-UPDATE agents SET status = @status, status_reason = @status_reason, updated_at = now() WHERE org_id = @org_id AND id = @id;
+UPDATE agents SET status = @status, status_reason = @status_reason, status_at = now(), failures = 0, updated_at = now()
+WHERE org_id = @org_id AND id = @id;
+
+-- name: CountAgentFailure :one
+UPDATE agents SET failures = failures + 1 WHERE org_id = @org_id AND id = @id RETURNING *;
+
+-- name: ForgetAgentFailures :exec
+UPDATE agents SET failures = 0 WHERE org_id = @org_id AND id = @id AND failures > 0;
 
 -- name: FindAgents :many
 -- By name, id or id prefix; see store.One.

@@ -106,10 +106,12 @@ type Agent struct {
 	// The node that holds the workspace; empty before the first run.
 	HomeNodeId string `protobuf:"bytes,7,opt,name=home_node_id,json=homeNodeId,proto3" json:"home_node_id,omitempty"`
 	// Model family ("script", "anthropic") and model of the newest version.
-	Provider      string                 `protobuf:"bytes,8,opt,name=provider,proto3" json:"provider,omitempty"`
-	Model         string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	Provider  string                 `protobuf:"bytes,8,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model     string                 `protobuf:"bytes,9,opt,name=model,proto3" json:"model,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Since when the status is what it is; of a person's or a failure's doing only.
+	StatusSince   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=status_since,json=statusSince,proto3" json:"status_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,6 +219,13 @@ func (x *Agent) GetCreatedAt() *timestamppb.Timestamp {
 func (x *Agent) GetUpdatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Agent) GetStatusSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StatusSince
 	}
 	return nil
 }
@@ -961,7 +970,7 @@ var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x88\x03\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x03\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -977,7 +986,8 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"created_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\"\xce\x01\n" +
+	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12=\n" +
+	"\fstatus_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vstatusSince\"\xce\x01\n" +
 	"\fAgentVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x1a\n" +
 	"\bmarkdown\x18\x02 \x01(\tR\bmarkdown\x12\x16\n" +
@@ -1085,31 +1095,32 @@ var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
 	15, // 1: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
 	15, // 2: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 3: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 4: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
-	1,  // 5: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
-	2,  // 6: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
-	1,  // 7: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	16, // 8: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	1,  // 9: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	1,  // 10: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	3,  // 11: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	5,  // 12: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	7,  // 13: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	9,  // 14: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	11, // 15: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	13, // 16: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	4,  // 17: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	6,  // 18: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	8,  // 19: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	10, // 20: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	12, // 21: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	14, // 22: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	15, // 3: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
+	15, // 4: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 5: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
+	1,  // 6: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
+	2,  // 7: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
+	1,  // 8: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
+	16, // 9: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	1,  // 10: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	1,  // 11: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	3,  // 12: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	5,  // 13: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	7,  // 14: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	9,  // 15: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	11, // 16: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	13, // 17: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	4,  // 18: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	6,  // 19: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	8,  // 20: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	10, // 21: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	12, // 22: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	14, // 23: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }

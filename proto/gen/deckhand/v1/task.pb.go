@@ -784,8 +784,10 @@ type TaskOverride struct {
 	// another node the task finds what is there.
 	NodeId string `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Model family and model; they go together.
-	Provider      string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
-	Model         string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model    string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
+	// Limits in the place of the persona's. An admin sets them.
+	Limits        *TaskLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -848,6 +850,93 @@ func (x *TaskOverride) GetModel() string {
 	return ""
 }
 
+func (x *TaskOverride) GetLimits() *TaskLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// TaskLimits end a run that does not end by itself; 0 leaves the persona's.
+type TaskLimits struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Iterations int32                  `protobuf:"varint,1,opt,name=iterations,proto3" json:"iterations,omitempty"`
+	// Time that workers spend on it.
+	ActiveTime *durationpb.Duration `protobuf:"bytes,2,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	// Over all calls of models, cached ones included.
+	Tokens int64 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Calls  int64 `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Of the task's own budget as well, unless that is set by itself.
+	CostMicros    int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskLimits) Reset() {
+	*x = TaskLimits{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskLimits) ProtoMessage() {}
+
+func (x *TaskLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskLimits.ProtoReflect.Descriptor instead.
+func (*TaskLimits) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TaskLimits) GetIterations() int32 {
+	if x != nil {
+		return x.Iterations
+	}
+	return 0
+}
+
+func (x *TaskLimits) GetActiveTime() *durationpb.Duration {
+	if x != nil {
+		return x.ActiveTime
+	}
+	return nil
+}
+
+func (x *TaskLimits) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *TaskLimits) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *TaskLimits) GetCostMicros() int64 {
+	if x != nil {
+		return x.CostMicros
+	}
+	return 0
+}
+
 // TaskMessage is what a person said to an agent.
 type TaskMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -864,7 +953,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +965,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +978,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskMessage) GetId() string {
@@ -943,7 +1032,7 @@ type TaskCheckpoint struct {
 
 func (x *TaskCheckpoint) Reset() {
 	*x = TaskCheckpoint{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1044,7 @@ func (x *TaskCheckpoint) String() string {
 func (*TaskCheckpoint) ProtoMessage() {}
 
 func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1057,7 @@ func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
 func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskCheckpoint) GetIteration() int32 {
@@ -1011,7 +1100,7 @@ type ConversationMessage struct {
 
 func (x *ConversationMessage) Reset() {
 	*x = ConversationMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1112,7 @@ func (x *ConversationMessage) String() string {
 func (*ConversationMessage) ProtoMessage() {}
 
 func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1125,7 @@ func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
 func (*ConversationMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConversationMessage) GetRole() string {
@@ -1068,7 +1157,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1169,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1182,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Standing) GetPlace() int32 {
@@ -1129,7 +1218,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1230,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1243,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InputFile) GetPath() string {
@@ -1192,7 +1281,7 @@ type TaskArtifacts struct {
 
 func (x *TaskArtifacts) Reset() {
 	*x = TaskArtifacts{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1293,7 @@ func (x *TaskArtifacts) String() string {
 func (*TaskArtifacts) ProtoMessage() {}
 
 func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1306,7 @@ func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskArtifacts.ProtoReflect.Descriptor instead.
 func (*TaskArtifacts) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskArtifacts) GetFromTaskId() string {
@@ -1279,7 +1368,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1380,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1393,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1395,7 +1484,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1496,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1509,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1446,7 +1535,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1547,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1560,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1490,7 +1579,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1591,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1604,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1542,7 +1631,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1643,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1656,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -1615,7 +1704,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1716,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1729,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1667,7 +1756,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1768,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1781,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -1718,7 +1807,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1819,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1832,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -1764,7 +1853,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1865,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1878,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -1822,7 +1911,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1923,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1936,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -1858,15 +1947,18 @@ func (x *PauseTaskResponse) GetTask() *Task {
 }
 
 type ResumeTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// What this run may use from here on, in the place of the persona's limits. An
+	// admin sets them.
+	Limits        *TaskLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +1970,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +1983,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -1899,6 +1991,13 @@ func (x *ResumeTaskRequest) GetTaskId() string {
 		return x.TaskId
 	}
 	return ""
+}
+
+func (x *ResumeTaskRequest) GetLimits() *TaskLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
 }
 
 type ResumeTaskResponse struct {
@@ -1910,7 +2009,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2021,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2034,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -1957,7 +2056,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2068,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2081,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -2016,7 +2115,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2127,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2140,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -2071,7 +2170,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2182,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2195,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2130,7 +2229,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2241,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2254,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2185,7 +2284,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2296,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2309,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2284,7 +2383,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2395,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2408,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2373,7 +2472,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2484,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2497,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -2424,7 +2523,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2535,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2548,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -2468,7 +2567,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2579,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2592,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -2516,7 +2615,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2627,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2640,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -2574,7 +2673,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2685,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2698,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -2618,7 +2717,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2630,7 +2729,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2643,7 +2742,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -2662,7 +2761,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2674,7 +2773,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2687,7 +2786,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -2711,7 +2810,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +2822,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +2835,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -2774,7 +2873,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +2885,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +2898,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -2910,13 +3009,27 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +
 	"\tsucceeded\x18\x03 \x01(\x05R\tsucceeded\x12\x1a\n" +
 	"\bprogress\x18\x04 \x01(\x01R\bprogress\x12(\n" +
-	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\xaa\x01\n" +
+	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\xdb\x01\n" +
 	"\fTaskOverride\x122\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03B\x0f\xbaH\f\"\n" +
 	"\x18\x80\x80\x80\x80\x80\x80\x04(\x00R\vmemoryBytes\x12!\n" +
 	"\anode_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12#\n" +
 	"\bprovider\x18\x03 \x01(\tB\a\xbaH\x04r\x02(@R\bprovider\x12\x1e\n" +
-	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05model\"\xa4\x01\n" +
+	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05model\x12/\n" +
+	"\x06limits\x18\x05 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\"\xff\x01\n" +
+	"\n" +
+	"TaskLimits\x12*\n" +
+	"\n" +
+	"iterations\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
+	"iterations\x12J\n" +
+	"\vactive_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xf5$2\x00R\n" +
+	"activeTime\x12%\n" +
+	"\x06tokens\x18\x03 \x01(\x03B\r\xbaH\n" +
+	"\"\b\x18\x80\x94\xeb\xdc\x03(\x00R\x06tokens\x12!\n" +
+	"\x05calls\x18\x04 \x01(\x03B\v\xbaH\b\"\x06\x18\xa0\x8d\x06(\x00R\x05calls\x12/\n" +
+	"\vcost_micros\x18\x05 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00R\n" +
+	"costMicros\"\xa4\x01\n" +
 	"\vTaskMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n" +
@@ -2996,10 +3109,11 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\fon_next_tool\x18\x03 \x01(\bR\n" +
 	"onNextTool\":\n" +
 	"\x11PauseTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"8\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"i\n" +
 	"\x11ResumeTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\";\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12/\n" +
+	"\x06limits\x18\x02 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\";\n" +
 	"\x12ResumeTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x89\x01\n" +
 	"\x0fTellTaskRequest\x12#\n" +
@@ -3120,7 +3234,7 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
@@ -3128,120 +3242,124 @@ var file_deckhand_v1_task_proto_goTypes = []any{
 	(*Task)(nil),                    // 3: deckhand.v1.Task
 	(*Subtasks)(nil),                // 4: deckhand.v1.Subtasks
 	(*TaskOverride)(nil),            // 5: deckhand.v1.TaskOverride
-	(*TaskMessage)(nil),             // 6: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 7: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 8: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 9: deckhand.v1.Standing
-	(*InputFile)(nil),               // 10: deckhand.v1.InputFile
-	(*TaskArtifacts)(nil),           // 11: deckhand.v1.TaskArtifacts
-	(*SubmitTaskRequest)(nil),       // 12: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 13: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 14: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 15: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 16: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 17: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 18: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 19: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 20: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 21: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 22: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 23: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 24: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 25: deckhand.v1.TellTaskResponse
-	(*RetryTaskRequest)(nil),        // 26: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 27: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 28: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 29: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 30: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 31: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 32: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 33: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 34: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 35: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 36: deckhand.v1.ListStepsResponse
-	(*ReadLogRequest)(nil),          // 37: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 38: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 39: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 40: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
-	(*FileChange)(nil),              // 42: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 43: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 44: deckhand.v1.Step
+	(*TaskLimits)(nil),              // 6: deckhand.v1.TaskLimits
+	(*TaskMessage)(nil),             // 7: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 8: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 9: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 10: deckhand.v1.Standing
+	(*InputFile)(nil),               // 11: deckhand.v1.InputFile
+	(*TaskArtifacts)(nil),           // 12: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 13: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 14: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 15: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 16: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 17: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 18: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 19: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 20: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 21: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 22: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 23: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 24: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 25: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 26: deckhand.v1.TellTaskResponse
+	(*RetryTaskRequest)(nil),        // 27: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 28: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 29: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 30: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 31: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 32: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 33: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 34: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 35: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 36: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 37: deckhand.v1.ListStepsResponse
+	(*ReadLogRequest)(nil),          // 38: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 39: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 40: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 41: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
+	(*FileChange)(nil),              // 43: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 44: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 45: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	2,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	39, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	39, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	39, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	40, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	40, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	40, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
 	5,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	39, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	9,  // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	39, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	40, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	40, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	9,  // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	10, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	40, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	41, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
 	4,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
 	2,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
-	39, // 13: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	39, // 14: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	39, // 15: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	41, // 16: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	10, // 17: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	8,  // 18: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	11, // 19: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	3,  // 20: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 21: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 22: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	3,  // 23: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	3,  // 24: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 25: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 26: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 27: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 28: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	5,  // 29: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 30: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	5,  // 31: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 32: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	42, // 33: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	43, // 34: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	3,  // 35: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	29, // 36: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	7,  // 37: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	41, // 38: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	7,  // 39: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	44, // 40: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	39, // 41: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	12, // 42: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	14, // 43: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	16, // 44: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	18, // 45: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	20, // 46: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	22, // 47: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	24, // 48: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	26, // 49: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	28, // 50: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	31, // 51: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	33, // 52: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	35, // 53: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	37, // 54: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	13, // 55: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	15, // 56: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	17, // 57: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	19, // 58: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	21, // 59: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	23, // 60: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	25, // 61: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	27, // 62: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	30, // 63: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	32, // 64: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	34, // 65: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	36, // 66: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	38, // 67: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	55, // [55:68] is the sub-list for method output_type
-	42, // [42:55] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	6,  // 13: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
+	42, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	40, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	40, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	40, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	42, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	11, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	9,  // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	12, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	3,  // 22: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 23: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 24: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	3,  // 25: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	3,  // 26: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 27: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 28: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	3,  // 29: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 30: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 31: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	5,  // 32: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 33: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	5,  // 34: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 35: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	43, // 36: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	44, // 37: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	3,  // 38: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	30, // 39: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	8,  // 40: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	42, // 41: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	8,  // 42: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	45, // 43: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	40, // 44: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	13, // 45: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	15, // 46: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	17, // 47: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	19, // 48: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	21, // 49: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	23, // 50: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	25, // 51: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	27, // 52: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	29, // 53: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	32, // 54: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	34, // 55: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	36, // 56: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	38, // 57: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	14, // 58: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	16, // 59: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	18, // 60: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	20, // 61: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	22, // 62: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	24, // 63: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	26, // 64: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	28, // 65: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	31, // 66: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	33, // 67: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	35, // 68: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	37, // 69: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	39, // 70: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	58, // [58:71] is the sub-list for method output_type
+	45, // [45:58] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -3257,7 +3375,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

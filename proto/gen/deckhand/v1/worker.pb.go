@@ -1717,7 +1717,9 @@ type FinishTaskRequest struct {
 	// times without progress between them, before it gives the task to a person.
 	Transient bool `protobuf:"varint,60,opt,name=transient,proto3" json:"transient,omitempty"`
 	// Not sooner than this, where whoever refused said so.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,61,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,61,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// The limit that ended the run, such as "iterations"; empty for none.
+	Limit         string `protobuf:"bytes,62,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1827,6 +1829,13 @@ func (x *FinishTaskRequest) GetRetryAfter() *durationpb.Duration {
 		return x.RetryAfter
 	}
 	return nil
+}
+
+func (x *FinishTaskRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
 }
 
 type FinishTaskResponse struct {
@@ -2583,7 +2592,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\bprogress\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bprogress\x129\n" +
 	"\x06events\x18\x04 \x03(\v2\x17.deckhand.v1.EventDraftB\b\xbaH\x05\x92\x01\x02\x10dR\x06events\"N\n" +
 	"\x16SaveCheckpointResponse\x124\n" +
-	"\bmessages\x18\x01 \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\"\xa2\x04\n" +
+	"\bmessages\x18\x01 \x03(\v2\x18.deckhand.v1.TaskMessageR\bmessages\"\xc1\x04\n" +
 	"\x11FinishTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12:\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x16.deckhand.v1.TaskStateB\f\xbaH\t\x82\x01\x06\x18\b\x18\v\x18\fR\x05state\x12 \n" +
@@ -2599,7 +2608,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\bprogress\x18\t \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00R\bprogress\x12\x1c\n" +
 	"\ttransient\x18< \x01(\bR\ttransient\x12:\n" +
 	"\vretry_after\x18= \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter\"\x14\n" +
+	"retryAfter\x12\x1d\n" +
+	"\x05limit\x18> \x01(\tB\a\xbaH\x04r\x02( R\x05limit\"\x14\n" +
 	"\x12FinishTaskResponse\"h\n" +
 	"\x12ReleaseTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12 \n" +
