@@ -43,8 +43,8 @@ func (anthropic) read(method, rest string, _ provider.Provider, body []byte) (*r
 		return nil, invalid("thinking is not an object")
 	}
 	out.thinks = thinking.Type != "" && thinking.Type != "disabled"
-	out.body, err = json.Marshal(m)
-	return out, err
+	out.body = object(m)
+	return out, nil
 }
 
 // anthropicUsage is the API's usage; output_tokens of a stream's opening is not

@@ -2,8 +2,10 @@ package relay
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/provider"
@@ -115,6 +117,24 @@ func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 		}
 	}
 	return m, nil
+}
+
+// object writes fields that were read, whose values are valid as they stand.
+func object(m map[string]json.RawMessage) []byte {
+	size := 2
+	for name, raw := range m {
+		size += len(name) + len(raw) + len(`"":,`)
+	}
+	out := append(make([]byte, 0, size), '{')
+	for i, name := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendQuote(out, name) // one of those that are known
+		out = append(out, ':')
+		out = append(out, m[name]...)
+	}
+	return append(out, '}')
 }
 
 // text reads a string.

@@ -64,8 +64,8 @@ func (gemini) read(method, rest string, p provider.Provider, body []byte) (*requ
 	}
 	budget := generation.Thinking.Budget
 	out.thinks = provider.Knows(p.Name, name).Thinks && (budget == nil || *budget != 0)
-	out.body, err = json.Marshal(m)
-	return out, err
+	out.body = object(m)
+	return out, nil
 }
 
 func (gemini) usage(string) func([]byte, bool) reading {

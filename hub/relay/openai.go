@@ -75,8 +75,8 @@ func (openai) read(method, rest string, p provider.Provider, body []byte) (*requ
 			m["stream_options"] = json.RawMessage(`{"include_usage":true}`)
 		}
 	}
-	out.body, err = json.Marshal(m)
-	return out, err
+	out.body = object(m)
+	return out, nil
 }
 
 func (openai) usage(endpoint string) func([]byte, bool) reading {

@@ -291,6 +291,10 @@ func TestCallsThatAreRefused(t *testing.T) {
 			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x/y.pdf"}}]}]}`,
 			held, false, 400, fault.InvalidParameters, "names content",
 		},
+		"a document by its URL, in disguise": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","cont\u0065nt":[{"type":"document","s\u006Furce":{"type":"url","url":"https://x/y.pdf"}}]}]}`,
+			held, false, 400, fault.InvalidParameters, "names content",
+		},
 		"an image in a result by its URL": {
 			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}}]}]}]}`,
 			held, false, 400, fault.InvalidParameters, "names content",

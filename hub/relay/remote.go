@@ -28,9 +28,37 @@ func held(m map[string]json.RawMessage) error {
 	return nil
 }
 
+// quoted are the fields that name content, or may, as they are written.
+var quoted = [][]byte{
+	[]byte(`"file_url"`), []byte(`"file_id"`), []byte(`"fileData"`), []byte(`"source"`), []byte(`"image_url"`), []byte(`"file"`),
+}
+
+// mayName says whether any of those fields can be in a text of JSON, at whatever
+// depth. Most requests are a long transcript that has none of them, and each call
+// has all of it again: so they are not read for it. A letter that is written as an
+// escape counts as any of them.
+func mayName(raw []byte) bool {
+	for _, name := range quoted {
+		if bytes.Contains(raw, name) {
+			return true
+		}
+	}
+	escape := []byte(`\u00`)
+	for rest := raw; ; {
+		at := bytes.Index(rest, escape)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(escape):]
+		if len(rest) > 0 && rest[0] >= '4' && rest[0] <= '7' { // the letters and _
+			return true
+		}
+	}
+}
+
 func heldIn(raw json.RawMessage) error {
 	switch raw = bytes.TrimSpace(raw); {
-	case len(raw) == 0:
+	case len(raw) == 0, !mayName(raw):
 		return nil
 	case raw[0] == '[':
 		var list []json.RawMessage
