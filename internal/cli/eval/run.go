@@ -161,6 +161,10 @@ that it is done. Prefer the smallest change. Never touch what the goal tells you
 	if _, err := r.Client.Agents.ApplyAgent(ctx, connect.NewRequest(request)); err != nil {
 		return fmt.Errorf("apply the agent: %w", err)
 	}
+	// It may have been suspended by how it ended when it played last.
+	if _, err := r.Client.Agents.ResumeAgent(ctx, connect.NewRequest(&deckhandv1.ResumeAgentRequest{AgentId: agent})); err != nil {
+		return fmt.Errorf("let the agent start: %w", err)
+	}
 	return nil
 }
 
