@@ -249,7 +249,7 @@ func TestATimeOutEndsTheWholeTree(t *testing.T) {
 	n := newNode(t)
 	id := n.ensure()
 	spec := shell(id, "(setsid sleep 6666 &); echo before; sleep 6666")
-	spec.Timeout = durationpb.New(500 * time.Millisecond)
+	spec.Timeout = durationpb.New(3 * time.Second) // enough for the shell to say something
 	out, text := n.run(spec)
 	require.Equal(t, nodev1.EndReason_END_REASON_TIMED_OUT, out.GetEndReason())
 	require.Equal(t, "before\n", text)

@@ -155,43 +155,20 @@ func cgroupOf(raw []byte, controller string) string {
 	return ""
 }
 
-// sweepCgroups ends and removes the cgroups that the runtime left. When whoever
-// has a container made dies in the middle, containerd may clear away what it
-// knows of while the runtime is still at work: then nobody else ever looks at
-// what that makes. They are told by their name, which is a container's that
-// containerd does not have. What is not gone yet is met the next time.
-func (m *Manager) sweepCgroups(ctx context.Context) error {
-	found := map[string][]string{} // by container
-	for _, pattern := range []string{cgroupRoot, filepath.Join(cgroupRoot, "*")} {
-		dirs, err := filepath.Glob(filepath.Join(pattern, m.cfg.Namespace, "ctr_*"))
+// cgroups answers the folders of the containers in this node's namespace of
+// containerd, and of any other containerd that has one of that name.
+func (m *Manager) cgroups() (map[string][]string, error) {
+	found := map[string][]string{}
+	for _, root := range []string{cgroupRoot, filepath.Join(cgroupRoot, "*")} {
+		dirs, err := filepath.Glob(filepath.Join(root, m.cfg.Namespace, "ctr_*"))
 		if err != nil {
-			return fmt.Errorf("list the cgroups of jails: %w", err)
+			return nil, fmt.Errorf("list the cgroups of jails: %w", err)
 		}
 		for _, dir := range dirs {
 			found[filepath.Base(dir)] = append(found[filepath.Base(dir)], dir)
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	// Asked for afterwards: a container is there before its cgroups are, and
-	// those of a daemon that shares the namespace are listed with ours.
-	all, err := m.containerd.ContainerService().List(m.namespaced(ctx))
-	if err != nil {
-		return m.unavailable(err)
-	}
-	for _, ctr := range all {
-		delete(found, ctr.ID)
-	}
-	for id, dirs := range found {
-		for _, dir := range dirs {
-			if err := removeCgroup(ctx, dir); err != nil {
-				return fmt.Errorf("clear the cgroups of the container %s: %w", id, err)
-			}
-		}
-		m.cfg.Log.Info("removed the cgroups that a container left", "container_id", id)
-	}
-	return nil
+	return found, nil
 }
 
 // removeCgroup ends what is in a cgroup and those below it and removes them. One

@@ -334,7 +334,7 @@ func (m *Manager) sweep(ctx context.Context) error {
 		}
 		m.cfg.Log.Info("cleared the rest of a jail", "jail", id)
 	}
-	if err := m.sweepCgroups(ctx); err != nil {
+	if err := m.sweepRuntime(ctx); err != nil {
 		return err
 	}
 	if err := m.sweepHost(ctx); err != nil {

@@ -86,7 +86,7 @@ func (m *Manager) Tidy(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, m.sweepCgroups(ctx))...)
+	return errors.Join(append(errs, m.sweepRuntime(ctx))...)
 }
 
 // endRest ends what an end that failed has left.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -141,9 +142,9 @@ func TestAHalfMadeJailIsRemoved(t *testing.T) {
 	require.NoDirExists(t, workspace)
 }
 
-// What a runtime makes behind containerd's back, because whoever asked died, is
-// ended and removed (H10).
-func TestTheCgroupsOfAContainerThatNobodyKnowsAreRemoved(t *testing.T) {
+// What the runtime makes behind containerd's back, because whoever asked died, is
+// ended and removed (H10); what is another containerd's is left alone.
+func TestWhatTheRuntimeLeftIsRemoved(t *testing.T) {
 	t.Parallel()
 	cfg := jailtest.Config(t)
 	m := jailtest.Manager(t, cfg)
@@ -162,7 +163,24 @@ func TestTheCgroupsOfAContainerThatNobodyKnowsAreRemoved(t *testing.T) {
 	require.NoError(t, sleeper.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- sleeper.Wait() }()
-	name := ident.New("ctr")
+	name, others := ident.New("ctr"), ident.New("ctr")
+	// Processes that look like shims: of a container that containerd does not have,
+	// and of another containerd, with a namespace of the same name.
+	shim := filepath.Join(t.TempDir(), "containerd-shim-runc-v2")
+	require.NoError(t, os.WriteFile(shim, []byte("#!/bin/sh\nread forever\n"), 0o755)) //nolint:gosec // it is run
+	play := func(id, address string) *exec.Cmd {
+		cmd := exec.Command(shim, "-namespace", cfg.Namespace, "-id", id, "-address", address) //nolint:gosec // of this test
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = in.Close() })
+		return cmd
+	}
+	left, foreign := play(name, cfg.Containerd), play(others, "/run/another/containerd.sock")
+	for _, parent := range parents {
+		require.NoError(t, os.Mkdir(filepath.Join(parent, others), 0o755)) //nolint:gosec // as the runtime makes it
+		t.Cleanup(func() { _ = os.Remove(filepath.Join(parent, others)) })
+	}
 	for _, parent := range parents {
 		dir := filepath.Join(parent, name, "inner")
 		require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -178,9 +196,14 @@ func TestTheCgroupsOfAContainerThatNobodyKnowsAreRemoved(t *testing.T) {
 		return len(left) == 0
 	}, "the cgroups to be gone")
 	require.EqualError(t, <-ended, "signal: killed")
+	require.EqualError(t, left.Wait(), "signal: killed")
+	require.NoError(t, foreign.Process.Signal(unix.Signal(0)), "another containerd's runs on")
 	after, err := filepath.Glob(filepath.Join(pattern, "ctr_*"))
 	require.NoError(t, err)
-	require.Equal(t, live, after, "those of the live jail stay")
+	require.Len(t, after, len(live)+len(parents), "those of the live jail stay, and another containerd's")
+	require.Subset(t, after, live)
+	require.NoError(t, foreign.Process.Kill())
+	_ = foreign.Wait()
 	status, _ := sh(t, m, id, "true")
 	require.Zero(t, status.GetExitCode())
 }
