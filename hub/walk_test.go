@@ -161,6 +161,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			}
 		case "paths":
 			out[name] = []string{"file_list"}
+		case "entries":
+			out[name] = []any{map[string]any{"path": "file_list", "type": "file"}}
 		case "size":
 			out[name] = map[string]any{"rows": 24, "cols": 80}
 		case "argv":

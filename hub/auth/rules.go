@@ -65,6 +65,8 @@ var rules = map[string]Rule{
 
 	c.FileServiceCompareFilesProcedure:         {Kind: User, Role: "advanced"},
 	c.FileServiceUploadFilesProcedure:          {Kind: User, Role: "advanced"},
+	c.FileServiceDescribeFilesProcedure:        {Kind: User, Role: "advanced"},
+	c.FileServiceDownloadFilesProcedure:        {Kind: User, Role: "advanced"},
 	c.FileServiceSendFilesProcedure:            {Kind: User, Role: "advanced"},
 	c.WorkspaceServiceListArtifactsProcedure:   {Kind: User, Role: "viewer"},
 	c.FileServiceWatchFilesProcedure:           {Kind: User, Role: "viewer"},

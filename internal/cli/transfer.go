@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"archive/tar"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -222,100 +220,6 @@ func sendOne(stream *connect.ClientStreamForClient[deckhandv1.UploadFilesRequest
 			return err
 		}
 	}
-}
-
-func (a *app) filesGetCommand(owner, example string) *cobra.Command {
-	return &cobra.Command{
-		Use: "get " + strings.ToUpper(owner) + " PATH [LOCAL]", Short: "Copy a file or folder out of the workspace",
-		Long:    "Copies a file or folder into a local folder, the current one by default. Nothing in it is masked, and taking it is recorded.",
-		Example: fmt.Sprintf("deckhand %s files get %s report.md", owner, example),
-		Args:    takes(strings.ToUpper(owner), "PATH", "[LOCAL]"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req := &deckhandv1.ExportWorkspaceRequest{Format: deckhandv1.ExportFormat_EXPORT_FORMAT_TAR, Path: path.Clean(args[1])}
-			if owner == "task" {
-				req.Workspace = &deckhandv1.ExportWorkspaceRequest_TaskId{TaskId: args[0]}
-			} else {
-				req.Workspace = &deckhandv1.ExportWorkspaceRequest_AgentId{AgentId: args[0]}
-			}
-			into := optional(args, 2)
-			if into == "" {
-				into = "."
-			}
-			return a.get(cmd.Context(), req, into)
-		},
-	}
-}
-
-func (a *app) get(ctx context.Context, req *deckhandv1.ExportWorkspaceRequest, into string) error {
-	client, err := a.connect()
-	if err != nil {
-		return err
-	}
-	// An agent wrote the names: nothing of it leaves the folder.
-	root, err := os.OpenRoot(into)
-	if err != nil {
-		return fault.New(fault.Invalid, "%s is no folder to copy into: %v", into, err).WithFix("make it first")
-	}
-	defer root.Close()
-	stream, err := client.Workspaces.ExportWorkspace(ctx, connect.NewRequest(req))
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	r, w := io.Pipe()
-	go func() {
-		for stream.Receive() {
-			if _, err := w.Write(stream.Msg().GetData()); err != nil {
-				return
-			}
-		}
-		_ = w.CloseWithError(stream.Err())
-	}()
-	defer r.Close()
-	files := 0
-	for t := tar.NewReader(r); ; files++ {
-		head, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			a.notef("%d names copied", files)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := unpack(root, head, t, path.Dir(req.GetPath())); err != nil {
-			return fmt.Errorf("copy %s: %w", termsafe.Line(head.Name), err)
-		}
-	}
-}
-
-// unpack writes one name of a tar below root, the path above what was asked for
-// left out.
-func unpack(root *os.Root, head *tar.Header, content io.Reader, above string) error {
-	name := path.Clean(head.Name)
-	if above != "." {
-		name = strings.TrimPrefix(name, above+"/")
-	}
-	if dir := path.Dir(name); dir != "." {
-		if err := root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	switch head.Typeflag {
-	case tar.TypeDir:
-		return root.MkdirAll(name, 0o755)
-	case tar.TypeSymlink:
-		_ = root.Remove(name)
-		return root.Symlink(head.Linkname, name)
-	case tar.TypeReg:
-		_ = root.Remove(name)
-		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(head.Mode).Perm()&^0o022)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(f, content) //nolint:gosec // as large as the person asked for
-		return errors.Join(err, f.Close())
-	}
-	return nil
 }
 
 func (a *app) filesWatchCommand(owner, example string) *cobra.Command {

@@ -948,6 +948,371 @@ func (x *UploadFilesResponse) GetChanged() int32 {
 	return 0
 }
 
+type DescribeFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*DescribeFilesRequest_AgentId
+	//	*DescribeFilesRequest_TaskId
+	//	*DescribeFilesRequest_Jail
+	Workspace isDescribeFilesRequest_Workspace `protobuf_oneof:"workspace"`
+	// As in SendFilesRequest.
+	Paths         []string `protobuf:"bytes,4,rep,name=paths,proto3" json:"paths,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeFilesRequest) Reset() {
+	*x = DescribeFilesRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeFilesRequest) ProtoMessage() {}
+
+func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeFilesRequest.ProtoReflect.Descriptor instead.
+func (*DescribeFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DescribeFilesRequest) GetWorkspace() isDescribeFilesRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *DescribeFilesRequest) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*DescribeFilesRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *DescribeFilesRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*DescribeFilesRequest_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *DescribeFilesRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*DescribeFilesRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
+}
+
+func (x *DescribeFilesRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type isDescribeFilesRequest_Workspace interface {
+	isDescribeFilesRequest_Workspace()
+}
+
+type DescribeFilesRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type DescribeFilesRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type DescribeFilesRequest_Jail struct {
+	Jail *JailRef `protobuf:"bytes,3,opt,name=jail,proto3,oneof"`
+}
+
+func (*DescribeFilesRequest_AgentId) isDescribeFilesRequest_Workspace() {}
+
+func (*DescribeFilesRequest_TaskId) isDescribeFilesRequest_Workspace() {}
+
+func (*DescribeFilesRequest_Jail) isDescribeFilesRequest_Workspace() {}
+
+type DescribeFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By path, folders before what is in them.
+	Entries []*UploadEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// The paths and patterns that nothing is at.
+	Missing []string `protobuf:"bytes,2,rep,name=missing,proto3" json:"missing,omitempty"`
+	// What cannot be copied: sockets, pipes, and names that are not UTF-8, quoted.
+	Skipped       []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeFilesResponse) Reset() {
+	*x = DescribeFilesResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeFilesResponse) ProtoMessage() {}
+
+func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeFilesResponse.ProtoReflect.Descriptor instead.
+func (*DescribeFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DescribeFilesResponse) GetEntries() []*UploadEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *DescribeFilesResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *DescribeFilesResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+type DownloadFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*DownloadFilesRequest_AgentId
+	//	*DownloadFilesRequest_TaskId
+	//	*DownloadFilesRequest_Jail
+	Workspace isDownloadFilesRequest_Workspace `protobuf_oneof:"workspace"`
+	// Files as DescribeFiles answers them, with the byte to begin at. Path, type,
+	// size and offset are enough.
+	Entries       []*UploadEntry `protobuf:"bytes,4,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadFilesRequest) Reset() {
+	*x = DownloadFilesRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadFilesRequest) ProtoMessage() {}
+
+func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
+func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DownloadFilesRequest) GetWorkspace() isDownloadFilesRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *DownloadFilesRequest) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*DownloadFilesRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *DownloadFilesRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*DownloadFilesRequest_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *DownloadFilesRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*DownloadFilesRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
+}
+
+func (x *DownloadFilesRequest) GetEntries() []*UploadEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type isDownloadFilesRequest_Workspace interface {
+	isDownloadFilesRequest_Workspace()
+}
+
+type DownloadFilesRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type DownloadFilesRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type DownloadFilesRequest_Jail struct {
+	Jail *JailRef `protobuf:"bytes,3,opt,name=jail,proto3,oneof"`
+}
+
+func (*DownloadFilesRequest_AgentId) isDownloadFilesRequest_Workspace() {}
+
+func (*DownloadFilesRequest_TaskId) isDownloadFilesRequest_Workspace() {}
+
+func (*DownloadFilesRequest_Jail) isDownloadFilesRequest_Workspace() {}
+
+type DownloadFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*DownloadFilesResponse_Entry
+	//	*DownloadFilesResponse_Data
+	Message       isDownloadFilesResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadFilesResponse) Reset() {
+	*x = DownloadFilesResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadFilesResponse) ProtoMessage() {}
+
+func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadFilesResponse.ProtoReflect.Descriptor instead.
+func (*DownloadFilesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DownloadFilesResponse) GetMessage() isDownloadFilesResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *DownloadFilesResponse) GetEntry() *UploadEntry {
+	if x != nil {
+		if x, ok := x.Message.(*DownloadFilesResponse_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *DownloadFilesResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*DownloadFilesResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isDownloadFilesResponse_Message interface {
+	isDownloadFilesResponse_Message()
+}
+
+type DownloadFilesResponse_Entry struct {
+	Entry *UploadEntry `protobuf:"bytes,1,opt,name=entry,proto3,oneof"`
+}
+
+type DownloadFilesResponse_Data struct {
+	// Of the file before it, at most 1 MiB at once.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*DownloadFilesResponse_Entry) isDownloadFilesResponse_Message() {}
+
+func (*DownloadFilesResponse_Data) isDownloadFilesResponse_Message() {}
+
 // WorkspaceRef names a workspace.
 type WorkspaceRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -967,7 +1332,7 @@ type WorkspaceRef struct {
 
 func (x *WorkspaceRef) Reset() {
 	*x = WorkspaceRef{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_v1_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1344,7 @@ func (x *WorkspaceRef) String() string {
 func (*WorkspaceRef) ProtoMessage() {}
 
 func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_v1_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1357,7 @@ func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRef.ProtoReflect.Descriptor instead.
 func (*WorkspaceRef) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WorkspaceRef) GetWorkspace() isWorkspaceRef_Workspace {
@@ -1062,7 +1427,7 @@ type SendFilesRequest struct {
 
 func (x *SendFilesRequest) Reset() {
 	*x = SendFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_v1_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1439,7 @@ func (x *SendFilesRequest) String() string {
 func (*SendFilesRequest) ProtoMessage() {}
 
 func (x *SendFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_v1_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1452,7 @@ func (x *SendFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendFilesRequest.ProtoReflect.Descriptor instead.
 func (*SendFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SendFilesRequest) GetFrom() *WorkspaceRef {
@@ -1139,7 +1504,7 @@ type SendFilesResponse struct {
 
 func (x *SendFilesResponse) Reset() {
 	*x = SendFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1516,7 @@ func (x *SendFilesResponse) String() string {
 func (*SendFilesResponse) ProtoMessage() {}
 
 func (x *SendFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1529,7 @@ func (x *SendFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendFilesResponse.ProtoReflect.Descriptor instead.
 func (*SendFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SendFilesResponse) GetFiles() int32 {
@@ -1213,7 +1578,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_v1_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1590,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_v1_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1603,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchFilesRequest) GetWorkspace() isWatchFilesRequest_Workspace {
@@ -1318,7 +1683,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[15]
+	mi := &file_deckhand_v1_file_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1695,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[15]
+	mi := &file_deckhand_v1_file_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1708,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchFilesResponse) GetEvents() []*FileEvent {
@@ -1372,7 +1737,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[16]
+	mi := &file_deckhand_v1_file_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1749,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[16]
+	mi := &file_deckhand_v1_file_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1762,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -1433,7 +1798,7 @@ type UploadFilesRequest_Begin struct {
 
 func (x *UploadFilesRequest_Begin) Reset() {
 	*x = UploadFilesRequest_Begin{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[17]
+	mi := &file_deckhand_v1_file_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1810,7 @@ func (x *UploadFilesRequest_Begin) String() string {
 func (*UploadFilesRequest_Begin) ProtoMessage() {}
 
 func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[17]
+	mi := &file_deckhand_v1_file_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1970,31 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x13UploadFilesResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
-	"\achanged\x18\x03 \x01(\x05R\achanged\"\x95\x01\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\"\xd2\x01\n" +
+	"\x14DescribeFilesRequest\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12*\n" +
+	"\x05paths\x18\x04 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05pathsB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"\x7f\n" +
+	"\x15DescribeFilesResponse\x122\n" +
+	"\aentries\x18\x01 \x03(\v2\x18.deckhand.v1.UploadEntryR\aentries\x12\x18\n" +
+	"\amissing\x18\x02 \x03(\tR\amissing\x12\x18\n" +
+	"\askipped\x18\x03 \x03(\tR\askipped\"\xe8\x01\n" +
+	"\x14DownloadFilesRequest\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12@\n" +
+	"\aentries\x18\x04 \x03(\v2\x18.deckhand.v1.UploadEntryB\f\xbaH\t\x92\x01\x06\b\x01\x10\xa0\x8d\x06R\aentriesB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"|\n" +
+	"\x15DownloadFilesResponse\x120\n" +
+	"\x05entry\x18\x01 \x01(\v2\x18.deckhand.v1.UploadEntryH\x00R\x05entry\x12\x1f\n" +
+	"\x04data\x18\x02 \x01(\fB\t\xbaH\x06z\x04\x18\x80\x80@H\x00R\x04dataB\x10\n" +
+	"\amessage\x12\x05\xbaH\x02\b\x01\"\x95\x01\n" +
 	"\fWorkspaceRef\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -1637,12 +2026,14 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\xe8\x03\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\x9c\x05\n" +
 	"\vFileService\x12G\n" +
 	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\x12J\n" +
 	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\x12S\n" +
 	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\x12R\n" +
-	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12J\n" +
+	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12X\n" +
+	"\rDescribeFiles\x12!.deckhand.v1.DescribeFilesRequest\x1a\".deckhand.v1.DescribeFilesResponse0\x01\x12X\n" +
+	"\rDownloadFiles\x12!.deckhand.v1.DownloadFilesRequest\x1a\".deckhand.v1.DownloadFilesResponse0\x01\x12J\n" +
 	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\x12O\n" +
 	"\n" +
 	"WatchFiles\x12\x1e.deckhand.v1.WatchFilesRequest\x1a\x1f.deckhand.v1.WatchFilesResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
@@ -1659,7 +2050,7 @@ func file_deckhand_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_file_proto_rawDescData
 }
 
-var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_deckhand_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 0: deckhand.v1.FileInfo
 	(*JailRef)(nil),                  // 1: deckhand.v1.JailRef
@@ -1672,47 +2063,60 @@ var file_deckhand_v1_file_proto_goTypes = []any{
 	(*CompareFilesResponse)(nil),     // 8: deckhand.v1.CompareFilesResponse
 	(*UploadFilesRequest)(nil),       // 9: deckhand.v1.UploadFilesRequest
 	(*UploadFilesResponse)(nil),      // 10: deckhand.v1.UploadFilesResponse
-	(*WorkspaceRef)(nil),             // 11: deckhand.v1.WorkspaceRef
-	(*SendFilesRequest)(nil),         // 12: deckhand.v1.SendFilesRequest
-	(*SendFilesResponse)(nil),        // 13: deckhand.v1.SendFilesResponse
-	(*WatchFilesRequest)(nil),        // 14: deckhand.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),       // 15: deckhand.v1.WatchFilesResponse
-	(*FileEvent)(nil),                // 16: deckhand.v1.FileEvent
-	(*UploadFilesRequest_Begin)(nil), // 17: deckhand.v1.UploadFilesRequest.Begin
-	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
+	(*DescribeFilesRequest)(nil),     // 11: deckhand.v1.DescribeFilesRequest
+	(*DescribeFilesResponse)(nil),    // 12: deckhand.v1.DescribeFilesResponse
+	(*DownloadFilesRequest)(nil),     // 13: deckhand.v1.DownloadFilesRequest
+	(*DownloadFilesResponse)(nil),    // 14: deckhand.v1.DownloadFilesResponse
+	(*WorkspaceRef)(nil),             // 15: deckhand.v1.WorkspaceRef
+	(*SendFilesRequest)(nil),         // 16: deckhand.v1.SendFilesRequest
+	(*SendFilesResponse)(nil),        // 17: deckhand.v1.SendFilesResponse
+	(*WatchFilesRequest)(nil),        // 18: deckhand.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 19: deckhand.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 20: deckhand.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 21: deckhand.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 22: google.protobuf.Timestamp
 }
 var file_deckhand_v1_file_proto_depIdxs = []int32{
-	18, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	22, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: deckhand.v1.ReadFileRequest.jail:type_name -> deckhand.v1.JailRef
 	1,  // 2: deckhand.v1.ListFilesRequest.jail:type_name -> deckhand.v1.JailRef
 	0,  // 3: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
-	18, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	22, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.CompareFilesRequest.jail:type_name -> deckhand.v1.JailRef
 	6,  // 6: deckhand.v1.CompareFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
-	17, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
+	21, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
 	6,  // 8: deckhand.v1.UploadFilesRequest.entry:type_name -> deckhand.v1.UploadEntry
-	11, // 9: deckhand.v1.SendFilesRequest.from:type_name -> deckhand.v1.WorkspaceRef
-	11, // 10: deckhand.v1.SendFilesRequest.to:type_name -> deckhand.v1.WorkspaceRef
-	1,  // 11: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
-	16, // 12: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
-	1,  // 13: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
-	2,  // 14: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
-	4,  // 15: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
-	7,  // 16: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
-	9,  // 17: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
-	12, // 18: deckhand.v1.FileService.SendFiles:input_type -> deckhand.v1.SendFilesRequest
-	14, // 19: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
-	3,  // 20: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
-	5,  // 21: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
-	8,  // 22: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
-	10, // 23: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
-	13, // 24: deckhand.v1.FileService.SendFiles:output_type -> deckhand.v1.SendFilesResponse
-	15, // 25: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
-	20, // [20:26] is the sub-list for method output_type
-	14, // [14:20] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	1,  // 9: deckhand.v1.DescribeFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	6,  // 10: deckhand.v1.DescribeFilesResponse.entries:type_name -> deckhand.v1.UploadEntry
+	1,  // 11: deckhand.v1.DownloadFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	6,  // 12: deckhand.v1.DownloadFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
+	6,  // 13: deckhand.v1.DownloadFilesResponse.entry:type_name -> deckhand.v1.UploadEntry
+	15, // 14: deckhand.v1.SendFilesRequest.from:type_name -> deckhand.v1.WorkspaceRef
+	15, // 15: deckhand.v1.SendFilesRequest.to:type_name -> deckhand.v1.WorkspaceRef
+	1,  // 16: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	20, // 17: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
+	1,  // 18: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
+	2,  // 19: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
+	4,  // 20: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
+	7,  // 21: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
+	9,  // 22: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
+	11, // 23: deckhand.v1.FileService.DescribeFiles:input_type -> deckhand.v1.DescribeFilesRequest
+	13, // 24: deckhand.v1.FileService.DownloadFiles:input_type -> deckhand.v1.DownloadFilesRequest
+	16, // 25: deckhand.v1.FileService.SendFiles:input_type -> deckhand.v1.SendFilesRequest
+	18, // 26: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
+	3,  // 27: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
+	5,  // 28: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
+	8,  // 29: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
+	10, // 30: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
+	12, // 31: deckhand.v1.FileService.DescribeFiles:output_type -> deckhand.v1.DescribeFilesResponse
+	14, // 32: deckhand.v1.FileService.DownloadFiles:output_type -> deckhand.v1.DownloadFilesResponse
+	17, // 33: deckhand.v1.FileService.SendFiles:output_type -> deckhand.v1.SendFilesResponse
+	19, // 34: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
+	27, // [27:35] is the sub-list for method output_type
+	19, // [19:27] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_file_proto_init() }
@@ -1741,15 +2145,29 @@ func file_deckhand_v1_file_proto_init() {
 		(*UploadFilesRequest_Data)(nil),
 	}
 	file_deckhand_v1_file_proto_msgTypes[11].OneofWrappers = []any{
+		(*DescribeFilesRequest_AgentId)(nil),
+		(*DescribeFilesRequest_TaskId)(nil),
+		(*DescribeFilesRequest_Jail)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[13].OneofWrappers = []any{
+		(*DownloadFilesRequest_AgentId)(nil),
+		(*DownloadFilesRequest_TaskId)(nil),
+		(*DownloadFilesRequest_Jail)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[14].OneofWrappers = []any{
+		(*DownloadFilesResponse_Entry)(nil),
+		(*DownloadFilesResponse_Data)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[15].OneofWrappers = []any{
 		(*WorkspaceRef_AgentId)(nil),
 		(*WorkspaceRef_TaskId)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[14].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[18].OneofWrappers = []any{
 		(*WatchFilesRequest_AgentId)(nil),
 		(*WatchFilesRequest_TaskId)(nil),
 		(*WatchFilesRequest_Jail)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[17].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[21].OneofWrappers = []any{
 		(*UploadFilesRequest_Begin_AgentId)(nil),
 		(*UploadFilesRequest_Begin_TaskId)(nil),
 		(*UploadFilesRequest_Begin_Jail)(nil),
@@ -1760,7 +2178,7 @@ func file_deckhand_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_file_proto_rawDesc), len(file_deckhand_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,12 @@ const (
 	FileServiceCompareFilesProcedure = "/deckhand.v1.FileService/CompareFiles"
 	// FileServiceUploadFilesProcedure is the fully-qualified name of the FileService's UploadFiles RPC.
 	FileServiceUploadFilesProcedure = "/deckhand.v1.FileService/UploadFiles"
+	// FileServiceDescribeFilesProcedure is the fully-qualified name of the FileService's DescribeFiles
+	// RPC.
+	FileServiceDescribeFilesProcedure = "/deckhand.v1.FileService/DescribeFiles"
+	// FileServiceDownloadFilesProcedure is the fully-qualified name of the FileService's DownloadFiles
+	// RPC.
+	FileServiceDownloadFilesProcedure = "/deckhand.v1.FileService/DownloadFiles"
 	// FileServiceSendFilesProcedure is the fully-qualified name of the FileService's SendFiles RPC.
 	FileServiceSendFilesProcedure = "/deckhand.v1.FileService/SendFiles"
 	// FileServiceWatchFilesProcedure is the fully-qualified name of the FileService's WatchFiles RPC.
@@ -61,6 +67,14 @@ type FileServiceClient interface {
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
+	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest]) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error)
+	// DownloadFiles answers the contents of files, in the order that they are asked
+	// for: each entry, followed by its data. A file that has another size now ends
+	// it with ABORTED (AGENT_026); whoever receives it checks its digest. Nothing in
+	// it is masked, and each call is one audit entry.
+	DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest]) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error)
 	// SendFiles copies files, folders and links from one workspace into another,
 	// also on another node. What is there with the same content is not sent again.
 	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
@@ -103,6 +117,18 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 			connect.WithClientOptions(opts...),
 		),
+		describeFiles: connect.NewClient[v1.DescribeFilesRequest, v1.DescribeFilesResponse](
+			httpClient,
+			baseURL+FileServiceDescribeFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("DescribeFiles")),
+			connect.WithClientOptions(opts...),
+		),
+		downloadFiles: connect.NewClient[v1.DownloadFilesRequest, v1.DownloadFilesResponse](
+			httpClient,
+			baseURL+FileServiceDownloadFilesProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("DownloadFiles")),
+			connect.WithClientOptions(opts...),
+		),
 		sendFiles: connect.NewClient[v1.SendFilesRequest, v1.SendFilesResponse](
 			httpClient,
 			baseURL+FileServiceSendFilesProcedure,
@@ -120,12 +146,14 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // fileServiceClient implements FileServiceClient.
 type fileServiceClient struct {
-	readFile     *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
-	listFiles    *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
-	compareFiles *connect.Client[v1.CompareFilesRequest, v1.CompareFilesResponse]
-	uploadFiles  *connect.Client[v1.UploadFilesRequest, v1.UploadFilesResponse]
-	sendFiles    *connect.Client[v1.SendFilesRequest, v1.SendFilesResponse]
-	watchFiles   *connect.Client[v1.WatchFilesRequest, v1.WatchFilesResponse]
+	readFile      *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+	listFiles     *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
+	compareFiles  *connect.Client[v1.CompareFilesRequest, v1.CompareFilesResponse]
+	uploadFiles   *connect.Client[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	describeFiles *connect.Client[v1.DescribeFilesRequest, v1.DescribeFilesResponse]
+	downloadFiles *connect.Client[v1.DownloadFilesRequest, v1.DownloadFilesResponse]
+	sendFiles     *connect.Client[v1.SendFilesRequest, v1.SendFilesResponse]
+	watchFiles    *connect.Client[v1.WatchFilesRequest, v1.WatchFilesResponse]
 }
 
 // ReadFile calls deckhand.v1.FileService.ReadFile.
@@ -146,6 +174,16 @@ func (c *fileServiceClient) CompareFiles(ctx context.Context, req *connect.Reque
 // UploadFiles calls deckhand.v1.FileService.UploadFiles.
 func (c *fileServiceClient) UploadFiles(ctx context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse] {
 	return c.uploadFiles.CallClientStream(ctx)
+}
+
+// DescribeFiles calls deckhand.v1.FileService.DescribeFiles.
+func (c *fileServiceClient) DescribeFiles(ctx context.Context, req *connect.Request[v1.DescribeFilesRequest]) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error) {
+	return c.describeFiles.CallServerStream(ctx, req)
+}
+
+// DownloadFiles calls deckhand.v1.FileService.DownloadFiles.
+func (c *fileServiceClient) DownloadFiles(ctx context.Context, req *connect.Request[v1.DownloadFilesRequest]) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error) {
+	return c.downloadFiles.CallServerStream(ctx, req)
 }
 
 // SendFiles calls deckhand.v1.FileService.SendFiles.
@@ -171,6 +209,14 @@ type FileServiceHandler interface {
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error)
+	// DescribeFiles answers files, folders and links by paths or patterns, with the
+	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
+	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error
+	// DownloadFiles answers the contents of files, in the order that they are asked
+	// for: each entry, followed by its data. A file that has another size now ends
+	// it with ABORTED (AGENT_026); whoever receives it checks its digest. Nothing in
+	// it is masked, and each call is one audit entry.
+	DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest], *connect.ServerStream[v1.DownloadFilesResponse]) error
 	// SendFiles copies files, folders and links from one workspace into another,
 	// also on another node. What is there with the same content is not sent again.
 	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
@@ -209,6 +255,18 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fileServiceDescribeFilesHandler := connect.NewServerStreamHandler(
+		FileServiceDescribeFilesProcedure,
+		svc.DescribeFiles,
+		connect.WithSchema(fileServiceMethods.ByName("DescribeFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
+	fileServiceDownloadFilesHandler := connect.NewServerStreamHandler(
+		FileServiceDownloadFilesProcedure,
+		svc.DownloadFiles,
+		connect.WithSchema(fileServiceMethods.ByName("DownloadFiles")),
+		connect.WithHandlerOptions(opts...),
+	)
 	fileServiceSendFilesHandler := connect.NewUnaryHandler(
 		FileServiceSendFilesProcedure,
 		svc.SendFiles,
@@ -231,6 +289,10 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 			fileServiceCompareFilesHandler.ServeHTTP(w, r)
 		case FileServiceUploadFilesProcedure:
 			fileServiceUploadFilesHandler.ServeHTTP(w, r)
+		case FileServiceDescribeFilesProcedure:
+			fileServiceDescribeFilesHandler.ServeHTTP(w, r)
+		case FileServiceDownloadFilesProcedure:
+			fileServiceDownloadFilesHandler.ServeHTTP(w, r)
 		case FileServiceSendFilesProcedure:
 			fileServiceSendFilesHandler.ServeHTTP(w, r)
 		case FileServiceWatchFilesProcedure:
@@ -258,6 +320,14 @@ func (UnimplementedFileServiceHandler) CompareFiles(context.Context, *connect.Re
 
 func (UnimplementedFileServiceHandler) UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.UploadFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.DescribeFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest], *connect.ServerStream[v1.DownloadFilesResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.DownloadFiles is not implemented"))
 }
 
 func (UnimplementedFileServiceHandler) SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error) {
