@@ -83,6 +83,28 @@ func TestHardLinksAreOneFileAgain(t *testing.T) {
 	}
 }
 
+// A folder that was replaced by a link comes back, and the link's target is left
+// alone: wherever it leads, also to itself.
+func TestAFolderThatBecameALinkIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"other", "a", ".", "/etc"} {
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			s := m.service(t, m.config())
+			m.step(t, s, "step_0", "mkdir -p a/b other; echo one > a/f; echo two > a/b/g; echo three > other/f")
+			before := picture(t, m.dir())
+			m.step(t, s, "step_1", "rm -r a; ln -s "+target+" a")
+			linked := picture(t, m.dir())
+			out := undo(t, s, "step_1")
+			require.True(t, out.GetApplied(), "%v", out.GetConflicts())
+			require.Equal(t, before, picture(t, m.dir()))
+			m.step(t, s, "step_2", "rm -r a; ln -s "+target+" a")
+			require.Equal(t, linked, picture(t, m.dir()))
+		})
+	}
+}
+
 // Sockets and pipes are never opened, so nothing hangs on them. A pipe comes
 // back; a socket cannot, and an undo that would need one says so.
 func TestSocketsAndPipes(t *testing.T) {

@@ -254,8 +254,8 @@ func (j *Job) tolerates(err error) bool {
 // clear removes what is not to be there, or not as what it is.
 func (j *Job) clear(c tree.Change) error {
 	st, err := j.Workspace.Lstat(c.Path)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil // nor what is above it; a link that stands there goes as itself
 	}
 	if err != nil {
 		return err
