@@ -2,11 +2,13 @@ package integration
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -210,6 +212,37 @@ turns:
 	f.cli(3, "agent", "files", "cat", "keeper", "in/d/run")
 	f.cli(0, "task", "undo", second, "--yes")
 	require.Equal(t, "#!/bin/sh\n", f.cli(0, "agent", "files", "cat", "keeper", "in/d/run").out)
+
+	// And whoever watches sees files come.
+	watching := f.person(t.Context(), "agent", "files", "watch", "keeper", "in")
+	output, err := watching.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, watching.Start())
+	seen := make(chan string)
+	go func() {
+		defer close(seen)
+		for lines := bufio.NewScanner(output); lines.Scan(); {
+			if strings.Contains(lines.Text(), "in/d/seen") {
+				seen <- lines.Text()
+				return
+			}
+		}
+	}()
+	line := ""
+	eventually(t, 30*time.Second, "the watcher to see a file", func() bool {
+		// It does not say when it began.
+		require.NoError(t, os.WriteFile(filepath.Join(from, "d", "seen"), []byte(time.Now().String()), 0o600))
+		f.cli(0, "agent", "files", "put", "keeper", from, "in")
+		select {
+		case line = <-seen:
+			return true
+		case <-time.After(time.Second):
+			return false
+		}
+	})
+	require.Regexp(t, `^[a-z]+ +in/d/seen$`, line)
+	require.NoError(t, watching.Process.Signal(syscall.SIGINT))
+	_ = watching.Wait()
 }
 
 // H7, K6: a task that goes on from a checkpoint gets the workspace of that
