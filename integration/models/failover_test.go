@@ -35,7 +35,7 @@ func TestAnotherModelGoesOnInTheMiddleOfATask(t *testing.T) {
 	next := map[modeltest.Format]modeltest.Format{
 		modeltest.Messages: modeltest.Responses, modeltest.Responses: modeltest.Gemini, modeltest.Gemini: modeltest.Chat, modeltest.Chat: modeltest.Messages,
 	}
-	r := newRigThat(t, func(c *worker.Config) { c.ModelStall = time.Second })
+	r := newRigThat(t, func(c *worker.Config) { c.ModelStall = 10 * time.Second })
 	ways := unreachable()
 	var mu sync.Mutex
 	taken := map[string]modeltest.Request{}

@@ -46,7 +46,7 @@ func told(v any) []string {
 // of an answer is asked again.
 func TestWhatATaskRecoversFrom(t *testing.T) {
 	t.Parallel()
-	r := newRigThat(t, func(c *worker.Config) { c.ModelStall = time.Second })
+	r := newRigThat(t, func(c *worker.Config) { c.ModelStall = 10 * time.Second })
 	r.mu.Lock()
 	r.output = injection + strings.Repeat("0123456789 something else\n", 300)
 	r.mu.Unlock()
