@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -163,9 +164,12 @@ func TestACutConnectionIsReplacedByASessionOfAHigherEpoch(t *testing.T) {
 	require.Error(t, before.Err())
 	_, err = before.Exec().GetExec(t.Context(), &nodev1.GetExecRequest{ExecId: "step_1"})
 	require.Equal(t, fault.NodeUnavailable, fault.As(err).Code)
-	_, err = after.Exec().StartExec(t.Context(), &nodev1.StartExecRequest{
-		Spec: &nodev1.ExecSpec{ExecId: "step_2", JailId: "jail_1", Argv: []string{"true"}},
-	})
+	require.Eventually(t, func() bool {
+		_, err = after.Exec().StartExec(t.Context(), &nodev1.StartExecRequest{
+			Spec: &nodev1.ExecSpec{ExecId: "step_2", JailId: "jail_1", Argv: []string{"true"}},
+		})
+		return !fault.Is(err, fault.Unavailable) // the node may not have heard yet that it is connected
+	}, 10*time.Second, 5*time.Millisecond)
 	require.NoError(t, err)
 }
 

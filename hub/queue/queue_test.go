@@ -92,7 +92,7 @@ func TestNobodyStarves(t *testing.T) {
 		var waiting []job
 		turns := map[string]queue.Turn{}
 		var running []string
-		passed := map[string]int{} // starts of others since a user began to wait, or was served
+		passed := map[string]int{} // starts of others since a user began to wait with none running
 		now := time.Unix(1, 0)
 		for step := range 200 {
 			// One user floods, the others come now and then.
@@ -118,9 +118,12 @@ func TestNobodyStarves(t *testing.T) {
 				running = append(running, j.share)
 				turns[j.share] = queue.Turn{Active: turns[j.share].Active + 1, Served: now}
 				for u := range users {
-					passed[fmt.Sprint("u", u)]++
+					if name := fmt.Sprint("u", u); turns[name].Active == 0 {
+						passed[name]++
+					} else {
+						passed[name] = 0
+					}
 				}
-				passed[j.share] = 0
 				return true, nil
 			}))
 			waiting = left
