@@ -17,7 +17,8 @@ import (
 )
 
 // grantAlone stores a call that is granted as it is, in one transaction that is
-// one statement, and starts it where it is made at once. Anything else it leaves to a transaction, and answers done false.
+// one statement, and starts it where it is made at once. Anything else it leaves
+// to a transaction of several, and answers done false.
 func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p Proposal) (step db.Step, done bool, err error) {
 	if slices.Contains(tool.Giving, p.Tool) {
 		return step, false, nil // judged under the task's lock
