@@ -46,6 +46,31 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 	}, without)
 }
 
+// An index in one collation is of no use to a comparison in another: what
+// belongs to a task would be searched from end to end.
+func TestNamesAreOfOneCollation(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Database(t)
+	s, err := store.Open(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), `
+		SELECT c.table_name || '.' || c.column_name FROM information_schema.columns c
+		JOIN information_schema.tables t USING (table_schema, table_name)
+		LEFT JOIN information_schema.key_column_usage k USING (table_schema, table_name, column_name)
+		WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE' AND c.data_type = 'text' AND c.collation_name IS NULL
+		  AND (c.column_name = 'id' OR c.column_name LIKE '%\_id' OR k.position_in_unique_constraint IS NOT NULL)
+		ORDER BY 1`)
+	require.NoError(t, err)
+	without, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Empty(t, without, `declare the column as text COLLATE "C"`)
+}
+
 func TestReferencesNameOneThing(t *testing.T) {
 	t.Parallel()
 	type row = db.FindTasksRow

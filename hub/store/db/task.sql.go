@@ -1409,9 +1409,9 @@ UPDATE tasks SET
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
     failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
 WHERE tasks.id = $8 AND (tasks.org_id = $9) IS TRUE
-RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, (tasks.finished_at IS NOT NULL AND EXISTS (
-    SELECT FROM steps s WHERE s.org_id = tasks.org_id AND s.task_id = tasks.id
-      AND s.state IN ('proposed', 'waiting', 'granted', 'started')))::boolean AS has_open_steps
+RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, (tasks.finished_at IS NOT NULL AND coalesce((
+    SELECT true FROM steps s WHERE s.task_id = tasks.id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
+    ORDER BY s.number LIMIT 1), false))::boolean AS has_open_steps
 `
 
 type MoveTaskParams struct {
@@ -1433,7 +1433,8 @@ type MoveTaskRow struct {
 
 // Changes the state; a move to anything but starting or running ends the lease.
 // What is null of the run's result stays as it is. Of a final state it answers
-// whether the task has steps that have not ended.
+// whether the task has steps that have not ended (not by EXISTS, which would
+// hash the steps of all tasks as long as the database has no statistics).
 func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow, error) {
 	row := q.db.QueryRow(ctx, moveTask,
 		arg.State,

@@ -75,7 +75,8 @@ WHERE id = @id AND attempt = @attempt AND lease_hash = @lease_hash AND lease_exp
 -- name: MoveTask :one
 -- Changes the state; a move to anything but starting or running ends the lease.
 -- What is null of the run's result stays as it is. Of a final state it answers
--- whether the task has steps that have not ended.
+-- whether the task has steps that have not ended (not by EXISTS, which would
+-- hash the steps of all tasks as long as the database has no statistics).
 UPDATE tasks SET
     state = @state, reason = @reason,
     pause_next = CASE WHEN @state::text IN ('paused', 'succeeded', 'failed', 'timed_out', 'cancelled') THEN '' ELSE pause_next END,
@@ -93,9 +94,9 @@ UPDATE tasks SET
     worker_losses = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN worker_losses ELSE 0 END,
     failures = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN failures ELSE 0 END
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE
-RETURNING sqlc.embed(tasks), (tasks.finished_at IS NOT NULL AND EXISTS (
-    SELECT FROM steps s WHERE s.org_id = tasks.org_id AND s.task_id = tasks.id
-      AND s.state IN ('proposed', 'waiting', 'granted', 'started')))::boolean AS has_open_steps;
+RETURNING sqlc.embed(tasks), (tasks.finished_at IS NOT NULL AND coalesce((
+    SELECT true FROM steps s WHERE s.task_id = tasks.id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
+    ORDER BY s.number LIMIT 1), false))::boolean AS has_open_steps;
 
 -- name: RunTask :exec
 -- MoveTask to running, for a task that is starting.
