@@ -116,10 +116,11 @@ func (h *Hub) taskKilled(t db.Task) {
 	}
 }
 
-// taskEnded stops the jail of a task that had one of its own; the workspace
-// stays for people to look at.
+// taskEnded ends the MCP servers of a task, and stops the jail of one that had a
+// jail of its own; the workspace stays for people to look at.
 func (h *Hub) taskEnded(t db.Task) {
 	h.metrics.Ended(t)
+	h.endServers(t)
 	if t.WorkspaceScope != string(persona.ScopeTask) || t.NodeID == nil || t.StartedAt == nil {
 		return
 	}
@@ -132,6 +133,29 @@ func (h *Hub) taskEnded(t db.Task) {
 		defer cancel()
 		if _, err := link.Jails().StopJail(ctx, &nodev1.StopJailRequest{JailId: t.JailID}); err != nil {
 			h.cfg.Log.Info("the jail of an ended task was not stopped", "task_id", t.ID, "reason", err)
+		}
+	})
+}
+
+// endServers ends the MCP servers of a task that has ended. Where its node cannot
+// be reached they end by themselves, since nobody asks them any more.
+func (h *Hub) endServers(t db.Task) {
+	if t.NodeID == nil || t.StartedAt == nil || t.WorkspaceScope == string(persona.ScopeTask) {
+		return
+	}
+	h.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+		defer cancel()
+		p, err := h.agents.PersonaOf(ctx, h.store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+		if err != nil || len(p.MCP) == 0 {
+			return
+		}
+		link, err := h.node(*t.NodeID)
+		if err == nil {
+			err = tool.EndMCP(ctx, link, t.JailID, t.ID)
+		}
+		if err != nil {
+			h.cfg.Log.Info("the MCP servers of an ended task were not ended", "task_id", t.ID, "reason", err)
 		}
 	})
 }

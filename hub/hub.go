@@ -127,7 +127,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	})
 	h.recorder = recorder
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Names(), Providers: provider.Runnable(), Modes: modes})
+	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
@@ -338,5 +338,5 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 // jailed says whether a task has anything to do in a jail.
 func (h *Hub) jailed(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
 	p, err := h.agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
-	return err != nil || t.InputCount > 0 || h.tools.Jailed(p.Tools), err
+	return err != nil || t.InputCount > 0 || h.tools.Jailed(p), err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/provider"
 )
 
@@ -92,6 +93,9 @@ func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) 
 	}
 	for _, f := range p.Fallbacks {
 		models = append(models, relay.Model{Provider: f.Provider, Name: f.Model})
+	}
+	if s := p.Context.SummaryModel; s != (persona.Fallback{}) {
+		models = append(models, relay.Model{Provider: s.Provider, Name: s.Model})
 	}
 	return models, nil
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -46,16 +47,32 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 	if claim.GetTask().GetOverride().GetProvider() == "" { // who chose another model wants that one
 		candidates = append(candidates, p.Fallbacks...)
 	}
-	return w.anyOf(candidates, claim)
+	return w.anyOf(candidates, claim, spokeLast(candidates, claim.GetTurns()))
+}
+
+// summarizer makes the model that writes a task's summaries: the one that the
+// persona names for it, and where that does not answer the task's own; nil for
+// that alone.
+func (w *Worker) summarizer(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) (model.Model, error) {
+	first := p.Context.SummaryModel
+	if first == (persona.Fallback{}) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	own := persona.Fallback{Provider: cmp.Or(claim.GetTask().GetProvider(), p.Provider), Model: cmp.Or(claim.GetTask().GetModel(), p.Model)}
+	if own == first || own.Provider == persona.ProviderScript || claim.GetTask().GetOverride().GetProvider() != "" {
+		return nil, nil //nolint:nilnil // as above
+	}
+	return w.anyOf([]persona.Fallback{first, own}, claim, 0)
 }
 
 // fallbackPatience is the longest that a provider may ask to be waited for
 // where another can take its place.
 const fallbackPatience = 10 * time.Second
 
-// anyOf makes the first of some models that answers.
-func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResponse) (model.Model, error) {
-	cfg := failover.Config{Breakers: w.breakers, At: spokeLast(names, claim.GetTurns())}
+// anyOf makes the first of some models that answers; the one at that place is
+// asked first.
+func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResponse, at int) (model.Model, error) {
+	cfg := failover.Config{Breakers: w.breakers, At: at}
 	retries := model.RetryConfig{OnRetry: w.noteRetry(claim.GetTask().GetId())}
 	if len(names) > 1 {
 		retries.MaxRetryAfter = fallbackPatience

@@ -100,18 +100,23 @@ func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse,
 	if err != nil {
 		return nil, err
 	}
+	summarizer, err := w.summarizer(p, claim)
+	if err != nil {
+		return nil, err
+	}
 	started := &deckhandv1.StartTaskResponse{}
 	if !claim.GetStarted() {
 		if started, err = w.startTask(ctx, claim.GetLease(), log); err != nil {
 			return nil, err
 		}
 	}
-	project := loop.Project{Instructions: started.GetInstructions()}
+	claim.Tools = append(claim.GetTools(), started.GetTools()...)
+	project := loop.Project{Instructions: started.GetInstructions(), Problems: started.GetProblems()}
 	for _, s := range started.GetSkills() {
 		project.Skills = append(project.Skills, loop.Skill{Name: s.GetName(), Description: s.GetDescription(), Path: s.GetPath()})
 	}
 	return loop.Run(ctx, loop.Config{
-		Hub: w.client.Workers, Model: m, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Project: project, Log: log,
+		Hub: w.client.Workers, Model: m, Summarizer: summarizer, Persona: p, Claim: claim, Scratchpad: started.GetScratchpad(), Project: project, Log: log,
 	})
 }
 

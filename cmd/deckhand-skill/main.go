@@ -1,4 +1,4 @@
-// Command deckhand-skill reduces data inside a jail.
+// Command deckhand-skill reduces data inside a jail, and runs MCP servers there.
 package main
 
 import (
@@ -6,9 +6,14 @@ import (
 	"os"
 
 	"github.com/deckhand-sh/deckhand/node/skill"
+	"github.com/deckhand-sh/deckhand/node/skill/mcpbridge"
 )
 
 func main() {
+	// Confined, it would confine the server too.
+	if len(os.Args) > 1 && os.Args[1] == "mcp" {
+		os.Exit(mcpbridge.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	skill.Confine()
 	os.Exit(skill.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,6 +33,9 @@ const executeWait = 20 * time.Second
 
 // maxRetryAfter bounds how long a worker may have a task wait for its next try.
 const maxRetryAfter = time.Hour
+
+// maxProblem bounds what a model is told of one thing that cannot be had.
+const maxProblem = 2000
 
 // renewalsPerLease is how often a worker renews in one lease's time.
 const renewalsPerLease = 3
@@ -113,7 +117,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		return nil, err
 	}
 	res := &deckhandv1.ClaimTaskResponse{
-		Task: taskMessage(t, persona.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona.Tools),
+		Task: taskMessage(t, persona.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona),
 		Traceparent: t.Traceparent,
 	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
@@ -125,7 +129,11 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	}
 	res.Turns = past.Turns
 	for _, s := range past.Steps {
-		res.Steps = append(res.Steps, stepMessage(s))
+		m, err := h.withImages(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		res.Steps = append(res.Steps, m)
 	}
 	for _, m := range past.Messages {
 		res.Messages = append(res.Messages, taskMessageOf(m))
@@ -166,6 +174,10 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 		res.Skills = append(res.Skills, &deckhandv1.StartTaskResponse_Skill{
 			Name: h.Redact.String(skill.Name), Description: h.Redact.String(skill.Description), Path: skill.Path,
 		})
+	}
+	res.Tools = p.Tools
+	for _, problem := range p.Problems {
+		res.Problems = append(res.Problems, strings.ToValidUTF8(problem[:min(len(problem), maxProblem)], ""))
 	}
 	return connect.NewResponse(res), nil
 }
@@ -238,7 +250,22 @@ func (h *Workers) ExecuteStep(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: stepMessage(s)}), nil
+	m, err := h.withImages(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: m}), nil
+}
+
+// withImages answers a step with the images of its result.
+func (h *Workers) withImages(ctx context.Context, s db.Step) (*deckhandv1.Step, error) {
+	m := stepMessage(s)
+	if m.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
+		return m, nil
+	}
+	images, err := h.Steps.Images(ctx, s.OrgID, s.TaskID, s.ID)
+	m.Images = images[s.ID]
+	return m, err
 }
 
 // SaveCheckpoint stores the loop's state at an iteration boundary.

@@ -50,9 +50,16 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 	if err != nil {
 		return err
 	}
+	server, err := s.mcpTool(ctx, tx.Queries, t, p, step.Tool)
+	if err != nil {
+		return err
+	}
 	ask, err := s.askOf(ctx, tx, t, step, record, arguments)
 	if err != nil {
 		return err
+	}
+	if server != nil && server.Ask != "" {
+		showDefinition(&ask, server)
 	}
 	ask.Why, ask.Kind, ask.Timeout, ask.OnExpiry = why, inbox.Approval, p.Approvals.Timeout, string(p.Approvals.OnTimeout)
 	if record.Asks {
@@ -168,6 +175,12 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 		"step": step.ID, "arguments": digest(arguments), "persona": fmt.Sprintf("version %d %s", t.AgentVersion, version.Digest),
 	}
 	deterministic := proto.MarshalOptions{Deterministic: true}
+	if server, err := s.mcpTool(ctx, q, t, p, step.Tool); err != nil {
+		return nil, err
+	} else if server != nil {
+		// The same before and after somebody has agreed to it.
+		parts["definition"] = server.Digest
+	}
 	record, err := deterministic.Marshal(s.cfg.Tools.Record(step.Tool))
 	if err != nil {
 		return nil, fmt.Errorf("encode tool %s: %w", step.Tool, err)

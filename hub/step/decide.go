@@ -28,7 +28,20 @@ type verdict struct {
 // worker has checked much of this before; the hub trusts none of it.
 func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (map[string]any, string, verdict) {
 	arguments := map[string]any{}
-	record := s.cfg.Tools.Get(p.Tool)
+	agent, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return arguments, "", verdict{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
+	}
+	record, schema := s.cfg.Tools.Get(p.Tool), s.cfg.Tools.Record(p.Tool)
+	server, err := s.mcpTool(ctx, q, t, agent, p.Tool)
+	switch {
+	case err != nil:
+		return arguments, "", verdict{denied: fault.New(fault.Internal, "the tools of the agent's MCP servers cannot be read").WithCause(err)}
+	case server != nil:
+		record.Category, schema = server.Record.GetCategory(), server.Record
+	case tool.IsMCP(p.Tool):
+		record = nil
+	}
 	if record == nil {
 		// Kept for the record where they can be read at all.
 		if json.Unmarshal([]byte(p.ArgumentsJSON), &arguments) != nil {
@@ -37,7 +50,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, "", deny(fault.Invalid, fault.ToolNotFound, "use a tool of the list you were given", "there is no tool %q", p.Tool)
 	}
 	category := tool.CategoryName(record.Category)
-	parsed, err := toolargs.Check(s.cfg.Tools.Record(p.Tool), p.ArgumentsJSON)
+	parsed, err := toolargs.Check(schema, p.ArgumentsJSON)
 	if err != nil {
 		if json.Unmarshal([]byte(p.ArgumentsJSON), &arguments) != nil {
 			arguments = map[string]any{"unreadable": p.ArgumentsJSON}
@@ -50,11 +63,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 			"ask somebody with more rights to run the task",
 			"%s is a %s tool, and the role %s of the one who submitted the task does not allow it", p.Tool, category, t.CreatedByRole)
 	}
-	agent, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
-	if err != nil {
-		return arguments, category, verdict{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
-	}
-	if !tool.Allowed(agent.Tools, p.Tool) {
+	if server == nil && !tool.Allowed(agent, p.Tool) {
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied, "use a tool of the list you were given",
 			"the persona does not allow the tool %s", p.Tool)
 	}
@@ -75,6 +84,13 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		if refused != nil {
 			return arguments, category, verdict{denied: refused}
 		}
+	}
+	if server != nil && server.Gone {
+		return arguments, category, deny(fault.NotFound, fault.ToolNotFound, "go on without it",
+			"the MCP server %s does not offer the tool %s any more", server.Server.Name, server.Tool)
+	}
+	if server != nil && server.Ask != "" {
+		return arguments, category, verdict{ask: server.Ask}
 	}
 	if why := mustAsk(record, agent); why != "" {
 		return arguments, category, verdict{ask: why}

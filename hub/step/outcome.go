@@ -47,7 +47,7 @@ func outcome(r tool.Result) State {
 
 // end stores an outcome in a transaction of its own; see endIn.
 func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	if !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 {
+	if len(r.Images) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 {
 		return s.endAlone(ctx, step, record, r)
 	}
 	ended := step
@@ -145,6 +145,9 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	}
 	if err != nil {
 		return step, fmt.Errorf("end step %s: %w", step.ID, err)
+	}
+	if err := s.keepImages(ctx, tx.Queries, ended, r.Images); err != nil {
+		return ended, err
 	}
 	changed, err := workspace.Record(ctx, tx, ended, changedAt, r.Workspace)
 	if err != nil {

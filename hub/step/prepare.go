@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Prepared is what a run begins with.
@@ -19,6 +20,10 @@ type Prepared struct {
 	NodeID  string
 	JailID  string
 	Project tool.Project
+	// Tools are those of the agent's MCP servers, and Problems what is wrong with
+	// servers.
+	Tools    []*deckhandv1.Tool
+	Problems []string
 }
 
 // Prepare makes the jail, puts the task's inputs into its workspace, and moves
@@ -73,15 +78,28 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return Prepared{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))
 	}
 	project.Scratchpad, project.Instructions = s.cfg.Redact.String(project.Scratchpad), s.cfg.Redact.String(project.Instructions)
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return Prepared{}, err
+	}
+	tools, problems, err := s.servers(ctx, t, p, call)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("ask the agent's MCP servers: %w", err)
+	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := lease.Hold(ctx, tx, orgID, le)
 		if err != nil || task.State(t.State) == task.Running {
 			return err
 		}
+		if len(problems) > 0 {
+			if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "mcp_problems", Payload: map[string]any{"problems": problems}}); err != nil {
+				return err
+			}
+		}
 		_, err = task.Move(ctx, tx, t, task.Running, "", event.Actor{Kind: "worker", ID: *t.WorkerID})
 		return err
 	})
-	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Project: project}, err
+	return Prepared{NodeID: *t.NodeID, JailID: t.JailID, Project: project, Tools: tools, Problems: problems}, err
 }
 
 // Holder names who holds a jail frozen while a task waits for a person.

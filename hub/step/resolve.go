@@ -27,6 +27,9 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	switch a.Verdict {
 	case inbox.Approve:
 		params.State, params.GrantedBinding = string(Granted), item.Binding
+		if err = s.agree(ctx, tx, t, step, item, by); err != nil {
+			return effect, err
+		}
 		if a.ArgumentsJSON != "" {
 			if effect.ChangedArguments, err = s.change(ctx, tx, t, step, a, &params); err != nil {
 				return effect, err
@@ -87,7 +90,14 @@ func withReason(what, reason string) string {
 // change puts a person's arguments in the place of the model's, and answers
 // them masked. The grant is bound to them.
 func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, a inbox.Answer, params *db.ResolveStepParams) (json.RawMessage, error) {
-	record := s.cfg.Tools.Record(step.Tool)
+	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.recordOf(ctx, tx.Queries, t, p, step.Tool)
+	if err != nil {
+		return nil, err
+	}
 	if record == nil {
 		return nil, fault.New(fault.Internal, "step %s calls tool %q, which this hub does not have", step.ID, step.Tool)
 	}

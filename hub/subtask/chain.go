@@ -103,7 +103,7 @@ func exceeds(giver, taker *persona.Persona, tools *tool.Registry) string {
 	}
 	for _, name := range giver.Approvals.Tools {
 		record := tools.Get(name)
-		if record == nil || !tool.Allowed(taker.Tools, name) || slices.Contains(taker.Approvals.Tools, name) ||
+		if record == nil || !tool.Allowed(taker, name) || slices.Contains(taker.Approvals.Tools, name) ||
 			slices.Contains(taker.Approvals.Categories, tool.CategoryName(record.Category)) {
 			continue
 		}
@@ -114,15 +114,23 @@ func exceeds(giver, taker *persona.Persona, tools *tool.Registry) string {
 
 func highest(p *persona.Persona, tools *tool.Registry) deckhandv1.ToolCategory {
 	most := deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE
-	for _, t := range tools.For(p.Tools) {
+	for _, t := range tools.For(p) {
 		most = max(most, t.GetCategory())
+	}
+	for _, server := range p.MCP {
+		most = max(most, tool.CategoryOf(server.Category))
 	}
 	return most
 }
 
 func has(p *persona.Persona, tools *tool.Registry, category string) bool {
-	for _, t := range tools.For(p.Tools) {
+	for _, t := range tools.For(p) {
 		if tool.CategoryName(t.GetCategory()) == category {
+			return true
+		}
+	}
+	for _, server := range p.MCP {
+		if server.Category == category {
 			return true
 		}
 	}

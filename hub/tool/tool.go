@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -55,6 +56,15 @@ type Call struct {
 	Past Past
 	// Given is the task that the call had made, for tools that give work away.
 	Given Given
+	// MCP is the server's side of it, for tools of MCP servers.
+	MCP *MCP
+}
+
+// Image is a picture that a call answered.
+type Image struct {
+	// MediaType is image/png, image/jpeg, image/gif or image/webp.
+	MediaType string
+	Data      []byte
 }
 
 // Result is how a call ended.
@@ -75,6 +85,8 @@ type Result struct {
 	// will: it may be run again under another ExecID.
 	NotStarted bool
 	LogBytes   int64
+	// Images are for models that take them; at most 4, of 2 MiB each.
+	Images []Image
 	// Workspace is what it changed there; nil for tools that change nothing.
 	Workspace *nodev1.WorkspaceChange
 	// WorkspaceNode is the node that Workspace is of; empty for the step's own.
@@ -144,7 +156,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), skillTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -154,8 +166,14 @@ func NewRegistry() (*Registry, error) {
 	return r, nil
 }
 
-// Get answers a tool by name, or nil.
-func (r *Registry) Get(name string) *Tool { return r.tools[name] }
+// Get answers a tool by name, or nil. Of the tools of MCP servers it answers
+// what is the same of all, for any name that they may have.
+func (r *Registry) Get(name string) *Tool {
+	if t := r.tools[name]; t != nil || !IsMCP(name) {
+		return t
+	}
+	return mcpTool(name)
+}
 
 // Names answers all tools' names in order.
 func (r *Registry) Names() []string {
@@ -165,6 +183,11 @@ func (r *Registry) Names() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Listable answers the names of the tools that a persona may list, in order.
+func (r *Registry) Listable() []string {
+	return slices.DeleteFunc(r.Names(), func(name string) bool { return name == Search })
 }
 
 // Irreversible answers the names of the tools of which something cannot be
@@ -181,25 +204,29 @@ func (r *Registry) Irreversible() (names []string) {
 // always are the tools that every agent has: without them a run cannot end.
 var always = []string{"complete_task"}
 
-// Allowed says whether a persona that lists those tools may use that one.
-func Allowed(listed []string, name string) bool {
-	return slices.Contains(listed, name) || slices.Contains(always, name)
+// Allowed says whether a persona may use a tool of this release.
+func Allowed(p *persona.Persona, name string) bool {
+	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || name == Search && len(p.MCP) > 0
 }
 
-// For answers the records of the tools a persona lists, in order.
-func (r *Registry) For(listed []string) []*deckhandv1.Tool {
+// For answers the records of the tools that a persona lists, in order. Those of
+// its MCP servers are known when its task starts.
+func (r *Registry) For(p *persona.Persona) []*deckhandv1.Tool {
 	var out []*deckhandv1.Tool
 	for _, name := range r.Names() {
-		if Allowed(listed, name) {
+		if name != Search && Allowed(p, name) {
 			out = append(out, r.protos[name])
 		}
 	}
 	return out
 }
 
-// Jailed says whether a persona that lists those tools may do anything on a node.
-func (r *Registry) Jailed(listed []string) bool {
-	for _, t := range r.For(listed) {
+// Jailed says whether a persona may do anything on a node.
+func (r *Registry) Jailed(p *persona.Persona) bool {
+	if len(p.MCP) > 0 {
+		return true
+	}
+	for _, t := range r.For(p) {
 		if t.GetPlace() == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
 			return true
 		}

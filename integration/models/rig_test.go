@@ -40,6 +40,8 @@ type rig struct {
 	mu       sync.Mutex
 	commands []string
 	output   string
+	// run has a command run in another way, where it answers true.
+	run func(spec *nodev1.ExecSpec) (output string, ran bool)
 }
 
 func newRig(t *testing.T) *rig { return newRigThat(t, func(*worker.Config) {}) }
@@ -65,6 +67,11 @@ func newHub(t *testing.T, is func(*hub.Config)) *rig {
 		Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
+			if r.run != nil {
+				if output, ran := r.run(spec); ran {
+					return output, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+				}
+			}
 			r.commands = append(r.commands, strings.Join(spec.GetArgv(), " "))
 			return r.output, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
 		},

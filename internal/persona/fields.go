@@ -51,9 +51,11 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				{"summarize_at", func(n *yaml.Node) {
 					p.Context.SummarizeAt = int(d.integer(n, "context.summarize_at", 4_000, 1_000_000))
 				}},
+				{"summary_model", func(n *yaml.Node) { p.Context.SummaryModel = d.otherModel(n, "context.summary_model") }},
 			})
 		}},
 		{"tools", func(n *yaml.Node) { p.Tools = d.list(n, "tools", 200, d.tool) }},
+		{"mcp", func(n *yaml.Node) { p.MCP = d.mcp(n) }},
 		{"agents", func(n *yaml.Node) { named = d.agents(n, &p.Agents) }},
 		{"trust", func(n *yaml.Node) {
 			p.Trust = Trust(d.choice(n, "trust", []string{string(Trusted), string(Verified), string(Untrusted)}))
@@ -88,7 +90,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		}
 	}
 	for _, n := range asked {
-		if met["tools"] != 0 && n.Value != completeTask && !slices.Contains(p.Tools, n.Value) {
+		if met["tools"] != 0 && n.Value != completeTask && !slices.Contains(p.Tools, n.Value) && p.MCPServerOf(n.Value) == nil {
 			d.problems.add(n.Line, "approvals.tools has %s, which tools does not list: add it there, or remove it here", quote(n.Value))
 		}
 	}
@@ -108,6 +110,9 @@ func (d *decoder) provider(met map[string]int, p *Persona) {
 			if met[key] != 0 {
 				d.problems.add(met[key], "%s does nothing with provider script: remove it", key)
 			}
+		}
+		if p.Context.SummaryModel != (Fallback{}) {
+			d.problems.add(met["context"], "context.summary_model does nothing with provider script: remove it")
 		}
 		p.Model = "scripted"
 	case p.Provider != "":
@@ -139,26 +144,32 @@ func (d *decoder) fallbacks(n *yaml.Node) []Fallback {
 	}
 	var out []Fallback
 	for _, item := range n.Content {
-		var f Fallback
-		met := d.mapping(item, "fallbacks", []field{
-			{"provider", func(n *yaml.Node) {
-				if f.Provider = d.choice(n, "fallbacks.provider", d.known.Providers); f.Provider == ProviderScript {
-					d.problems.add(n.Line, "fallbacks has provider script, which takes nobody's place: remove it")
-				}
-			}},
-			{"model", func(n *yaml.Node) { f.Model = d.text(n, "fallbacks.model", 128) }},
-		})
-		if item.Kind == yaml.MappingNode {
-			d.require(item, met, map[string]string{
-				"provider": "provider: and the model family, such as openai", "model": "model: and the provider's name of the model",
-			})
-		}
+		f := d.otherModel(item, "fallbacks")
 		if slices.Contains(out, f) {
 			d.problems.add(item.Line, "fallbacks has %s of %s twice: keep one", quote(f.Model), f.Provider)
 		}
 		out = append(out, f)
 	}
 	return out
+}
+
+// otherModel reads a model besides the first.
+func (d *decoder) otherModel(n *yaml.Node, key string) Fallback {
+	var f Fallback
+	met := d.mapping(n, key, []field{
+		{"provider", func(n *yaml.Node) {
+			if f.Provider = d.choice(n, key+".provider", d.known.Providers); f.Provider == ProviderScript {
+				d.problems.add(n.Line, "%s has provider script, which takes nobody's place: remove it", key)
+			}
+		}},
+		{"model", func(n *yaml.Node) { f.Model = d.text(n, key+".model", 128) }},
+	})
+	if n.Kind == yaml.MappingNode {
+		d.require(n, met, map[string]string{
+			"provider": "provider: and the model family, such as openai", "model": "model: and the provider's name of the model",
+		})
+	}
+	return f
 }
 
 func (d *decoder) tool(n *yaml.Node, value string) {

@@ -63,7 +63,9 @@ type Persona struct {
 	Thinking  Thinking
 	Context   Context
 	// Tools are the names of the tools that the agent may use, in order.
-	Tools     []string
+	Tools []string
+	// MCP are servers that offer it tools besides.
+	MCP       []MCPServer
 	Agents    Agents
 	Trust     Trust
 	Mode      Mode
@@ -130,6 +132,9 @@ type Thinking struct {
 
 // Context says how much of its past a model is shown.
 type Context struct {
+	// SummaryModel writes the summaries; the zero value leaves them to the model
+	// itself.
+	SummaryModel Fallback
 	// SummarizeAt is the size of the prompt, in tokens, from which on the oldest
 	// turns give way to a summary; 0 for 80 000. Never more than 60 % of what the
 	// model takes.

@@ -41,10 +41,13 @@ var known = map[string]map[string]Model{
 	"mistral": {
 		"mistral-":  {ContextTokens: 131_072},
 		"codestral": {ContextTokens: 262_144},
+		"pixtral-":  {ContextTokens: 131_072, Images: true},
 	},
 	"qwen": {
-		"qwen":   {ContextTokens: 262_144, Thinks: true},
-		"qwen3-": {ContextTokens: 262_144, OutputTokens: 65_536, Thinks: true},
+		"qwen":     {ContextTokens: 262_144, Thinks: true},
+		"qwen3-":   {ContextTokens: 262_144, OutputTokens: 65_536, Thinks: true},
+		"qwen3-vl": {ContextTokens: 262_144, OutputTokens: 32_768, Thinks: true, Images: true},
+		"qwen-vl":  {ContextTokens: 131_072, OutputTokens: 8_192, Images: true},
 	},
 }
 

@@ -201,6 +201,20 @@ func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*node
 	return &nodev1.StartExecResponse{Exec: c.exec}, nil
 }
 
+// ListExecs answers the commands of a jail, or of all.
+func (n *Node) ListExecs(_ context.Context, req *nodev1.ListExecsRequest) (*nodev1.ListExecsResponse, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	res := &nodev1.ListExecsResponse{}
+	for _, c := range n.execs {
+		if (req.GetJailId() == "" || c.exec.GetJailId() == req.GetJailId()) &&
+			(!req.GetLiveOnly() || c.exec.GetState() == nodev1.ExecState_EXEC_STATE_RUNNING) {
+			res.Execs = append(res.Execs, c.exec)
+		}
+	}
+	return res, nil
+}
+
 func (n *Node) command(id string) (*command, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -67,6 +67,13 @@ func Check(tool *deckhandv1.Tool, argumentsJSON string) (map[string]any, error) 
 	return out, nil
 }
 
+// Valid answers why a tool's schema is none that arguments could be checked
+// against, or nil.
+func Valid(tool *deckhandv1.Tool) error {
+	_, err := compile(tool)
+	return err
+}
+
 func invalid(tool *deckhandv1.Tool, format string, args ...any) error {
 	return fault.New(fault.Invalid, "wrong arguments for %s: %s", tool.GetName(), fmt.Sprintf(format, args...)).
 		WithCode(fault.InvalidParameters).WithFix("call it with %s", signature(tool))

@@ -41,7 +41,7 @@ func (r *run) watched(turn *deckhandv1.Turn, results []model.Result) []guard.Cal
 	out := make([]guard.Call, len(calls))
 	for i, call := range calls {
 		out[i] = guard.Call{Tool: call.GetName(), Arguments: call.GetArgumentsJson(), Result: results[i].Text, Failed: results[i].IsError}
-		if step := r.steps[callKey{turn.GetTurn(), int32(i)}]; step != nil { //nolint:gosec // at most 64 are made
+		if step := r.steps[callKey{turn.GetTurn(), int32(i)}]; step != nil && call.GetName() != toolFind { //nolint:gosec // at most 64 are made
 			out[i].Result = step.GetObservation()
 			out[i].Changed = step.GetOutcome().GetFields()["files_changed"].GetNumberValue() > 0
 		}

@@ -48,9 +48,11 @@ type Hub interface {
 
 // Config is one attempt at a task.
 type Config struct {
-	Hub     Hub
-	Model   model.Model
-	Persona *persona.Persona
+	Hub   Hub
+	Model model.Model
+	// Summarizer writes the summaries; nil for Model.
+	Summarizer model.Model
+	Persona    *persona.Persona
 	// Claim is what the hub answered: the lease, the task, the tools, and what
 	// earlier attempts left.
 	Claim *deckhandv1.ClaimTaskResponse
@@ -117,6 +119,9 @@ func Run(ctx context.Context, cfg Config) (*Outcome, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Summarizer == nil {
+		cfg.Summarizer = cfg.Model
+	}
 	r, err := newRun(cfg)
 	if err != nil {
 		return nil, err
@@ -144,6 +149,8 @@ type run struct {
 	state state
 	// window is what the model sees of them.
 	window window
+	// offered are the tools that the model is told of.
+	offered []*deckhandv1.Tool
 	// planned is the plan in force; nil when it must be looked for.
 	planned *standing
 	// forgot is the last turn whose results the window let go of.
@@ -186,7 +193,8 @@ func newRun(cfg Config) (*run, error) {
 		return nil, fault.New(fault.Internal, "the checkpoint of task %s cannot be read", r.task.GetId()).
 			WithCode(fault.ResumeFailed).WithCause(err)
 	}
-	r.system = systemPrompt(cfg.Persona, r.tools)
+	r.offered = atOnce(claim.GetTools())
+	r.system = systemPrompt(cfg.Persona, r.tools, deferred(claim.GetTools()))
 	if r.state.Opening == "" {
 		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
 	}
@@ -195,7 +203,7 @@ func newRun(cfg Config) (*run, error) {
 			r.task.GetId(), r.state.Summary.UpTo, len(r.turns)).WithCode(fault.ResumeFailed)
 	}
 	r.window = newWindow(cfg.Persona.Context.SummarizeAt, cfg.ContextTokens)
-	r.window.measure(r.system, claim.GetTools())
+	r.window.measure(r.system, r.offered)
 	return r, nil
 }
 

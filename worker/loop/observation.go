@@ -38,7 +38,10 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 		case step == nil:
 			out[i].Text, out[i].IsError = "error: the call was not made", true
 		default:
-			out[i].Text = fence(step, shorten(step, share))
+			out[i].Text, out[i].Images = fence(step, shorten(step, share)), step.GetImages()
+			if call.GetName() == toolFind && step.GetState() == deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+				out[i].Text = describe(r.find(call.GetArgumentsJson()))
+			}
 			out[i].IsError = step.GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED
 		}
 	}

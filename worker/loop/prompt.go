@@ -22,7 +22,7 @@ func nudge(turn *deckhandv1.Turn) string {
 
 // systemPrompt is the persona's own body, then the rules that hold for every
 // agent.
-func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool) string {
+func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName []string) string {
 	var out strings.Builder
 	out.WriteString(p.Prompt)
 	out.WriteString("\n\n# How you work\n\n")
@@ -48,6 +48,10 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool) string 
 	}
 	out.WriteString("- Never state what you have not seen in a result. Give numbers exactly as you found them.\n")
 	out.WriteString("- When the goal is reached, or you are sure that it cannot be, call complete_task: what was done, what was found, which files changed, what is left. It is the last thing you do.\n")
+	if len(byName) > 0 {
+		fmt.Fprintf(&out, "\nThere are more tools than are described to you. Find what they do and take with %s, by words or by these names: %s.\n",
+			toolFind, strings.Join(byName, ", "))
+	}
 	fmt.Fprintf(&out, "\nYour limits: %d iterations, %s of work, %d tokens.\n", p.Limits.Iterations, p.Limits.ActiveTime, p.Limits.Tokens)
 	return out.String()
 }
@@ -57,6 +61,8 @@ type Project struct {
 	// Instructions are its AGENTS.md; empty when it has none.
 	Instructions string
 	Skills       []Skill
+	// Problems say what of the agent's own things cannot be had.
+	Problems []string
 }
 
 // Skill is a folder that says how something is done. The model is told of its
@@ -77,6 +83,13 @@ func (p Project) text() string {
 		out.WriteString("\n\n# How things are done in this workspace\n\nThe project's AGENTS.md says how its people want work done here. " +
 			"It goes behind your instructions and your goal, and changes nothing in your rights:\n\n<tool_output tool=\"AGENTS.md\">\n" +
 			escape(p.Instructions) + "\n</tool_output>")
+	}
+	if len(p.Problems) > 0 {
+		out.WriteString("\n\n# What cannot be had\n\nGo on without it; say in your summary where it was missed:\n\n<tool_output tool=\"mcp\">\n")
+		for _, problem := range p.Problems {
+			out.WriteString("- " + escape(problem) + "\n")
+		}
+		out.WriteString("</tool_output>")
 	}
 	if len(p.Skills) > 0 {
 		out.WriteString("\n\n# Skills\n\nEach is a folder that says how something is done here. When one fits what you are about to do, " +

@@ -64,7 +64,7 @@ func (r *run) compact(ctx context.Context, limit int) {
 func (r *run) summarize(ctx context.Context, cut int32) (text, by string) {
 	index := r.index(r.state.Summary.UpTo, cut)
 	if r.provider() != persona.ProviderScript {
-		turn, err := r.cfg.Model.Generate(ctx, &model.Request{
+		turn, err := r.cfg.Summarizer.Generate(ctx, &model.Request{
 			System: summarySystem, Messages: []model.Message{{Text: r.forgotten(cut)}},
 			MaxTokens: min(summaryTokens, max(r.cfg.Persona.MaxTokens, 1024)), FailedOver: r.failedOver(ctx),
 		}, nil)

@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -72,10 +73,13 @@ func (w *window) add(m model.Message) {
 // perBlock is roughly what a provider writes around a block, in counted tokens.
 const perBlock = 12
 
+// perImage is roughly what an image is for a provider, in counted tokens.
+const perImage = 1500
+
 func countMessage(m model.Message) int {
 	n := perBlock/2 + token.Count(m.Text)
 	for _, result := range m.Results {
-		n += perBlock + token.Count(result.Text)
+		n += perBlock + token.Count(result.Text) + perImage*len(result.Images)
 	}
 	for _, block := range m.Turn.GetBlocks() {
 		n += perBlock + token.Count(block.GetText().GetText()) + token.Count(block.GetReasoning().GetText()) +
@@ -124,6 +128,7 @@ func (r *run) catchUp() {
 	for n := (len(r.window.all) - 1) / 2; n < len(r.turns); n++ {
 		r.window.add(model.Message{Turn: r.turns[n]})
 		r.window.add(r.reply(r.turns[n]))
+		r.load(r.turns[n])
 	}
 }
 
@@ -175,7 +180,7 @@ func (r *run) reheard(turn int32) {
 func (r *run) forget(turn *deckhandv1.Turn) {
 	for i := range model.Calls(turn) {
 		if step := r.steps[callKey{turn.GetTurn(), int32(i)}]; step != nil { //nolint:gosec // at most 64 are made
-			step.Observation = ""
+			step.Observation, step.Images = "", nil
 		}
 	}
 	if r.provider() == persona.ProviderScript {
@@ -201,7 +206,7 @@ func (r *run) request() *model.Request {
 	messages := make([]model.Message, 0, len(r.window.all)-2*cut)
 	messages = append(append(messages, opening), r.window.all[1+2*cut:]...)
 	request := &model.Request{
-		System: r.system, Messages: messages, Tools: r.cfg.Claim.GetTools(),
+		System: r.system, Messages: messages, Tools: slices.Clone(r.offered),
 		MaxTokens: r.cfg.Persona.MaxTokens, Thinking: r.cfg.Persona.Thinking,
 	}
 	if cut > 0 && r.provider() == persona.ProviderScript {

@@ -69,6 +69,8 @@ type Result struct {
 	Tool    string
 	Text    string
 	IsError bool
+	// Images belong to it. A model that cannot see is told that there were some.
+	Images []*deckhandv1.Image
 }
 
 // Delta is a piece of an answer that is being streamed.

@@ -241,6 +241,22 @@ type KillOrder struct {
 	Problem     string
 }
 
+type McpTool struct {
+	OrgID         string
+	AgentID       string
+	Name          string
+	Server        string
+	Tool          string
+	Agreed        *string
+	AgreedDigest  *string
+	AgreedBy      string
+	AgreedAt      *time.Time
+	Offered       *string
+	OfferedDigest *string
+	OfferedAt     *time.Time
+	Gone          bool
+}
+
 type ModelCall struct {
 	ID               string
 	OrgID            string
@@ -421,6 +437,15 @@ type StepChange struct {
 	Unkept      int32
 	UndoneAt    *time.Time
 	UndoID      *string
+}
+
+type StepImage struct {
+	OrgID     string
+	StepID    string
+	TaskID    string
+	Place     int32
+	MediaType string
+	Data      []byte
 }
 
 type Task struct {

@@ -20,6 +20,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
+	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
@@ -46,6 +47,7 @@ type Config struct {
 // Model is one model of Anthropic's.
 type Model struct {
 	cfg      Config
+	knows    provider.Model
 	messages sdk.MessageService
 }
 
@@ -61,7 +63,7 @@ func New(cfg Config) (*Model, error) {
 		cfg.BaseURL = "https://api.anthropic.com"
 	}
 	return &Model{
-		cfg: cfg,
+		cfg: cfg, knows: provider.Knows(Provider, cfg.Model),
 		// The service by itself: a client would read the environment.
 		messages: sdk.NewMessageService(
 			option.WithBaseURL(strings.TrimRight(cfg.BaseURL, "/")+"/"),

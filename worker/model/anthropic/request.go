@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 
@@ -45,7 +46,7 @@ func (m *Model) params(req *model.Request) (sdk.MessageNewParams, error) {
 		}})
 	}
 	for i, message := range req.Messages {
-		converted, err := convert(message)
+		converted, err := m.convert(message)
 		if err != nil {
 			return out, fmt.Errorf("message %d of the transcript: %w", i+1, err)
 		}
@@ -88,7 +89,7 @@ func inputSchema(tool *deckhandv1.Tool) sdk.ToolInputSchemaParam {
 	return out
 }
 
-func convert(message model.Message) (sdk.MessageParam, error) {
+func (m *Model) convert(message model.Message) (sdk.MessageParam, error) {
 	var blocks []sdk.ContentBlockParamUnion
 	if message.Turn != nil {
 		for _, block := range message.Turn.GetBlocks() {
@@ -103,7 +104,14 @@ func convert(message model.Message) (sdk.MessageParam, error) {
 		return sdk.NewAssistantMessage(blocks...), nil
 	}
 	for _, result := range message.Results {
-		blocks = append(blocks, sdk.NewToolResultBlock(wire.CallID(result.CallID), wire.OrElse(result.Text, wire.NoOutput), result.IsError))
+		block := sdk.NewToolResultBlock(wire.CallID(result.CallID), wire.ResultText(result, m.knows.ResultImages), result.IsError)
+		if m.knows.ResultImages {
+			for _, image := range result.Images {
+				picture := sdk.NewImageBlockBase64(image.GetMediaType(), base64.StdEncoding.EncodeToString(image.GetData()))
+				block.OfToolResult.Content = append(block.OfToolResult.Content, sdk.ToolResultBlockParamContentUnion{OfImage: picture.OfImage})
+			}
+		}
+		blocks = append(blocks, block)
 	}
 	if message.Text != "" {
 		blocks = append(blocks, sdk.NewTextBlock(message.Text))

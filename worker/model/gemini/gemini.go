@@ -49,6 +49,7 @@ type Config struct {
 type Model struct {
 	cfg    Config
 	thinks bool
+	sees   bool
 	client *sdk.Client
 }
 
@@ -73,7 +74,8 @@ func New(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gemini: make the client: %w", err)
 	}
-	return &Model{cfg: cfg, thinks: provider.Knows(Provider, cfg.Model).Thinks, client: client}, nil
+	knows := provider.Knows(Provider, cfg.Model)
+	return &Model{cfg: cfg, thinks: knows.Thinks, sees: knows.Images, client: client}, nil
 }
 
 // Generate implements model.Model.

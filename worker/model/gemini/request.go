@@ -31,16 +31,23 @@ func (m *Model) contents(req *model.Request) ([]*sdk.Content, error) {
 			out = append(out, &sdk.Content{Role: sdk.RoleModel, Parts: parts})
 			continue
 		}
-		var parts []*sdk.Part
+		var parts, pictures []*sdk.Part
 		for _, result := range message.Results {
 			key := "output"
 			if result.IsError {
 				key = "error"
 			}
 			parts = append(parts, &sdk.Part{FunctionResponse: &sdk.FunctionResponse{
-				ID: theirs(result.CallID), Name: result.Tool, Response: map[string]any{key: wire.OrElse(result.Text, wire.NoOutput)},
+				ID: theirs(result.CallID), Name: result.Tool, Response: map[string]any{key: wire.ResultText(result, m.sees)},
 			}})
+			if m.sees && len(result.Images) > 0 {
+				pictures = append(pictures, &sdk.Part{Text: wire.ShownWith(result)})
+				for _, image := range result.Images {
+					pictures = append(pictures, &sdk.Part{InlineData: &sdk.Blob{Data: image.GetData(), MIMEType: image.GetMediaType()}})
+				}
+			}
 		}
+		parts = append(parts, pictures...)
 		if message.Text != "" {
 			parts = append(parts, &sdk.Part{Text: message.Text})
 		}

@@ -48,8 +48,18 @@ func (m *Model) chatParams(req *model.Request) sdk.ChatCompletionNewParams {
 			out.Messages = append(out.Messages, m.said(message.Turn))
 			continue
 		}
+		var pictures []sdk.ChatCompletionContentPartUnionParam
 		for _, result := range message.Results {
-			out.Messages = append(out.Messages, sdk.ToolMessage(resultText(result), m.callID(result.CallID)))
+			out.Messages = append(out.Messages, sdk.ToolMessage(resultText(result, m.knows.Images), m.callID(result.CallID)))
+			if m.knows.Images && len(result.Images) > 0 {
+				pictures = append(pictures, sdk.TextContentPart(wire.ShownWith(result)))
+				for _, image := range result.Images {
+					pictures = append(pictures, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: wire.DataURL(image)}))
+				}
+			}
+		}
+		if len(pictures) > 0 {
+			out.Messages = append(out.Messages, sdk.UserMessage(pictures))
 		}
 		if message.Text != "" {
 			out.Messages = append(out.Messages, sdk.UserMessage(message.Text))
@@ -59,8 +69,8 @@ func (m *Model) chatParams(req *model.Request) sdk.ChatCompletionNewParams {
 }
 
 // resultText is a result in a format that has no word for a failed call.
-func resultText(result model.Result) string {
-	text := wire.OrElse(result.Text, wire.NoOutput)
+func resultText(result model.Result, shown bool) string {
+	text := wire.ResultText(result, shown)
 	if result.IsError {
 		text = "error: " + text
 	}

@@ -62,7 +62,10 @@ func (m *Model) responseParams(req *model.Request) responses.ResponseNewParams {
 			continue
 		}
 		for _, result := range message.Results {
-			output := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(result))
+			output := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(result, m.knows.ResultImages))
+			if m.knows.ResultImages && len(result.Images) > 0 {
+				output = responses.ResponseInputItemParamOfFunctionCallOutput(pictured(result))
+			}
 			output.OfFunctionCallOutput.CallID = param.NewOpt(wire.CallID(result.CallID))
 			input = append(input, output)
 		}
@@ -71,6 +74,19 @@ func (m *Model) responseParams(req *model.Request) responses.ResponseNewParams {
 		}
 	}
 	out.Input = responses.ResponseNewParamsInputUnion{OfInputItemList: input}
+	return out
+}
+
+// pictured is a result with its images.
+func pictured(result model.Result) responses.ResponseFunctionCallOutputItemListParam {
+	out := responses.ResponseFunctionCallOutputItemListParam{
+		{OfInputText: &responses.ResponseInputTextContentParam{Text: resultText(result, true)}},
+	}
+	for _, image := range result.Images {
+		out = append(out, responses.ResponseFunctionCallOutputItemUnionParam{OfInputImage: &responses.ResponseInputImageContentParam{
+			ImageURL: param.NewOpt(wire.DataURL(image)),
+		}})
+	}
 	return out
 }
 

@@ -227,7 +227,9 @@ type Tool struct {
 	// that stand side by side run at once.
 	Spawns bool `protobuf:"varint,11,opt,name=spawns,proto3" json:"spawns,omitempty"`
 	// It ends the run.
-	Ends          bool `protobuf:"varint,12,opt,name=ends,proto3" json:"ends,omitempty"`
+	Ends bool `protobuf:"varint,12,opt,name=ends,proto3" json:"ends,omitempty"`
+	// A model is told its name only, until tool_search has found it.
+	Deferred      bool `protobuf:"varint,13,opt,name=deferred,proto3" json:"deferred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +348,68 @@ func (x *Tool) GetEnds() bool {
 	return false
 }
 
+func (x *Tool) GetDeferred() bool {
+	if x != nil {
+		return x.Deferred
+	}
+	return false
+}
+
+// Image is a picture that a tool call answered.
+type Image struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// image/png, image/jpeg, image/gif or image/webp.
+	MediaType string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// At most 2 MiB.
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Image) Reset() {
+	*x = Image{}
+	mi := &file_deckhand_v1_step_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Image) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Image) ProtoMessage() {}
+
+func (x *Image) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_step_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Image.ProtoReflect.Descriptor instead.
+func (*Image) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Image) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *Image) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // Step is one tool call.
 type Step struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -386,13 +450,16 @@ type Step struct {
 	// secrets masked. Unset where nobody did.
 	ChangedArguments *structpb.Struct `protobuf:"bytes,23,opt,name=changed_arguments,json=changedArguments,proto3" json:"changed_arguments,omitempty"`
 	ChangedBy        string           `protobuf:"bytes,24,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The images of its result, at most 4; answered to the worker that runs the
+	// task only.
+	Images        []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_deckhand_v1_step_proto_msgTypes[1]
+	mi := &file_deckhand_v1_step_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +471,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_step_proto_msgTypes[1]
+	mi := &file_deckhand_v1_step_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +484,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Step) GetId() string {
@@ -588,11 +655,18 @@ func (x *Step) GetChangedBy() string {
 	return ""
 }
 
+func (x *Step) GetImages() []*Image {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
 var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x03\n" +
+	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
@@ -610,7 +684,12 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\firreversible\x18\n" +
 	" \x01(\tR\firreversible\x12\x16\n" +
 	"\x06spawns\x18\v \x01(\bR\x06spawns\x12\x12\n" +
-	"\x04ends\x18\f \x01(\bR\x04ends\"\x81\a\n" +
+	"\x04ends\x18\f \x01(\bR\x04ends\x12\x1a\n" +
+	"\bdeferred\x18\r \x01(\bR\bdeferred\":\n" +
+	"\x05Image\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xad\a\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
@@ -642,7 +721,8 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\aexec_id\x18\x16 \x01(\tR\x06execId\x12D\n" +
 	"\x11changed_arguments\x18\x17 \x01(\v2\x17.google.protobuf.StructR\x10changedArguments\x12\x1d\n" +
 	"\n" +
-	"changed_by\x18\x18 \x01(\tR\tchangedBy*\x9a\x02\n" +
+	"changed_by\x18\x18 \x01(\tR\tchangedBy\x12*\n" +
+	"\x06images\x18\x19 \x03(\v2\x12.deckhand.v1.ImageR\x06images*\x9a\x02\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATE_PROPOSED\x10\x01\x12\x15\n" +
@@ -680,35 +760,37 @@ func file_deckhand_v1_step_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_step_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_step_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_deckhand_v1_step_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_deckhand_v1_step_proto_goTypes = []any{
 	(StepState)(0),                // 0: deckhand.v1.StepState
 	(ToolCategory)(0),             // 1: deckhand.v1.ToolCategory
 	(ToolPlace)(0),                // 2: deckhand.v1.ToolPlace
 	(*Tool)(nil),                  // 3: deckhand.v1.Tool
-	(*Step)(nil),                  // 4: deckhand.v1.Step
-	(*structpb.Struct)(nil),       // 5: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 6: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Image)(nil),                 // 4: deckhand.v1.Image
+	(*Step)(nil),                  // 5: deckhand.v1.Step
+	(*structpb.Struct)(nil),       // 6: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_deckhand_v1_step_proto_depIdxs = []int32{
-	5,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
+	6,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
 	1,  // 1: deckhand.v1.Tool.category:type_name -> deckhand.v1.ToolCategory
 	2,  // 2: deckhand.v1.Tool.place:type_name -> deckhand.v1.ToolPlace
-	6,  // 3: deckhand.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	7,  // 3: deckhand.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	1,  // 4: deckhand.v1.Step.category:type_name -> deckhand.v1.ToolCategory
-	5,  // 5: deckhand.v1.Step.arguments:type_name -> google.protobuf.Struct
+	6,  // 5: deckhand.v1.Step.arguments:type_name -> google.protobuf.Struct
 	0,  // 6: deckhand.v1.Step.state:type_name -> deckhand.v1.StepState
-	5,  // 7: deckhand.v1.Step.outcome:type_name -> google.protobuf.Struct
-	7,  // 8: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
-	7,  // 10: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
-	5,  // 11: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 7: deckhand.v1.Step.outcome:type_name -> google.protobuf.Struct
+	8,  // 8: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
+	8,  // 9: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
+	8,  // 10: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
+	6,  // 11: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
+	4,  // 12: deckhand.v1.Step.images:type_name -> deckhand.v1.Image
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_step_proto_init() }
@@ -722,7 +804,7 @@ func file_deckhand_v1_step_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_step_proto_rawDesc), len(file_deckhand_v1_step_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -932,7 +932,11 @@ type StartTaskResponse struct {
 	// The workspace's AGENTS.md, its first 32 KiB; empty when there is none.
 	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	// The workspace's skills: folders with a SKILL.md below .agents/skills.
-	Skills        []*StartTaskResponse_Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
+	Skills []*StartTaskResponse_Skill `protobuf:"bytes,5,rep,name=skills,proto3" json:"skills,omitempty"`
+	// The tools of the agent's MCP servers.
+	Tools []*Tool `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
+	// What is wrong with its MCP servers, for the model to know.
+	Problems      []string `protobuf:"bytes,7,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1002,20 @@ func (x *StartTaskResponse) GetInstructions() string {
 func (x *StartTaskResponse) GetSkills() []*StartTaskResponse_Skill {
 	if x != nil {
 		return x.Skills
+	}
+	return nil
+}
+
+func (x *StartTaskResponse) GetTools() []*Tool {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *StartTaskResponse) GetProblems() []string {
+	if x != nil {
+		return x.Problems
 	}
 	return nil
 }
@@ -2530,7 +2548,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
 	"\x10StartTaskRequest\x120\n" +
-	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\x9a\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\xdf\x02\n" +
 	"\x11StartTaskResponse\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x1e\n" +
@@ -2538,7 +2556,9 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"scratchpad\x18\x03 \x01(\tR\n" +
 	"scratchpad\x12\"\n" +
 	"\finstructions\x18\x04 \x01(\tR\finstructions\x12<\n" +
-	"\x06skills\x18\x05 \x03(\v2$.deckhand.v1.StartTaskResponse.SkillR\x06skills\x1aQ\n" +
+	"\x06skills\x18\x05 \x03(\v2$.deckhand.v1.StartTaskResponse.SkillR\x06skills\x12'\n" +
+	"\x05tools\x18\x06 \x03(\v2\x11.deckhand.v1.ToolR\x05tools\x12\x1a\n" +
+	"\bproblems\x18\a \x03(\tR\bproblems\x1aQ\n" +
 	"\x05Skill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
@@ -2722,61 +2742,62 @@ var file_deckhand_v1_worker_proto_depIdxs = []int32{
 	35, // 21: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
 	0,  // 22: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
 	36, // 23: deckhand.v1.StartTaskResponse.skills:type_name -> deckhand.v1.StartTaskResponse.Skill
-	0,  // 24: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 25: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
-	0,  // 26: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 27: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
-	2,  // 28: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
-	4,  // 29: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
-	2,  // 30: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
-	43, // 31: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
-	0,  // 32: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
-	43, // 33: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 34: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
-	43, // 35: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 36: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
-	3,  // 37: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	4,  // 38: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
-	44, // 39: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
-	0,  // 40: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
-	45, // 41: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
-	4,  // 42: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	3,  // 43: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	40, // 44: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	0,  // 45: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 46: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 47: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	5,  // 48: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
-	7,  // 49: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
-	9,  // 50: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
-	11, // 51: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
-	13, // 52: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
-	15, // 53: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
-	17, // 54: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
-	19, // 55: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
-	21, // 56: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
-	23, // 57: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
-	25, // 58: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
-	27, // 59: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
-	29, // 60: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
-	6,  // 61: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
-	8,  // 62: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
-	10, // 63: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
-	12, // 64: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
-	14, // 65: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
-	16, // 66: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
-	18, // 67: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
-	20, // 68: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
-	22, // 69: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
-	24, // 70: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
-	26, // 71: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
-	28, // 72: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
-	30, // 73: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
-	61, // [61:74] is the sub-list for method output_type
-	48, // [48:61] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	42, // 24: deckhand.v1.StartTaskResponse.tools:type_name -> deckhand.v1.Tool
+	0,  // 25: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 26: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
+	0,  // 27: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 28: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
+	2,  // 29: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
+	4,  // 30: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
+	2,  // 31: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
+	43, // 32: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
+	0,  // 33: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
+	43, // 34: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 35: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
+	43, // 36: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 37: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
+	3,  // 38: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	4,  // 39: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
+	44, // 40: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
+	0,  // 41: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
+	45, // 42: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
+	4,  // 43: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	3,  // 44: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	40, // 45: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	0,  // 46: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 47: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 48: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	5,  // 49: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
+	7,  // 50: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
+	9,  // 51: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
+	11, // 52: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
+	13, // 53: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
+	15, // 54: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
+	17, // 55: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
+	19, // 56: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
+	21, // 57: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
+	23, // 58: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
+	25, // 59: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
+	27, // 60: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
+	29, // 61: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
+	6,  // 62: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
+	8,  // 63: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
+	10, // 64: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
+	12, // 65: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
+	14, // 66: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
+	16, // 67: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
+	18, // 68: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
+	20, // 69: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
+	22, // 70: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
+	24, // 71: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
+	26, // 72: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
+	28, // 73: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
+	30, // 74: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
+	62, // [62:75] is the sub-list for method output_type
+	49, // [49:62] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_worker_proto_init() }

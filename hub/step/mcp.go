@@ -1,0 +1,184 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/mcp"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolargs"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// This file is about the tools of MCP servers.
+
+// deferFrom is how many tools of MCP servers a model is told of at once; of
+// more it is told their names, and finds what they are with tool_search.
+const deferFrom = 20
+
+// servers asks the task's MCP servers what they offer, and answers the records
+// of their tools and what is wrong with servers. A server that cannot be had
+// stands in nobody's way: what it offered before is still there to be called.
+func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call tool.Call) ([]*deckhandv1.Tool, []string, error) {
+	if len(p.MCP) == 0 {
+		return nil, nil, nil
+	}
+	call.OfflineGrace = p.OfflineGrace
+	call.Live = func(context.Context) bool { return true }
+	var problems []string
+	for i := range p.MCP {
+		server := &p.MCP[i]
+		if !tool.Covers(t.CreatedByRole, tool.CategoryOf(server.Category)) {
+			problems = append(problems, fmt.Sprintf("the MCP server %s was not started: its tools are %s, and the role %s of the one who submitted the task does not allow them",
+				server.Name, server.Category, t.CreatedByRole))
+			continue
+		}
+		call.MCP = &tool.MCP{Server: server, TaskID: t.ID}
+		tools, left, err := tool.ListMCP(ctx, call)
+		if ctx.Err() != nil || fault.Is(err, fault.Unavailable) {
+			return nil, nil, err
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("the MCP server %s cannot be had: %s", server.Name, s.cfg.Redact.String(fault.As(err).Message)))
+			continue
+		}
+		sound := tools[:0]
+		for _, one := range tools {
+			if err := usable(one, server); err != nil {
+				left = append(left, fmt.Sprintf("%.128q: %s", one.Name, err))
+				continue
+			}
+			sound = append(sound, one)
+		}
+		for _, why := range left {
+			problems = append(problems, fmt.Sprintf("of the MCP server %s a tool was left out: %s", server.Name, s.cfg.Redact.String(why)))
+		}
+		if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+			return mcp.Offered(ctx, tx, t, server, sound)
+		}); err != nil {
+			return nil, nil, err
+		}
+	}
+	all, err := mcp.All(ctx, s.cfg.Store.Queries, t, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []*deckhandv1.Tool
+	for _, one := range all {
+		one.Record.Deferred = len(all) > deferFrom
+		out = append(out, one.Record)
+	}
+	if len(all) > deferFrom {
+		out = append(out, s.cfg.Tools.Record(tool.Search))
+	}
+	return out, problems, nil
+}
+
+// usable answers why a definition is of no use, or nil.
+func usable(one tool.Definition, server *persona.MCPServer) error {
+	record, err := one.Proto(server)
+	if err != nil {
+		return err
+	}
+	return toolargs.Valid(record)
+}
+
+// mcpTool answers a tool of an MCP server as it stands for a task, or nil.
+func (s *Steps) mcpTool(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*mcp.Standing, error) {
+	if !tool.IsMCP(name) {
+		return nil, nil
+	}
+	return mcp.Get(ctx, q, t, p, name)
+}
+
+// recordOf answers the record of a tool as it stands for a task; nil for none.
+func (s *Steps) recordOf(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*deckhandv1.Tool, error) {
+	if !tool.IsMCP(name) {
+		return s.cfg.Tools.Record(name), nil
+	}
+	standing, err := mcp.Get(ctx, q, t, p, name)
+	if err != nil || standing == nil {
+		return nil, err
+	}
+	return standing.Record, nil
+}
+
+// mcpCall puts together what a call of an MCP server's tool needs.
+func (s *Steps) mcpCall(ctx context.Context, t db.Task, p *persona.Persona, step db.Step) (*tool.MCP, error) {
+	standing, err := s.mcpTool(ctx, s.cfg.Store.Queries, t, p, step.Tool)
+	if err != nil || standing == nil {
+		return nil, err
+	}
+	return &tool.MCP{
+		Server: standing.Server, TaskID: t.ID, Tool: standing.Tool, Digest: standing.Digest,
+		Changed: func(ctx context.Context, now *tool.Definition) error {
+			return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error { return mcp.Changed(ctx, tx, t, step.Tool, now) })
+		},
+	}, nil
+}
+
+// agree notes, with the approval of a call, that its tool's definition was
+// agreed to as it was shown.
+func (s *Steps) agree(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, by string) error {
+	if !tool.IsMCP(step.Tool) {
+		return nil
+	}
+	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return err
+	}
+	standing, err := mcp.Get(ctx, tx.Queries, t, p, step.Tool)
+	if err != nil || standing == nil || standing.Ask == "" {
+		return err
+	}
+	var bound map[string]string
+	if err := json.Unmarshal(item.Binding, &bound); err != nil {
+		return fmt.Errorf("read the binding of %s: %w", item.ID, err)
+	}
+	return mcp.Agree(ctx, tx.Queries, t, step.Tool, bound["definition"], by)
+}
+
+// showDefinition adds to what is asked what the tool was and is.
+func showDefinition(ask *inbox.Ask, standing *mcp.Standing) {
+	ask.Preview = "what the tool is now:\n" + cut(standing.Is) + "\n\nwhat was agreed on:\n" + cut(orNothing(standing.Was)) + "\n\nthe call:\n" + ask.Preview
+	ask.More["definition"], ask.More["agreed_definition"] = cut(standing.Is), cut(standing.Was)
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "(nothing: it is new)"
+	}
+	return s
+}
+
+// keepImages stores the pictures of a call's result once.
+func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, images []tool.Image) error {
+	for i, image := range images {
+		if err := q.AddStepImage(ctx, db.AddStepImageParams{
+			OrgID: step.OrgID, StepID: step.ID, TaskID: step.TaskID, Place: int32(i), MediaType: image.MediaType, Data: image.Data, //nolint:gosec // at most 4
+		}); err != nil {
+			return fmt.Errorf("store image %d of step %s: %w", i, step.ID, err)
+		}
+	}
+	return nil
+}
+
+// Images answers the pictures of a task's steps, or of one of them alone, by
+// step.
+func (s *Steps) Images(ctx context.Context, orgID, taskID, stepID string) (map[string][]*deckhandv1.Image, error) {
+	rows, err := s.cfg.Store.StepImages(ctx, db.StepImagesParams{OrgID: orgID, TaskID: taskID, StepID: stepID})
+	if err != nil {
+		return nil, fmt.Errorf("load the images of task %s: %w", taskID, err)
+	}
+	out := map[string][]*deckhandv1.Image{}
+	for _, row := range rows {
+		out[row.StepID] = append(out[row.StepID], &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data})
+	}
+	return out, nil
+}

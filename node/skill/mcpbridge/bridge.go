@@ -1,0 +1,310 @@
+// Package mcpbridge runs one MCP server of an agent inside its jail, as
+// deckhand-skill: `deckhand-skill mcp serve` holds the server's process and
+// speaks MCP with it over its standard input and output, and
+// `deckhand-skill mcp ask` hands one request to it over a Unix socket. So the
+// server lives as long as the task, each call is a command of its own in the
+// node's ledger, and what a server says is parsed nowhere but in the jail.
+//
+// A server that dies, writes what is no message, or writes one that is too
+// long ends the bridge with it: whoever waits is told so, and the next call
+// begins with a fresh one. A bridge that nobody asks for a while ends by
+// itself. When the one who asked is gone, the call is cancelled.
+package mcpbridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lockWait is how long a bridge waits for the one before it to be gone.
+	lockWait = 10 * time.Second
+	// startWait is how long a server may take until it speaks.
+	startWait = 30 * time.Second
+	// lingerFor is how long a bridge whose server did not start stays to say so.
+	lingerFor = 3 * time.Second
+	// maxRequest and maxAnswer bound what goes over the socket.
+	maxRequest = 2 << 20
+	maxAnswer  = 12 << 20
+)
+
+// Config says which server a bridge runs.
+type Config struct {
+	// Socket is where it is asked, and Command the server.
+	Socket  string   `json:"socket"`
+	Command []string `json:"command"`
+	// IdleSeconds is how long it lives without being asked.
+	IdleSeconds int `json:"idle_seconds"`
+}
+
+// Request is what a bridge is asked.
+type Request struct {
+	// List asks for the tools; otherwise Tool is called.
+	List bool   `json:"list,omitempty"`
+	Tool string `json:"tool,omitempty"`
+	// Digest is that of the tool's definition as it was agreed on.
+	Digest    string          `json:"digest,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// TimeoutMillis bounds the call.
+	TimeoutMillis int64 `json:"timeout_ms,omitempty"`
+}
+
+// Answer is what came of a request.
+type Answer struct {
+	// NotRunning says that nobody was there to be asked.
+	NotRunning bool `json:"not_running,omitempty"`
+	// Tools are those of the server, for a list; or, alone, the one that was to
+	// be called as it is now, since its definition is not the one that was agreed
+	// on. Then, and where it is Gone, it was not called.
+	Tools []Tool `json:"tools,omitempty"`
+	Gone  bool   `json:"gone,omitempty"`
+	// Left says which tools were left out of a list, and why.
+	Left []string `json:"left,omitempty"`
+	Text string   `json:"text,omitempty"`
+	// Images are those of the result.
+	Images []Image `json:"images,omitempty"`
+	// IsError says that the tool itself failed; Error that there is no result,
+	// and why. With Ended the server is gone, and may have done what was asked;
+	// with TimedOut it may still.
+	IsError  bool   `json:"is_error,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Ended    bool   `json:"ended,omitempty"`
+	TimedOut bool   `json:"timed_out,omitempty"`
+}
+
+// Tool is a tool as its server offers it.
+type Tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	InputSchema json.RawMessage `json:"input_schema"`
+	// Digest is that of all three.
+	Digest string `json:"digest"`
+}
+
+// Image is a picture in a result.
+type Image struct {
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"`
+	// SHA256 tells whoever reads it from a log whether it is whole.
+	SHA256 string `json:"sha256"`
+}
+
+// Main runs `mcp serve CONFIG`, or `mcp ask SOCKET`, which reads the request
+// from standard input, and answers the exit status.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var err error
+	switch {
+	case len(args) == 2 && args[0] == "serve":
+		var cfg Config
+		if err = json.Unmarshal([]byte(args[1]), &cfg); err == nil {
+			err = Serve(ctx, cfg, stderr)
+		}
+	case len(args) == 2 && args[0] == "ask":
+		err = ask(ctx, args[1], stdin, stdout)
+	default:
+		fmt.Fprintln(stderr, "usage: deckhand-skill mcp serve CONFIG | mcp ask SOCKET")
+		return 2
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "deckhand-skill:", err)
+		return 1
+	}
+	return 0
+}
+
+// Serve holds a server until it ends, or nobody has asked for it for so long.
+func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
+	if cfg.Socket == "" || len(cfg.Command) == 0 || cfg.IdleSeconds <= 0 {
+		return errors.New("socket, command and idle_seconds must be given")
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, cfg.Socket+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := os.Remove(cfg.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "unix", cfg.Socket)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b := &bridge{session: newSession(cfg.Command, stderr), idle: time.Duration(cfg.IdleSeconds) * time.Second}
+	defer b.session.close()
+	go b.session.start(ctx)
+	b.touch(0)
+	go b.watch(ctx, func() { _ = listener.Close() })
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			// Closing took the socket away: the next call finds nobody.
+			b.asking.Wait()
+			return b.session.failure()
+		}
+		b.asking.Go(func() { b.answer(ctx, conn) })
+	}
+}
+
+// lock answers when no other bridge has the file.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		select {
+		case <-ctx.Done():
+			_ = file.Close()
+			return nil, fmt.Errorf("another bridge holds %s", path)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// bridge is one server and those who ask it.
+type bridge struct {
+	session *session
+	idle    time.Duration
+	asking  sync.WaitGroup
+
+	mu    sync.Mutex
+	open  int
+	since time.Time
+}
+
+func (b *bridge) touch(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open += n
+	b.since = time.Now()
+}
+
+// watch calls stop when the server has ended or nobody asks any more.
+func (b *bridge) watch(ctx context.Context, stop func()) {
+	defer stop()
+	tick := time.NewTicker(min(time.Second, b.idle/4+time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.session.over:
+			if !b.session.spoke() {
+				// Who has had it started is about to ask.
+				select {
+				case <-ctx.Done():
+				case <-time.After(lingerFor):
+				}
+			}
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		idle := b.open == 0 && time.Since(b.since) > b.idle
+		b.mu.Unlock()
+		if idle {
+			return
+		}
+	}
+}
+
+// answer reads one request and answers it.
+func (b *bridge) answer(ctx context.Context, conn net.Conn) {
+	b.touch(1)
+	defer b.touch(-1)
+	defer func() { _ = conn.Close() }()
+	var req Request
+	if err := json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&req); err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		// It says nothing more: an end of it is that of the one who asked.
+		_, _ = conn.Read(make([]byte, 1))
+		cancel()
+	}()
+	var said Answer
+	if req.List {
+		said = b.session.list(ctx)
+	} else {
+		said = b.session.call(ctx, req)
+	}
+	// Nobody may be left to read it.
+	_ = json.NewEncoder(conn).Encode(said)
+}
+
+// connectWait is how long one who asks waits for a bridge to come.
+const connectWait = 5 * time.Second
+
+// ask hands a request to the bridge and writes its answer.
+func ask(ctx context.Context, socket string, stdin io.Reader, stdout io.Writer) error {
+	request, err := io.ReadAll(io.LimitReader(stdin, maxRequest))
+	if err != nil {
+		return err
+	}
+	said := Answer{NotRunning: true}
+	if conn := connect(ctx, socket); conn != nil {
+		defer func() { _ = conn.Close() }()
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		said = Answer{}
+		_, err := conn.Write(append(request, '\n'))
+		if err == nil {
+			err = json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&said)
+		}
+		if err != nil {
+			said = Answer{Ended: true, Error: "the server's keeper ended before it answered"}
+		}
+	}
+	return json.NewEncoder(stdout).Encode(said)
+}
+
+func connect(ctx context.Context, socket string) net.Conn {
+	ctx, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	var dialer net.Dialer
+	for {
+		conn, err := dialer.DialContext(ctx, "unix", socket)
+		if err == nil {
+			return conn
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// digest tells one definition from another.
+func (t Tool) digest() string {
+	h := sha256.New()
+	for _, part := range []string{t.Name, t.Description, string(t.InputSchema)} {
+		fmt.Fprintf(h, "%d\n%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

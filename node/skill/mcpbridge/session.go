@@ -1,0 +1,401 @@
+package mcpbridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/deckhand-sh/deckhand/internal/version"
+)
+
+const (
+	// maxMessage bounds one message of a server's.
+	maxMessage = 8 << 20
+	// maxTools and maxList bound a list, and maxDefinition one tool's definition.
+	maxTools      = 256
+	maxList       = 2 << 20
+	maxDefinition = 32 << 10
+	// maxLeft is how many tools may be left out before nobody looks for more.
+	maxLeft = 64
+	// maxText bounds the text of a result, maxImage one of its pictures, and
+	// maxImages how many there are.
+	maxText   = 256 << 10
+	maxImage  = 2 << 20
+	maxImages = 4
+	// toldTail is how much of what the server wrote to its standard error is said
+	// of one that failed.
+	toldTail = 1 << 10
+	// fresh is how long a list of tools is taken for what the server offers.
+	fresh = 30 * time.Second
+	// endWait is how long a server may take to end once its input has.
+	endWait = 2 * time.Second
+	// settleWait is how long an end of the process and one of the conversation wait
+	// for each other, to say why.
+	settleWait = 300 * time.Millisecond
+)
+
+// session is a server's process and the conversation with it.
+type session struct {
+	command []string
+	stderr  io.Writer
+	said    *tail
+
+	ready chan struct{} // closed when it speaks, or will never
+	over  chan struct{} // closed when it has ended
+	once  sync.Once
+	cmd   *exec.Cmd
+	conn  *mcp.ClientSession
+	input io.Closer
+	// watching are those who wait for its end.
+	watching sync.WaitGroup
+
+	mu  sync.Mutex
+	err error // why it ended
+
+	listing sync.Mutex
+	tools   []Tool
+	left    []string
+	listed  time.Time
+	changed atomic.Bool
+}
+
+func newSession(command []string, stderr io.Writer) *session {
+	return &session{
+		command: command, stderr: stderr, said: &tail{}, ready: make(chan struct{}), over: make(chan struct{}),
+	}
+}
+
+// start begins the server's process and the conversation.
+func (s *session) start(ctx context.Context) {
+	defer close(s.ready)
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	if err := s.begin(ctx); err != nil {
+		s.end(fmt.Errorf("the server did not start: %w", err))
+	}
+}
+
+func (s *session) begin(ctx context.Context) error {
+	s.cmd = exec.Command(s.command[0], s.command[1:]...) //nolint:gosec,noctx // what the persona names, in the jail; it ends with close
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	s.cmd.Stderr = io.MultiWriter(s.stderr, s.said)
+	s.cmd.WaitDelay = time.Second
+	input, err := s.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	// A pipe of our own: the process's end does not cut off what it said.
+	output, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	s.cmd.Stdout = theirs
+	err = s.cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		s.cmd = nil
+		_ = output.Close()
+		return err
+	}
+	s.input = input
+	gone, broke := make(chan struct{}), make(chan error, 1)
+	s.watching.Go(func() {
+		err := s.cmd.Wait()
+		close(gone)
+		why := errors.New("the server ended")
+		if err != nil {
+			why = fmt.Errorf("the server ended with %w", err)
+		}
+		// It may have been ended for what it wrote: that says more.
+		select {
+		case err := <-broke:
+			if err != nil && !errors.Is(err, io.EOF) {
+				why = brokenOff(err)
+			}
+		case <-time.After(settleWait):
+		}
+		s.end(why)
+	})
+	client := mcp.NewClient(&mcp.Implementation{Name: "deckhand", Version: version.Version}, &mcp.ClientOptions{
+		Capabilities:           &mcp.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { s.changed.Store(true) },
+	})
+	conn, err := client.Connect(ctx, &mcp.IOTransport{Reader: output, Writer: input, MaxLineLength: maxMessage}, nil)
+	if err != nil {
+		return err
+	}
+	s.conn = conn
+	s.watching.Go(func() {
+		err := conn.Wait()
+		broke <- err
+		select {
+		case <-gone:
+		case <-time.After(settleWait):
+			s.end(brokenOff(cmp.Or(err, io.EOF)))
+		}
+	})
+	return nil
+}
+
+func brokenOff(err error) error {
+	return fmt.Errorf("the conversation with the server broke off: %w", err)
+}
+
+// end notes why the server is of no use any more; the first reason holds.
+func (s *session) end(err error) {
+	s.once.Do(func() {
+		if said := s.said.String(); said != "" {
+			err = fmt.Errorf("%w; it wrote: %s", err, said)
+		}
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+		close(s.over)
+	})
+}
+
+// failure answers why the server ended, or nil where it has not.
+func (s *session) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// spoke says that the server got as far as to speak.
+func (s *session) spoke() bool {
+	select {
+	case <-s.ready:
+		return s.conn != nil
+	default:
+		return false
+	}
+}
+
+// close ends the server and all that it started.
+func (s *session) close() {
+	<-s.ready
+	if s.input == nil {
+		return
+	}
+	_ = s.input.Close()
+	select {
+	case <-s.over:
+	case <-time.After(endWait):
+	}
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	s.watching.Wait()
+}
+
+// await answers nil when the server can be asked.
+func (s *session) await(ctx context.Context) error {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.failure()
+}
+
+// list answers the server's tools.
+func (s *session) list(ctx context.Context) Answer {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	if err := s.await(ctx); err != nil {
+		return Answer{Error: err.Error()}
+	}
+	tools, left, err := s.offered(ctx, true)
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	return Answer{Tools: tools, Left: left}
+}
+
+// offered answers what the server offers: as it said a moment ago, unless it
+// told of a change since, or anew.
+func (s *session) offered(ctx context.Context, anew bool) (tools []Tool, left []string, err error) {
+	s.listing.Lock()
+	defer s.listing.Unlock()
+	if !anew && !s.changed.Load() && time.Since(s.listed) < fresh {
+		return s.tools, s.left, nil
+	}
+	s.changed.Store(false)
+	names, size := map[string]bool{}, 0
+	for t, err := range s.conn.Tools(ctx, nil) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(left) == maxLeft {
+			break
+		}
+		schema, err := json.Marshal(t.InputSchema)
+		one := Tool{Name: t.Name, Description: clean(t.Description), InputSchema: schema}
+		switch {
+		case err != nil, one.Name == "", len(one.Name) > 128:
+			left = append(left, fmt.Sprintf("%.128q: it cannot be read", t.Name))
+		case names[one.Name]:
+			left = append(left, fmt.Sprintf("%q: it is there twice", one.Name))
+		case len(one.Description)+len(schema) > maxDefinition:
+			left = append(left, fmt.Sprintf("%q: its definition has %d bytes, and at most %d are taken", one.Name, len(one.Description)+len(schema), maxDefinition))
+		case len(tools) == maxTools, size+len(one.Description)+len(schema) > maxList:
+			left = append(left, fmt.Sprintf("%q: at most %d tools, with definitions of %d bytes together, are taken", one.Name, maxTools, maxList))
+		default:
+			names[one.Name] = true
+			size += len(one.Description) + len(schema)
+			one.Digest = one.digest()
+			tools = append(tools, one)
+		}
+	}
+	s.tools, s.left, s.listed = tools, left, time.Now()
+	return tools, left, nil
+}
+
+// call calls a tool if it still is what was agreed on.
+func (s *session) call(ctx context.Context, req Request) Answer {
+	if req.TimeoutMillis > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(req.TimeoutMillis)*time.Millisecond)
+		defer cancel()
+	}
+	if err := s.await(ctx); err != nil {
+		return Answer{Error: err.Error()}
+	}
+	tools, _, err := s.offered(ctx, false)
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	var tool *Tool
+	for i := range tools {
+		if tools[i].Name == req.Tool {
+			tool = &tools[i]
+		}
+	}
+	switch {
+	case tool == nil:
+		return Answer{Gone: true, Error: "the server does not offer it any more"}
+	case tool.Digest != req.Digest:
+		return Answer{Tools: []Tool{*tool}, Error: "its definition is not the one that was agreed on"}
+	}
+	result, err := s.conn.CallTool(ctx, &mcp.CallToolParams{Name: req.Tool, Arguments: req.Arguments})
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	return answerOf(result)
+}
+
+// failed answers what an error of the conversation means.
+func (s *session) failed(ctx context.Context, err error) Answer {
+	var refused *jsonrpc.Error
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return Answer{TimedOut: true, Error: "no answer in time"}
+	case ctx.Err() != nil:
+		return Answer{Error: "cancelled"}
+	case errors.As(err, &refused):
+		return Answer{Error: clean(refused.Message)}
+	}
+	// What went wrong is told by the server's end, where there is one.
+	select {
+	case <-s.over:
+	case <-time.After(5 * time.Second):
+		s.end(brokenOff(err))
+	}
+	return Answer{Ended: true, Error: clean(s.failure().Error())}
+}
+
+// answerOf answers a result as it is passed on.
+func answerOf(result *mcp.CallToolResult) Answer {
+	said := Answer{IsError: result.IsError}
+	var texts []string
+	for _, content := range result.Content {
+		switch c := content.(type) {
+		case *mcp.TextContent:
+			texts = append(texts, c.Text)
+		case *mcp.ImageContent:
+			if !said.show(c) {
+				texts = append(texts, fmt.Sprintf("[an image, %.64s, %d bytes, is not shown]", c.MIMEType, len(c.Data)))
+			}
+		case *mcp.AudioContent:
+			texts = append(texts, fmt.Sprintf("[sound, %.64s, %d bytes, is not shown]", c.MIMEType, len(c.Data)))
+		case *mcp.ResourceLink:
+			texts = append(texts, fmt.Sprintf("[%s: %s]", c.Name, c.URI))
+		case *mcp.EmbeddedResource:
+			switch {
+			case c.Resource == nil:
+			case c.Resource.Text != "":
+				texts = append(texts, c.Resource.URI+":\n"+c.Resource.Text)
+			default:
+				texts = append(texts, fmt.Sprintf("[%s: %d bytes of %s are not shown]", c.Resource.URI, len(c.Resource.Blob), c.Resource.MIMEType))
+			}
+		}
+	}
+	said.Text = clean(strings.Join(texts, "\n"))
+	if said.Text == "" && result.StructuredContent != nil {
+		if data, err := json.Marshal(result.StructuredContent); err == nil {
+			said.Text = clean(string(data))
+		}
+	}
+	if n := len(said.Text); n > maxText {
+		said.Text = strings.ToValidUTF8(said.Text[:maxText], "") + fmt.Sprintf("\n[... %d of %d bytes left out ...]", n-maxText, n)
+	}
+	return said
+}
+
+// show takes an image along where a model may be shown it.
+func (a *Answer) show(c *mcp.ImageContent) bool {
+	switch c.MIMEType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return false
+	}
+	if len(a.Images) == maxImages || len(c.Data) > maxImage || len(c.Data) == 0 {
+		return false
+	}
+	sum := sha256.Sum256(c.Data)
+	a.Images = append(a.Images, Image{MediaType: c.MIMEType, Data: c.Data, SHA256: hex.EncodeToString(sum[:])})
+	return true
+}
+
+// clean answers text that can be stored.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, p[max(0, len(p)-toldTail):]...)
+	t.data = t.data[max(0, len(t.data)-toldTail):]
+	return len(p), nil
+}
+
+// String answers it.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(clean(string(t.data)))
+}

@@ -1,0 +1,113 @@
+package loop
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
+)
+
+// Tools that are deferred are known to the model by their names, which the
+// system prompt lists, until it finds them with tool_search. What was found is
+// among the tools of all later requests; it follows from the stored turns.
+
+const (
+	toolFind = "tool_search"
+	// foundByDefault is how many tools a search answers at most.
+	foundByDefault = 5
+)
+
+// find answers the deferred tools that fit a call of tool_search, best first.
+func (r *run) find(arguments string) []*deckhandv1.Tool {
+	var asked struct {
+		Query string `json:"query"`
+		Limit int    `json:"limit"`
+	}
+	if json.Unmarshal([]byte(arguments), &asked) != nil {
+		return nil
+	}
+	if asked.Limit <= 0 {
+		asked.Limit = foundByDefault
+	}
+	words := strings.FieldsFunc(strings.ToLower(asked.Query), func(c rune) bool { return strings.ContainsRune(" ,;\n\t\"'()", c) })
+	type hit struct {
+		tool  *deckhandv1.Tool
+		score int
+	}
+	var hits []hit
+	for _, tool := range r.cfg.Claim.GetTools() {
+		if !tool.GetDeferred() {
+			continue
+		}
+		name, about := strings.ToLower(tool.GetName()), strings.ToLower(tool.GetDescription())
+		score := 0
+		for _, word := range words {
+			switch {
+			case name == word:
+				score += 100
+			case strings.Contains(name, word):
+				score += 3
+			case strings.Contains(about, word):
+				score++
+			}
+		}
+		if score > 0 {
+			hits = append(hits, hit{tool, score})
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int { return b.score - a.score })
+	var out []*deckhandv1.Tool
+	for _, h := range hits[:min(len(hits), asked.Limit)] {
+		out = append(out, h.tool)
+	}
+	return out
+}
+
+// describe is what the model is told of tools that it looked for.
+func describe(found []*deckhandv1.Tool) string {
+	if len(found) == 0 {
+		return "no tool fits: use words of its name, or other ones of what it does"
+	}
+	var out strings.Builder
+	out.WriteString("These are among your tools from now on:\n")
+	for _, tool := range found {
+		schema, _ := json.Marshal(tool.GetInputSchema().AsMap()) //nolint:errchkjson // of JSON, so JSON
+		fmt.Fprintf(&out, "\n%s: %s\narguments: %s\n", tool.GetName(), tool.GetDescription(), schema)
+	}
+	return out.String()
+}
+
+// load takes up what a turn's searches found.
+func (r *run) load(turn *deckhandv1.Turn) {
+	for i, call := range model.Calls(turn) {
+		if call.GetName() != toolFind || !r.succeeded(turn, i) {
+			continue
+		}
+		for _, tool := range r.find(call.GetArgumentsJson()) {
+			if !slices.Contains(r.offered, tool) {
+				// Behind the others, so that what a provider has cached of them holds.
+				r.offered = append(r.offered, tool)
+				r.window.measure(r.system, r.offered)
+			}
+		}
+	}
+}
+
+// atOnce answers the tools that the model is told of from the beginning.
+func atOnce(tools []*deckhandv1.Tool) []*deckhandv1.Tool {
+	return slices.DeleteFunc(slices.Clone(tools), (*deckhandv1.Tool).GetDeferred)
+}
+
+// deferred answers the names of the others.
+func deferred(tools []*deckhandv1.Tool) []string {
+	var out []string
+	for _, tool := range tools {
+		if tool.GetDeferred() {
+			out = append(out, tool.GetName())
+		}
+	}
+	return out
+}
