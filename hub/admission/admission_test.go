@@ -205,6 +205,27 @@ func TestNodesThatTakeNothing(t *testing.T) {
 	require.Equal(t, []string{job.ID}, r.admit())
 }
 
+// A4: an agent's home is where its first task began; a task that was
+// admitted, and taken back before a worker claimed it, may begin elsewhere.
+func TestAnAgentsHomeIsWhereItsFirstTaskBegan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	job := r.Submit(r.Agent("home", persona.ScopeAgent), "ann", nil)
+	home := func() (node *string) {
+		require.NoError(t, r.SQL.QueryRow(t.Context(), "SELECT home_node_id FROM agents WHERE id = $1", job.AgentID).Scan(&node))
+		return node
+	}
+	require.Equal(t, []string{job.ID}, r.admit())
+	require.Equal(t, "node_one", *r.Task(job.ID).NodeID)
+	require.Nil(t, home())
+	require.NoError(t, r.Store.TakeBackFromNode(t.Context(), db.TakeBackFromNodeParams{OrgID: tasktest.Org, NodeID: "node_one", Reason: "a test"}))
+	r.Node("two")
+	r.Exec("UPDATE node_sessions SET connected = false WHERE node_id = 'node_one'")
+	require.Equal(t, []string{job.ID}, r.admit())
+	r.Run(r.worker, job.ID)
+	require.Equal(t, "node_two", *home())
+}
+
 // C2: what cannot start stands in nobody's way, however much of it there is:
 // three hundred tasks of an agent that is paused, has no node, or has one
 // workspace for all, go before one of the same person's that can start.

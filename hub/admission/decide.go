@@ -25,7 +25,6 @@ type round struct {
 	users  map[string]int    // tasks under way, by user
 	busy   map[string]user   // who keeps a jail
 	pools  map[string]*pool  // that have workers, by name
-	homes  map[string]string // nodes that this round gave to agents
 	nodes  []db.ListNodesRow // by name
 	locks  map[string]*db.NodeLock
 	holds  hold.Standing
@@ -60,7 +59,7 @@ const unheard = 16
 func (a *Admission) look(ctx context.Context, tx *event.Tx, orgID string) (*round, error) {
 	r := &round{
 		Admission: a, orgID: orgID, users: map[string]int{}, pools: map[string]*pool{},
-		homes: map[string]string{}, served: map[string]time.Time{}, homeless: map[string]bool{}, unusable: map[string]string{},
+		served: map[string]time.Time{}, homeless: map[string]bool{}, unusable: map[string]string{},
 	}
 	active, err := tx.ActiveTasks(ctx, orgID)
 	if err != nil {
@@ -247,9 +246,6 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 	home := q.NodeID
 	if q.WorkspaceScope == string(persona.ScopeAgent) {
 		home = q.HomeNodeID
-		if given, ok := r.homes[q.AgentID]; ok {
-			home = &given
-		}
 	}
 	override, err := task.ParseOverride(q.Override)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/queue"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // walk decides on tasks in their order: it admits those that may start and
@@ -46,12 +45,6 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 				OrgID: r.orgID, ID: t.ID, NodeID: &chosen, Reason: "admitted; waits for a free worker",
 			})
 		})
-		if t.WorkspaceScope == string(persona.ScopeAgent) && t.HomeNodeID == nil {
-			r.homes[t.AgentID] = chosen
-			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-				return q.SetAgentHome(ctx, db.SetAgentHomeParams{OrgID: r.orgID, ID: t.AgentID, NodeID: &chosen})
-			})
-		}
 		return true, nil
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // Lease names a hold on a task.
@@ -86,6 +87,11 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 		}
 		attempt := db.CreateAttemptParams{TaskID: t.ID, Attempt: t.Attempt, OrgID: orgID, WorkerID: workerID}
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.CreateAttempt(ctx, attempt) })
+		if t.Attempt == 1 && t.WorkspaceScope == string(persona.ScopeAgent) {
+			// Its workspace is made there now, if it has none.
+			home := db.SetAgentHomeParams{OrgID: orgID, ID: t.AgentID, NodeID: t.NodeID}
+			tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.SetAgentHome(ctx, home) })
+		}
 		if _, err := message.Bind(ctx, tx, t, t.TurnCount); err != nil {
 			return err
 		}
