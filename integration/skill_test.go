@@ -77,3 +77,57 @@ turns:
 	require.Contains(t, last.Observation, "/etc/shadow: no such file or directory", "the jail has none")
 	require.EqualValues(t, log.Len(), steps[0].Outcome["bytes_read"])
 }
+
+// F11, H6: the operator's own skills run in the jail, where nobody can change
+// them; each node lists its own, with what is wrong with one.
+func TestOperatorsOwnSkills(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	skills := t.TempDir()
+	for path, text := range map[string]string{
+		"disk-report/SKILL.md":       "---\nname: disk-report\ndescription: Say how full the disks are.\n---\nRun scripts/report.\n",
+		"disk-report/scripts/report": "#!/bin/sh\necho report of $(id -u) in $(pwd)\n",
+		"broken/SKILL.md":            "no front matter",
+	} {
+		path = filepath.Join(skills, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o755)) //nolint:gosec // a program
+	}
+	f.startNodeIn(f.nodeDir, "--skills-dir", skills, "--name", "skilled")
+	f.startWorker()
+
+	var node struct {
+		Skills []struct{ Name, Description, Path, Problem string }
+	}
+	f.json(&node, "node", "show", "skilled")
+	require.Len(t, node.Skills, 2)
+	require.Equal(t, "broken", node.Skills[0].Name)
+	require.Contains(t, node.Skills[0].Problem, "no front matter")
+	const path = "/.deckhand-skills/disk-report/SKILL.md"
+	require.Equal(t, "disk-report", node.Skills[1].Name)
+	require.Equal(t, "Say how full the disks are.", node.Skills[1].Description)
+	require.Equal(t, path, node.Skills[1].Path)
+	require.Contains(t, f.cli(0, "node", "show", "skilled").out, "broken (not shown: SKILL.md has no front matter")
+
+	f.persona("skilled", `
+turns:
+  - text: I run the skill, and try to change it.
+    calls:
+      - {tool: shell_exec, arguments: {command: "cat `+path+`"}}
+      - {tool: shell_exec, arguments: {command: "/.deckhand-skills/disk-report/scripts/report"}}
+      - {tool: shell_exec, arguments: {command: "grep /.deckhand-skills/disk-report /proc/mounts; echo x >> `+path+`"}}
+      - {tool: shell_exec, arguments: {command: "ls /.deckhand-skills"}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "ran"}}
+`, "mode: autonomous")
+	id := f.submit("skilled")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	var steps []struct{ State, Observation string }
+	f.json(&steps, "task", "steps", id)
+	require.Contains(t, steps[0].Observation, "Run scripts/report.")
+	require.Contains(t, steps[1].Observation, "report of 1000 in /workspace")
+	require.Regexp(t, ` ro,.*\n(.*\n)*.*(Permission denied|Read-only file system)`, steps[2].Observation)
+	require.Contains(t, steps[3].Observation, "disk-report")
+	require.NotContains(t, steps[3].Observation, "broken")
+}

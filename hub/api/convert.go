@@ -182,6 +182,9 @@ func nodeMessage(n node.Record) *deckhandv1.Node {
 		Capability: n.Node.Capability, Runtimes: n.Node.Runtimes, CreatedAt: timestamppb.New(n.Node.CreatedAt),
 		LastSeenAt: timestamp(n.Node.LastSeenAt), Pressure: n.Node.Pressure,
 	}
+	for _, s := range node.Skills(n.Node.Skills) {
+		m.Skills = append(m.Skills, &deckhandv1.NodeSkill{Name: s.Name, Description: s.Description, Path: s.Path, Problem: s.Problem})
+	}
 	if n.Node.DrainedAt != nil {
 		m.Drain = &deckhandv1.NodeDrain{By: n.Node.DrainedBy, Reason: n.Node.DrainReason, Since: timestamp(n.Node.DrainedAt)}
 	}

@@ -193,9 +193,13 @@ func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *
 	if runtimes == nil {
 		runtimes = []string{}
 	}
+	skills, err := n.encodeSkills(hello.GetSkills())
+	if err != nil {
+		return err
+	}
 	return n.store.UpdateNodeHello(ctx, db.UpdateNodeHelloParams{
-		ID: nodeID, Version: hello.GetVersion(), Capability: hello.GetCapability(), Runtimes: runtimes, Labels: data,
-		Pressure: n.words(hello.GetPressure()),
+		ID: nodeID, Version: hello.GetVersion(), Capability: hello.GetCapability(), Runtimes: runtimes, Labels: data, Skills: skills,
+		Pressure: n.words(hello.GetPressure(), maxWords),
 	})
 }
 
@@ -227,7 +231,7 @@ func (n *Nodes) Touch(ctx context.Context, sessions []edge.Session) (map[string]
 // answers the organisation in which tasks may be affected, "" when nothing has
 // changed. What was admitted to it and has not begun waits again.
 func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why string) (orgID string, err error) {
-	why = n.words(why)
+	why = n.words(why, maxWords)
 	err = n.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.NodeByID(ctx, nodeID)
 		if err != nil {
@@ -254,19 +258,23 @@ func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why
 	return orgID, err
 }
 
-// maxWords bounds what a node may say in words.
-const maxWords = 200
+// maxWords bounds what a node may say of itself in words, in characters.
+const (
+	maxWords = 200
+	// maxDescription bounds what it says of a skill.
+	maxDescription = 1024
+)
 
 // words makes what a node says fit to be stored and shown.
-func (n *Nodes) words(text string) string {
+func (n *Nodes) words(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
 	}, strings.ToValidUTF8(n.redact.String(text), ""))
-	if r := []rune(text); len(r) > maxWords {
-		text = string(r[:maxWords])
+	if r := []rune(text); len(r) > limit {
+		text = string(r[:limit])
 	}
 	return text
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -76,6 +77,15 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	project, err := tool.ReadProject(ctx, call)
 	if err != nil {
 		return Prepared{}, fmt.Errorf("read what the workspace says: %w", fault.FromGRPC(err))
+	}
+	own, err := s.cfg.Store.NodeSkills(ctx, db.NodeSkillsParams{OrgID: orgID, ID: *t.NodeID})
+	if err != nil {
+		return Prepared{}, fmt.Errorf("read the skills of node %s: %w", *t.NodeID, err)
+	}
+	for _, skill := range node.Skills(own) {
+		if skill.Problem == "" {
+			project.Skills = append(project.Skills, tool.Skill{Name: skill.Name, Description: skill.Description, Path: skill.Path})
+		}
 	}
 	project.Scratchpad, project.Instructions = s.cfg.Redact.String(project.Scratchpad), s.cfg.Redact.String(project.Instructions)
 	p, err := s.persona(ctx, t)

@@ -5,9 +5,9 @@ import (
 	"path"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/deckhand-sh/deckhand/internal/agentskill"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -15,13 +15,8 @@ import (
 const (
 	instructionsFile = "AGENTS.md"
 	skillsFolder     = ".agents/skills"
-	skillFile        = "SKILL.md"
 	// maxSkills is how many skills of a workspace an agent is told of.
 	maxSkills = 50
-	// skillHead is how much of a SKILL.md its front matter may take.
-	skillHead = 4 << 10
-	// maxSkillText bounds a name or description.
-	maxSkillText = 500
 )
 
 // Project is what a workspace says to the agents that work in it: its scratchpad,
@@ -80,30 +75,16 @@ func readSkills(ctx context.Context, c Call) ([]Skill, error) {
 	}
 	var out []Skill
 	for _, folder := range res.GetFiles() {
-		file := path.Join(skillsFolder, path.Base(folder.GetPath()), skillFile)
-		head, err := readHead(ctx, c, file, skillHead)
+		file := path.Join(skillsFolder, path.Base(folder.GetPath()), agentskill.File)
+		head, err := readHead(ctx, c, file, agentskill.MaxHead)
 		if err != nil {
 			return nil, err
 		}
-		if s, ok := skillOf(head, file); ok {
-			out = append(out, s)
+		if s, err := agentskill.Parse(head); err == nil {
+			out = append(out, Skill{Name: s.Name, Description: s.Description, Path: file})
 		}
 	}
 	return out, nil
-}
-
-// skillOf reads the front matter of a SKILL.md.
-func skillOf(head, file string) (Skill, bool) {
-	rest, ok := strings.CutPrefix(strings.ReplaceAll(head, "\r\n", "\n"), "---\n")
-	front, _, closed := strings.Cut(rest, "\n---")
-	var about struct{ Name, Description string }
-	if !ok || !closed || yaml.Unmarshal([]byte(front), &about) != nil || about.Name == "" {
-		return Skill{}, false
-	}
-	bound := func(text string) string {
-		return strings.ToValidUTF8(text[:min(len(text), maxSkillText)], "")
-	}
-	return Skill{Name: bound(about.Name), Description: bound(about.Description), Path: file}, true
 }
 
 // unlessRefused passes on an error of the way to the node; what the node refuses

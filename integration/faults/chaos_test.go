@@ -171,13 +171,7 @@ func TestChaos(t *testing.T) {
 
 // killAtRandom kills a process every two seconds.
 func (f *fleet) killAtRandom(random *rand.Rand, over <-chan struct{}, jails *atomic.Int32) {
-	units := slices.Concat(f.hubs, f.workers, f.nodes, []*unit{f.pg, f.nats})
-	if soaking() {
-		// A containerd that dies while it makes a jail may keep, without knowing
-		// it, a task that the node cannot take away: "already exists". The full
-		// form shows that; the matrix kills containerd at every moment of a step.
-		units = append(units, f.containerd)
-	}
+	units := slices.Concat(f.hubs, f.workers, f.nodes, []*unit{f.pg, f.nats, f.containerd})
 	tick := time.NewTicker(killEvery)
 	defer tick.Stop()
 	for {

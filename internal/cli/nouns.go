@@ -133,9 +133,22 @@ func (a *app) nodeNoun() output.Noun[*deckhandv1.Node] {
 			{Header: "version", Value: (*deckhandv1.Node).GetVersion},
 			{Header: "id", Value: (*deckhandv1.Node).GetId, Wide: true},
 			{Header: "capability", Value: func(x *deckhandv1.Node) string { return fmt.Sprint(x.GetCapability()) }, Wide: true},
+			{Header: "skills", Value: func(x *deckhandv1.Node) string { return skillNames(x.GetSkills()) }, Wide: true},
 			{Header: "created", Value: func(x *deckhandv1.Node) string { return moment(x.GetCreatedAt()) }, Wide: true},
 		},
 	}
+}
+
+// skillNames answers the names of skills, with what is wrong with those that
+// agents are not shown.
+func skillNames(skills []*deckhandv1.NodeSkill) string {
+	names := make([]string, len(skills))
+	for i, s := range skills {
+		if names[i] = s.GetName(); s.GetProblem() != "" {
+			names[i] += " (not shown: " + s.GetProblem() + ")"
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // enumName answers an enum's value as people write it: "running" for

@@ -33,6 +33,8 @@ const (
 
 	// SkillPath is where deckhand-skill is in a jail.
 	SkillPath = "/.deckhand-skill"
+	// SkillsPath is the folder of the operator's own skills in a jail.
+	SkillsPath = "/.deckhand-skills"
 
 	// MaxMessageBytes bounds a gRPC message in either direction: the largest
 	// file that WriteFile takes, and room for the rest of the message.

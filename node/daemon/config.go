@@ -53,6 +53,9 @@ type Config struct {
 	UIDBase uint32 `koanf:"uid-base"`
 	// RootPaths are host folders that jails see read-only beside /usr.
 	RootPaths Paths `koanf:"root-paths"`
+	// SkillsDir is a folder of skills, each with a SKILL.md, that jails see
+	// read-only; empty for none.
+	SkillsDir string `koanf:"skills-dir"`
 	// SoftWorkspaces makes workspaces plain folders, whose size is not held.
 	SoftWorkspaces bool `koanf:"soft-workspaces"`
 	// InitPath is a deckhand-init to use in place of the embedded one.
@@ -111,6 +114,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("containerd-namespace", jail.DefaultNamespace, "containerd's namespace for the jails")
 	flags.Uint32("uid-base", jail.DefaultUIDBase, "first of the 65536 user and group ids of the machine that jails use, and nothing else may")
 	flags.StringSlice("root-paths", nil, "folders of the machine that jails see read-only beside /usr: /opt,/srv/tools")
+	flags.String("skills-dir", "", "folder of skills, each a folder with a SKILL.md, that agents are told of and jails see read-only")
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")

@@ -30,6 +30,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
+	"github.com/deckhand-sh/deckhand/node/skillset"
 	"github.com/deckhand-sh/deckhand/node/snapshot"
 	"github.com/deckhand-sh/deckhand/node/telemetry"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -54,6 +55,7 @@ type Daemon struct {
 	cfg       Config
 	identity  *identity.Identity
 	ledger    *ledger.Ledger
+	skills    []skillset.Skill
 	jails     *jail.Manager
 	snapshots *snapshot.Service
 	execs     *exec.Service
@@ -110,9 +112,12 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.ledger.Close)
+	if d.skills, err = skillset.Load(c.SkillsDir); err != nil {
+		return nil, err
+	}
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
-		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Log: c.Log.Named("jail"),
+		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
 		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Room: d.ledger,
 	}); err != nil {
 		return nil, err

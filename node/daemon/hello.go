@@ -35,6 +35,7 @@ func (d *Daemon) hello(ctx context.Context) (*nodev1.SessionResponse_Hello, erro
 		Hostname:    host,
 		BootId:      d.ledger.BootID(),
 		Draining:    d.jails.Drain().Draining,
+		Skills:      d.helloSkills(),
 	}
 	if out.Jails, err = d.jails.List(ctx); err != nil {
 		d.cfg.Log.Warn("cannot list the jails for the hub", "error", err)

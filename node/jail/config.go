@@ -31,6 +31,9 @@ type Config struct {
 	// RootPaths are host folders that the host root shows read-only at the same
 	// path, beside /usr; for example "/opt".
 	RootPaths []string
+	// Skills are host folders that every jail sees read-only, by their names in
+	// nodelink.SkillsPath.
+	Skills map[string]string
 	// SoftWorkspaces makes workspaces plain folders, without the loop-mounted
 	// file system that holds them to their size.
 	SoftWorkspaces bool

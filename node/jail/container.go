@@ -34,7 +34,7 @@ const (
 // launch makes a record's container and its task and answers when init does.
 func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (*Init, error) {
 	s := rec.GetSpec()
-	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
+	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, m.cfg.Skills, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -130,7 +132,7 @@ func bind(from, to string) specs.Mount {
 }
 
 // hostRoot lays out a jail's root folder and answers the mounts that fill it.
-func hostRoot(root, etc, initPath, skillPath string, shown []string) ([]specs.Mount, error) {
+func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, shown []string) ([]specs.Mount, error) {
 	for _, name := range rootFolders {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			return nil, fmt.Errorf("make the jail's root: %w", err)
@@ -166,6 +168,9 @@ func hostRoot(root, etc, initPath, skillPath string, shown []string) ([]specs.Mo
 	mounts = append(mounts, bind(initPath, initMount))
 	if skillPath != "" {
 		mounts = append(mounts, bind(skillPath, nodelink.SkillPath))
+	}
+	for _, name := range slices.Sorted(maps.Keys(skills)) {
+		mounts = append(mounts, bind(skills[name], filepath.Join(nodelink.SkillsPath, name)))
 	}
 	for _, path := range shown {
 		mounts = append(mounts, bind(path, path))

@@ -50,7 +50,7 @@ func sh(t *testing.T, m *jail.Manager, id, script string) (*initv1.Status, strin
 	execID := begin(t, m, id, script)
 	conn, err := m.Init(t.Context(), id)
 	require.NoError(t, err)
-	resp, err := conn.Wait(t.Context(), &initv1.WaitRequest{ExecId: execID, TimeoutMs: time.Minute.Milliseconds()})
+	resp, err := conn.Wait(t.Context(), &initv1.WaitRequest{ExecId: execID, TimeoutMs: (5 * time.Minute).Milliseconds()}) // a search of all files, on a busy machine
 	require.NoError(t, err)
 	require.True(t, resp.GetStatus().GetEnded(), "it goes on and on: %s", script)
 	return resp.GetStatus(), output(t, m, id, execID)

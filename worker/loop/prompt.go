@@ -71,7 +71,7 @@ type Project struct {
 type Skill struct {
 	Name        string
 	Description string
-	// Path of its SKILL.md below the workspace.
+	// Path of its SKILL.md, below the workspace, or absolute in the jail.
 	Path string
 }
 
@@ -93,7 +93,8 @@ func (p Project) text() string {
 	}
 	if len(p.Skills) > 0 {
 		out.WriteString("\n\n# Skills\n\nEach is a folder that says how something is done here. When one fits what you are about to do, " +
-			"read its SKILL.md first, and of the files beside it those that it names.\n")
+			"read its SKILL.md first, and of the files beside it those that it names. " +
+			"Those whose path begins with / are outside of the workspace: read and run them with a command.\n")
 		for _, s := range p.Skills {
 			fmt.Fprintf(&out, "\n- %s (%s): %s", escape(s.Name), escape(s.Path), escape(firstLine(s.Description)))
 		}

@@ -297,6 +297,7 @@ type Node struct {
 	DrainedBy      string
 	DrainReason    string
 	Pressure       string
+	Skills         json.RawMessage
 }
 
 type NodeExec struct {

@@ -57,7 +57,7 @@ func (q *Queries) CreateJoinToken(ctx context.Context, arg CreateJoinTokenParams
 const createNode = `-- name: CreateNode :one
 INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, version)
 VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure
+RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills
 `
 
 type CreateNodeParams struct {
@@ -95,6 +95,7 @@ func (q *Queries) CreateNode(ctx context.Context, arg CreateNodeParams) (Node, e
 		&i.DrainedBy,
 		&i.DrainReason,
 		&i.Pressure,
+		&i.Skills,
 	)
 	return i, err
 }
@@ -137,7 +138,7 @@ func (q *Queries) FindNodes(ctx context.Context, arg FindNodesParams) ([]FindNod
 }
 
 const getNode = `-- name: GetNode :one
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2 AND n.id = $3
 `
@@ -172,13 +173,14 @@ func (q *Queries) GetNode(ctx context.Context, arg GetNodeParams) (GetNodeRow, e
 		&i.Node.DrainedBy,
 		&i.Node.DrainReason,
 		&i.Node.Pressure,
+		&i.Node.Skills,
 		&i.Connected,
 	)
 	return i, err
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2
 ORDER BY n.name, n.id
@@ -219,6 +221,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Node.DrainedBy,
 			&i.Node.DrainReason,
 			&i.Node.Pressure,
+			&i.Node.Skills,
 			&i.Connected,
 		); err != nil {
 			return nil, err
@@ -269,7 +272,7 @@ func (q *Queries) LockJoinToken(ctx context.Context, hash []byte) (LockJoinToken
 }
 
 const nodeByFingerprint = `-- name: NodeByFingerprint :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure FROM nodes WHERE key_fingerprint = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills FROM nodes WHERE key_fingerprint = $1
 `
 
 func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) (Node, error) {
@@ -291,12 +294,13 @@ func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) 
 		&i.DrainedBy,
 		&i.DrainReason,
 		&i.Pressure,
+		&i.Skills,
 	)
 	return i, err
 }
 
 const nodeByID = `-- name: NodeByID :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure FROM nodes WHERE id = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills FROM nodes WHERE id = $1
 `
 
 // For the edge, which knows a node by its certificate before any organisation.
@@ -319,8 +323,25 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 		&i.DrainedBy,
 		&i.DrainReason,
 		&i.Pressure,
+		&i.Skills,
 	)
 	return i, err
+}
+
+const nodeSkills = `-- name: NodeSkills :one
+SELECT skills FROM nodes WHERE org_id = $1 AND id = $2
+`
+
+type NodeSkillsParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) NodeSkills(ctx context.Context, arg NodeSkillsParams) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, nodeSkills, arg.OrgID, arg.ID)
+	var skills json.RawMessage
+	err := row.Scan(&skills)
+	return skills, err
 }
 
 const nodeStanding = `-- name: NodeStanding :one
@@ -472,7 +493,7 @@ func (q *Queries) TouchNodeSessions(ctx context.Context, arg TouchNodeSessionsPa
 }
 
 const updateNodeEnrolment = `-- name: UpdateNodeEnrolment :one
-UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure
+UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills
 `
 
 type UpdateNodeEnrolmentParams struct {
@@ -506,20 +527,22 @@ func (q *Queries) UpdateNodeEnrolment(ctx context.Context, arg UpdateNodeEnrolme
 		&i.DrainedBy,
 		&i.DrainReason,
 		&i.Pressure,
+		&i.Skills,
 	)
 	return i, err
 }
 
 const updateNodeHello = `-- name: UpdateNodeHello :exec
-UPDATE nodes SET version = $1, capability = $2, runtimes = $3,
-    labels = labels || $4, pressure = $5, last_seen_at = now()
-WHERE id = $6
+UPDATE nodes SET version = $1, capability = $2, runtimes = $3, skills = $4,
+    labels = labels || $5, pressure = $6, last_seen_at = now()
+WHERE id = $7
 `
 
 type UpdateNodeHelloParams struct {
 	Version    string
 	Capability int32
 	Runtimes   []string
+	Skills     json.RawMessage
 	Labels     json.RawMessage
 	Pressure   string
 	ID         string
@@ -530,6 +553,7 @@ func (q *Queries) UpdateNodeHello(ctx context.Context, arg UpdateNodeHelloParams
 		arg.Version,
 		arg.Capability,
 		arg.Runtimes,
+		arg.Skills,
 		arg.Labels,
 		arg.Pressure,
 		arg.ID,

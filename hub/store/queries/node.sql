@@ -81,9 +81,12 @@ SELECT n.drained_at, n.drain_reason,
 FROM nodes n WHERE n.id = @id;
 
 -- name: UpdateNodeHello :exec
-UPDATE nodes SET version = @version, capability = @capability, runtimes = @runtimes,
+UPDATE nodes SET version = @version, capability = @capability, runtimes = @runtimes, skills = @skills,
     labels = labels || @labels, pressure = @pressure, last_seen_at = now()
 WHERE id = @id;
+
+-- name: NodeSkills :one
+SELECT skills FROM nodes WHERE org_id = @org_id AND id = @id;
 
 -- name: SetNodePressure :one
 -- Of the session that holds the node; answers the organisation, and nothing when

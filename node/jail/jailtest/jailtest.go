@@ -153,7 +153,8 @@ func Manager(tb testing.TB, cfg jail.Config) *jail.Manager {
 // RemoveAll removes every jail of a configuration, whoever made it.
 func RemoveAll(tb testing.TB, cfg jail.Config) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	// There may be a hundred of them, on a busy machine.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	m, err := jail.NewManager(ctx, cfg)
 	require.NoError(tb, err)

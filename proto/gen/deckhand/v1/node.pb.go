@@ -46,7 +46,9 @@ type Node struct {
 	Lock *NodeLock `protobuf:"bytes,11,opt,name=lock,proto3" json:"lock,omitempty"`
 	// Why it takes no new task: its machine has too little memory or disk left, or
 	// too much load. Empty when it has room. It is what the node said last.
-	Pressure      string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
+	Pressure string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
+	// The operator's own skills there, in the order of their names.
+	Skills        []*NodeSkill `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +167,85 @@ func (x *Node) GetPressure() string {
 	return ""
 }
 
+func (x *Node) GetSkills() []*NodeSkill {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
+}
+
+// NodeSkill is a folder in the Agent Skills format, which jails see read-only.
+type NodeSkill struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it is for.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Its SKILL.md, as an agent opens it.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Why agents are not shown it; empty for one that is in order.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSkill) Reset() {
+	*x = NodeSkill{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSkill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSkill) ProtoMessage() {}
+
+func (x *NodeSkill) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSkill.ProtoReflect.Descriptor instead.
+func (*NodeSkill) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeSkill) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeSkill) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *NodeSkill) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *NodeSkill) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // NodeDrain says who keeps new tasks off a node.
 type NodeDrain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -177,7 +258,7 @@ type NodeDrain struct {
 
 func (x *NodeDrain) Reset() {
 	*x = NodeDrain{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	mi := &file_deckhand_v1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +270,7 @@ func (x *NodeDrain) String() string {
 func (*NodeDrain) ProtoMessage() {}
 
 func (x *NodeDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	mi := &file_deckhand_v1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +283,7 @@ func (x *NodeDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
 func (*NodeDrain) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NodeDrain) GetBy() string {
@@ -247,7 +328,7 @@ type NodeLock struct {
 
 func (x *NodeLock) Reset() {
 	*x = NodeLock{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	mi := &file_deckhand_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +340,7 @@ func (x *NodeLock) String() string {
 func (*NodeLock) ProtoMessage() {}
 
 func (x *NodeLock) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	mi := &file_deckhand_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +353,7 @@ func (x *NodeLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLock.ProtoReflect.Descriptor instead.
 func (*NodeLock) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *NodeLock) GetId() string {
@@ -346,7 +427,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	mi := &file_deckhand_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +439,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	mi := &file_deckhand_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +452,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 type ListNodesResponse struct {
@@ -383,7 +464,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	mi := &file_deckhand_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +476,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	mi := &file_deckhand_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +489,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -427,7 +508,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	mi := &file_deckhand_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +520,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	mi := &file_deckhand_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +533,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -471,7 +552,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	mi := &file_deckhand_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +564,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	mi := &file_deckhand_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +577,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -518,7 +599,7 @@ type CreateJoinTokenRequest struct {
 
 func (x *CreateJoinTokenRequest) Reset() {
 	*x = CreateJoinTokenRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	mi := &file_deckhand_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +611,7 @@ func (x *CreateJoinTokenRequest) String() string {
 func (*CreateJoinTokenRequest) ProtoMessage() {}
 
 func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	mi := &file_deckhand_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +624,7 @@ func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateJoinTokenRequest) GetTtl() *durationpb.Duration {
@@ -572,7 +653,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	mi := &file_deckhand_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +665,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	mi := &file_deckhand_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +678,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateJoinTokenResponse) GetToken() string {
@@ -623,7 +704,7 @@ type RevokeNodeRequest struct {
 
 func (x *RevokeNodeRequest) Reset() {
 	*x = RevokeNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	mi := &file_deckhand_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +716,7 @@ func (x *RevokeNodeRequest) String() string {
 func (*RevokeNodeRequest) ProtoMessage() {}
 
 func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	mi := &file_deckhand_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +729,7 @@ func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RevokeNodeRequest) GetNodeId() string {
@@ -667,7 +748,7 @@ type RevokeNodeResponse struct {
 
 func (x *RevokeNodeResponse) Reset() {
 	*x = RevokeNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[10]
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +760,7 @@ func (x *RevokeNodeResponse) String() string {
 func (*RevokeNodeResponse) ProtoMessage() {}
 
 func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[10]
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +773,7 @@ func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeNodeResponse) GetNode() *Node {
@@ -712,7 +793,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +805,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +818,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -765,7 +846,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	mi := &file_deckhand_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +858,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	mi := &file_deckhand_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +871,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -816,7 +897,7 @@ type UndrainNodeRequest struct {
 
 func (x *UndrainNodeRequest) Reset() {
 	*x = UndrainNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[13]
+	mi := &file_deckhand_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +909,7 @@ func (x *UndrainNodeRequest) String() string {
 func (*UndrainNodeRequest) ProtoMessage() {}
 
 func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[13]
+	mi := &file_deckhand_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +922,7 @@ func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UndrainNodeRequest) GetNodeId() string {
@@ -860,7 +941,7 @@ type UndrainNodeResponse struct {
 
 func (x *UndrainNodeResponse) Reset() {
 	*x = UndrainNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[14]
+	mi := &file_deckhand_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +953,7 @@ func (x *UndrainNodeResponse) String() string {
 func (*UndrainNodeResponse) ProtoMessage() {}
 
 func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[14]
+	mi := &file_deckhand_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +966,7 @@ func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UndrainNodeResponse) GetNode() *Node {
@@ -906,7 +987,7 @@ type LockNodeRequest struct {
 
 func (x *LockNodeRequest) Reset() {
 	*x = LockNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[15]
+	mi := &file_deckhand_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +999,7 @@ func (x *LockNodeRequest) String() string {
 func (*LockNodeRequest) ProtoMessage() {}
 
 func (x *LockNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[15]
+	mi := &file_deckhand_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1012,7 @@ func (x *LockNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockNodeRequest.ProtoReflect.Descriptor instead.
 func (*LockNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LockNodeRequest) GetNodeId() string {
@@ -959,7 +1040,7 @@ type LockNodeResponse struct {
 
 func (x *LockNodeResponse) Reset() {
 	*x = LockNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[16]
+	mi := &file_deckhand_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1052,7 @@ func (x *LockNodeResponse) String() string {
 func (*LockNodeResponse) ProtoMessage() {}
 
 func (x *LockNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[16]
+	mi := &file_deckhand_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1065,7 @@ func (x *LockNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockNodeResponse.ProtoReflect.Descriptor instead.
 func (*LockNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LockNodeResponse) GetLock() *NodeLock {
@@ -1012,7 +1093,7 @@ type UnlockNodeRequest struct {
 
 func (x *UnlockNodeRequest) Reset() {
 	*x = UnlockNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[17]
+	mi := &file_deckhand_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1105,7 @@ func (x *UnlockNodeRequest) String() string {
 func (*UnlockNodeRequest) ProtoMessage() {}
 
 func (x *UnlockNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[17]
+	mi := &file_deckhand_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1118,7 @@ func (x *UnlockNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockNodeRequest.ProtoReflect.Descriptor instead.
 func (*UnlockNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UnlockNodeRequest) GetNodeId() string {
@@ -1063,7 +1144,7 @@ type UnlockNodeResponse struct {
 
 func (x *UnlockNodeResponse) Reset() {
 	*x = UnlockNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[18]
+	mi := &file_deckhand_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1156,7 @@ func (x *UnlockNodeResponse) String() string {
 func (*UnlockNodeResponse) ProtoMessage() {}
 
 func (x *UnlockNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[18]
+	mi := &file_deckhand_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1169,7 @@ func (x *UnlockNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockNodeResponse.ProtoReflect.Descriptor instead.
 func (*UnlockNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UnlockNodeResponse) GetNode() *Node {
@@ -1110,7 +1191,7 @@ type ListNodeLocksRequest struct {
 
 func (x *ListNodeLocksRequest) Reset() {
 	*x = ListNodeLocksRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[19]
+	mi := &file_deckhand_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1203,7 @@ func (x *ListNodeLocksRequest) String() string {
 func (*ListNodeLocksRequest) ProtoMessage() {}
 
 func (x *ListNodeLocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[19]
+	mi := &file_deckhand_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1216,7 @@ func (x *ListNodeLocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeLocksRequest.ProtoReflect.Descriptor instead.
 func (*ListNodeLocksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListNodeLocksRequest) GetNodeId() string {
@@ -1161,7 +1242,7 @@ type ListNodeLocksResponse struct {
 
 func (x *ListNodeLocksResponse) Reset() {
 	*x = ListNodeLocksResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[20]
+	mi := &file_deckhand_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1254,7 @@ func (x *ListNodeLocksResponse) String() string {
 func (*ListNodeLocksResponse) ProtoMessage() {}
 
 func (x *ListNodeLocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[20]
+	mi := &file_deckhand_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1267,7 @@ func (x *ListNodeLocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeLocksResponse.ProtoReflect.Descriptor instead.
 func (*ListNodeLocksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListNodeLocksResponse) GetLocks() []*NodeLock {
@@ -1210,7 +1291,7 @@ type EnrollNodeRequest struct {
 
 func (x *EnrollNodeRequest) Reset() {
 	*x = EnrollNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[21]
+	mi := &file_deckhand_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1303,7 @@ func (x *EnrollNodeRequest) String() string {
 func (*EnrollNodeRequest) ProtoMessage() {}
 
 func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[21]
+	mi := &file_deckhand_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1316,7 @@ func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollNodeRequest.ProtoReflect.Descriptor instead.
 func (*EnrollNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EnrollNodeRequest) GetJoinToken() string {
@@ -1288,7 +1369,7 @@ type EnrollNodeResponse struct {
 
 func (x *EnrollNodeResponse) Reset() {
 	*x = EnrollNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[22]
+	mi := &file_deckhand_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1381,7 @@ func (x *EnrollNodeResponse) String() string {
 func (*EnrollNodeResponse) ProtoMessage() {}
 
 func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[22]
+	mi := &file_deckhand_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1394,7 @@ func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollNodeResponse.ProtoReflect.Descriptor instead.
 func (*EnrollNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EnrollNodeResponse) GetNodeId() string {
@@ -1356,7 +1437,7 @@ type RenewCertificateRequest struct {
 
 func (x *RenewCertificateRequest) Reset() {
 	*x = RenewCertificateRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[23]
+	mi := &file_deckhand_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1449,7 @@ func (x *RenewCertificateRequest) String() string {
 func (*RenewCertificateRequest) ProtoMessage() {}
 
 func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[23]
+	mi := &file_deckhand_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1462,7 @@ func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
 func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RenewCertificateRequest) GetCertificatePem() string {
@@ -1410,7 +1491,7 @@ type RenewCertificateResponse struct {
 
 func (x *RenewCertificateResponse) Reset() {
 	*x = RenewCertificateResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[24]
+	mi := &file_deckhand_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1503,7 @@ func (x *RenewCertificateResponse) String() string {
 func (*RenewCertificateResponse) ProtoMessage() {}
 
 func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[24]
+	mi := &file_deckhand_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1516,7 @@ func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
 func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RenewCertificateResponse) GetCertificatePem() string {
@@ -1456,7 +1537,7 @@ var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x03\n" +
+	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -1474,10 +1555,16 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\x05drain\x18\n" +
 	" \x01(\v2\x16.deckhand.v1.NodeDrainR\x05drain\x12)\n" +
 	"\x04lock\x18\v \x01(\v2\x15.deckhand.v1.NodeLockR\x04lock\x12\x1a\n" +
-	"\bpressure\x18\f \x01(\tR\bpressure\x1a9\n" +
+	"\bpressure\x18\f \x01(\tR\bpressure\x12.\n" +
+	"\x06skills\x18\r \x03(\v2\x16.deckhand.v1.NodeSkillR\x06skills\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"o\n" +
+	"\tNodeSkill\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"e\n" +
 	"\tNodeDrain\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
@@ -1600,87 +1687,89 @@ func file_deckhand_v1_node_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_node_proto_rawDescData
 }
 
-var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_deckhand_v1_node_proto_goTypes = []any{
 	(*Node)(nil),                     // 0: deckhand.v1.Node
-	(*NodeDrain)(nil),                // 1: deckhand.v1.NodeDrain
-	(*NodeLock)(nil),                 // 2: deckhand.v1.NodeLock
-	(*ListNodesRequest)(nil),         // 3: deckhand.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 4: deckhand.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 5: deckhand.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 6: deckhand.v1.GetNodeResponse
-	(*CreateJoinTokenRequest)(nil),   // 7: deckhand.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),  // 8: deckhand.v1.CreateJoinTokenResponse
-	(*RevokeNodeRequest)(nil),        // 9: deckhand.v1.RevokeNodeRequest
-	(*RevokeNodeResponse)(nil),       // 10: deckhand.v1.RevokeNodeResponse
-	(*DrainNodeRequest)(nil),         // 11: deckhand.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),        // 12: deckhand.v1.DrainNodeResponse
-	(*UndrainNodeRequest)(nil),       // 13: deckhand.v1.UndrainNodeRequest
-	(*UndrainNodeResponse)(nil),      // 14: deckhand.v1.UndrainNodeResponse
-	(*LockNodeRequest)(nil),          // 15: deckhand.v1.LockNodeRequest
-	(*LockNodeResponse)(nil),         // 16: deckhand.v1.LockNodeResponse
-	(*UnlockNodeRequest)(nil),        // 17: deckhand.v1.UnlockNodeRequest
-	(*UnlockNodeResponse)(nil),       // 18: deckhand.v1.UnlockNodeResponse
-	(*ListNodeLocksRequest)(nil),     // 19: deckhand.v1.ListNodeLocksRequest
-	(*ListNodeLocksResponse)(nil),    // 20: deckhand.v1.ListNodeLocksResponse
-	(*EnrollNodeRequest)(nil),        // 21: deckhand.v1.EnrollNodeRequest
-	(*EnrollNodeResponse)(nil),       // 22: deckhand.v1.EnrollNodeResponse
-	(*RenewCertificateRequest)(nil),  // 23: deckhand.v1.RenewCertificateRequest
-	(*RenewCertificateResponse)(nil), // 24: deckhand.v1.RenewCertificateResponse
-	nil,                              // 25: deckhand.v1.Node.LabelsEntry
-	nil,                              // 26: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	nil,                              // 27: deckhand.v1.EnrollNodeRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 29: google.protobuf.Duration
+	(*NodeSkill)(nil),                // 1: deckhand.v1.NodeSkill
+	(*NodeDrain)(nil),                // 2: deckhand.v1.NodeDrain
+	(*NodeLock)(nil),                 // 3: deckhand.v1.NodeLock
+	(*ListNodesRequest)(nil),         // 4: deckhand.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 5: deckhand.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 6: deckhand.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 7: deckhand.v1.GetNodeResponse
+	(*CreateJoinTokenRequest)(nil),   // 8: deckhand.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),  // 9: deckhand.v1.CreateJoinTokenResponse
+	(*RevokeNodeRequest)(nil),        // 10: deckhand.v1.RevokeNodeRequest
+	(*RevokeNodeResponse)(nil),       // 11: deckhand.v1.RevokeNodeResponse
+	(*DrainNodeRequest)(nil),         // 12: deckhand.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 13: deckhand.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),       // 14: deckhand.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil),      // 15: deckhand.v1.UndrainNodeResponse
+	(*LockNodeRequest)(nil),          // 16: deckhand.v1.LockNodeRequest
+	(*LockNodeResponse)(nil),         // 17: deckhand.v1.LockNodeResponse
+	(*UnlockNodeRequest)(nil),        // 18: deckhand.v1.UnlockNodeRequest
+	(*UnlockNodeResponse)(nil),       // 19: deckhand.v1.UnlockNodeResponse
+	(*ListNodeLocksRequest)(nil),     // 20: deckhand.v1.ListNodeLocksRequest
+	(*ListNodeLocksResponse)(nil),    // 21: deckhand.v1.ListNodeLocksResponse
+	(*EnrollNodeRequest)(nil),        // 22: deckhand.v1.EnrollNodeRequest
+	(*EnrollNodeResponse)(nil),       // 23: deckhand.v1.EnrollNodeResponse
+	(*RenewCertificateRequest)(nil),  // 24: deckhand.v1.RenewCertificateRequest
+	(*RenewCertificateResponse)(nil), // 25: deckhand.v1.RenewCertificateResponse
+	nil,                              // 26: deckhand.v1.Node.LabelsEntry
+	nil,                              // 27: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	nil,                              // 28: deckhand.v1.EnrollNodeRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 30: google.protobuf.Duration
 }
 var file_deckhand_v1_node_proto_depIdxs = []int32{
-	25, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
-	28, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
-	28, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
-	1,  // 3: deckhand.v1.Node.drain:type_name -> deckhand.v1.NodeDrain
-	2,  // 4: deckhand.v1.Node.lock:type_name -> deckhand.v1.NodeLock
-	28, // 5: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	28, // 6: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
-	28, // 7: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
-	0,  // 8: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
-	0,  // 9: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	29, // 10: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	26, // 11: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	28, // 12: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 13: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 14: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 15: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
-	2,  // 16: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
-	0,  // 17: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
-	2,  // 18: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
-	27, // 19: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
-	3,  // 20: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
-	5,  // 21: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
-	7,  // 22: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
-	9,  // 23: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
-	11, // 24: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
-	13, // 25: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
-	15, // 26: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
-	17, // 27: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
-	19, // 28: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
-	21, // 29: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
-	23, // 30: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
-	4,  // 31: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	6,  // 32: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	8,  // 33: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	10, // 34: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	12, // 35: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
-	14, // 36: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
-	16, // 37: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
-	18, // 38: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
-	20, // 39: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
-	22, // 40: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
-	24, // 41: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
-	31, // [31:42] is the sub-list for method output_type
-	20, // [20:31] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	26, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
+	29, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
+	29, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
+	2,  // 3: deckhand.v1.Node.drain:type_name -> deckhand.v1.NodeDrain
+	3,  // 4: deckhand.v1.Node.lock:type_name -> deckhand.v1.NodeLock
+	1,  // 5: deckhand.v1.Node.skills:type_name -> deckhand.v1.NodeSkill
+	29, // 6: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	29, // 7: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
+	29, // 8: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
+	0,  // 10: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
+	30, // 11: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	27, // 12: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	29, // 13: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 14: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 15: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 16: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
+	3,  // 17: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
+	0,  // 18: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
+	3,  // 19: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
+	28, // 20: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
+	4,  // 21: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
+	6,  // 22: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
+	8,  // 23: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
+	10, // 24: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
+	12, // 25: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
+	14, // 26: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
+	16, // 27: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
+	18, // 28: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
+	20, // 29: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
+	22, // 30: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
+	24, // 31: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
+	5,  // 32: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	7,  // 33: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	9,  // 34: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	11, // 35: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	13, // 36: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
+	15, // 37: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
+	17, // 38: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
+	19, // 39: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
+	21, // 40: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
+	23, // 41: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
+	25, // 42: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
+	32, // [32:43] is the sub-list for method output_type
+	21, // [21:32] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_proto_init() }
@@ -1694,7 +1783,7 @@ func file_deckhand_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_proto_rawDesc), len(file_deckhand_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -581,7 +581,9 @@ type SessionResponse_Hello struct {
 	// It takes no new jail (NodeService.SetDrain).
 	Draining bool `protobuf:"varint,11,opt,name=draining,proto3" json:"draining,omitempty"`
 	// As Heartbeat.pressure.
-	Pressure      string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
+	Pressure string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
+	// The operator's own skills, in the order of their names.
+	Skills        []*SessionResponse_Skill `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,6 +702,85 @@ func (x *SessionResponse_Hello) GetPressure() string {
 	return ""
 }
 
+func (x *SessionResponse_Hello) GetSkills() []*SessionResponse_Skill {
+	if x != nil {
+		return x.Skills
+	}
+	return nil
+}
+
+// A folder in the Agent Skills format, which jails see read-only.
+type SessionResponse_Skill struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it is for, as its SKILL.md says.
+	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	// Its SKILL.md, as an agent opens it.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Why jails do not see it; empty for one that is in order.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionResponse_Skill) Reset() {
+	*x = SessionResponse_Skill{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionResponse_Skill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionResponse_Skill) ProtoMessage() {}
+
+func (x *SessionResponse_Skill) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionResponse_Skill.ProtoReflect.Descriptor instead.
+func (*SessionResponse_Skill) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 1}
+}
+
+func (x *SessionResponse_Skill) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SessionResponse_Skill) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *SessionResponse_Skill) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SessionResponse_Skill) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Asks for a new certificate for the same key.
 type SessionResponse_CertificateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -710,7 +791,7 @@ type SessionResponse_CertificateRequest struct {
 
 func (x *SessionResponse_CertificateRequest) Reset() {
 	*x = SessionResponse_CertificateRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +803,7 @@ func (x *SessionResponse_CertificateRequest) String() string {
 func (*SessionResponse_CertificateRequest) ProtoMessage() {}
 
 func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +816,7 @@ func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionResponse_CertificateRequest.ProtoReflect.Descriptor instead.
 func (*SessionResponse_CertificateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 1}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 2}
 }
 
 func (x *SessionResponse_CertificateRequest) GetCsr() []byte {
@@ -767,11 +848,11 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x02 \x01(\tR\x05caPem\x1a!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonB\t\n" +
-	"\amessage\"\x9d\x06\n" +
+	"\amessage\"\xfe\a\n" +
 	"\x0fSessionResponse\x12?\n" +
 	"\x05hello\x18\x01 \x01(\v2'.deckhand.node.v1.SessionResponse.HelloH\x00R\x05hello\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12g\n" +
-	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xef\x03\n" +
+	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xba\x04\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
 	"\n" +
@@ -787,10 +868,16 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\aboot_id\x18\n" +
 	" \x01(\tR\x06bootId\x12\x1a\n" +
 	"\bdraining\x18\v \x01(\bR\bdraining\x12$\n" +
-	"\bpressure\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\x1a9\n" +
+	"\bpressure\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\x12I\n" +
+	"\x06skills\x18\r \x03(\v2'.deckhand.node.v1.SessionResponse.SkillB\b\xbaH\x05\x92\x01\x02\x10dR\x06skills\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a&\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\x93\x01\n" +
+	"\x05Skill\x12\x1c\n" +
+	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x04name\x12*\n" +
+	"\vdescription\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12\x1c\n" +
+	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04path\x12\"\n" +
+	"\aproblem\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\aproblem\x1a&\n" +
 	"\x12CertificateRequest\x12\x10\n" +
 	"\x03csr\x18\x01 \x01(\fR\x03csrB\t\n" +
 	"\amessage\"O\n" +
@@ -817,7 +904,7 @@ func file_deckhand_node_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_session_proto_rawDescData
 }
 
-var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*Heartbeat)(nil),                          // 0: deckhand.node.v1.Heartbeat
 	(*SessionRequest)(nil),                     // 1: deckhand.node.v1.SessionRequest
@@ -828,10 +915,11 @@ var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*SessionRequest_IssuedCertificate)(nil),   // 6: deckhand.node.v1.SessionRequest.IssuedCertificate
 	(*SessionRequest_Goodbye)(nil),             // 7: deckhand.node.v1.SessionRequest.Goodbye
 	(*SessionResponse_Hello)(nil),              // 8: deckhand.node.v1.SessionResponse.Hello
-	(*SessionResponse_CertificateRequest)(nil), // 9: deckhand.node.v1.SessionResponse.CertificateRequest
-	nil,          // 10: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	(*Jail)(nil), // 11: deckhand.node.v1.Jail
-	(*Exec)(nil), // 12: deckhand.node.v1.Exec
+	(*SessionResponse_Skill)(nil),              // 9: deckhand.node.v1.SessionResponse.Skill
+	(*SessionResponse_CertificateRequest)(nil), // 10: deckhand.node.v1.SessionResponse.CertificateRequest
+	nil,          // 11: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	(*Jail)(nil), // 12: deckhand.node.v1.Jail
+	(*Exec)(nil), // 13: deckhand.node.v1.Exec
 }
 var file_deckhand_node_v1_session_proto_depIdxs = []int32{
 	5,  // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
@@ -840,19 +928,20 @@ var file_deckhand_node_v1_session_proto_depIdxs = []int32{
 	7,  // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
 	8,  // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
 	0,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	9,  // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
-	10, // 7: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	11, // 8: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
-	12, // 9: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
-	1,  // 10: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
-	3,  // 11: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
-	2,  // 12: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
-	4,  // 13: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	10, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
+	11, // 7: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	12, // 8: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
+	13, // 9: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
+	9,  // 10: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
+	1,  // 11: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
+	3,  // 12: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
+	2,  // 13: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
+	4,  // 14: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
+	13, // [13:15] is the sub-list for method output_type
+	11, // [11:13] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_session_proto_init() }
@@ -879,7 +968,7 @@ func file_deckhand_node_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_session_proto_rawDesc), len(file_deckhand_node_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

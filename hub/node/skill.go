@@ -1,0 +1,38 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Skill is one of the operator's own skills on a node.
+type Skill struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Path is its SKILL.md in a jail.
+	Path string `json:"path,omitempty"`
+	// Problem says why agents are not shown it; empty for one that is in order.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Skills reads the column nodes.skills, in the order of their names.
+func Skills(column []byte) []Skill {
+	var skills []Skill
+	// It is written by encodeSkills only.
+	_ = json.Unmarshal(column, &skills)
+	return skills
+}
+
+func (n *Nodes) encodeSkills(said []*nodev1.SessionResponse_Skill) ([]byte, error) {
+	skills := make([]Skill, len(said))
+	for i, s := range said {
+		skills[i] = Skill{n.words(s.GetName(), maxWords), n.words(s.GetDescription(), maxDescription), n.words(s.GetPath(), maxDescription), n.words(s.GetProblem(), maxDescription)}
+	}
+	data, err := json.Marshal(skills)
+	if err != nil {
+		return nil, fmt.Errorf("encode skills: %w", err)
+	}
+	return data, nil
+}
