@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -121,6 +122,13 @@ func (h *Hub) taskKilled(t db.Task) {
 func (h *Hub) taskEnded(t db.Task) {
 	h.metrics.Ended(t)
 	h.endServers(t)
+	if trigger.Started(t) {
+		h.background.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
+			defer cancel()
+			h.triggers.Ended(ctx, t)
+		})
+	}
 	if t.WorkspaceScope != string(persona.ScopeTask) || t.NodeID == nil || t.StartedAt == nil {
 		return
 	}

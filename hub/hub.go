@@ -33,6 +33,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -50,6 +51,7 @@ const (
 	claimTimeout   = 5 * time.Second
 	inboxSweep     = time.Second
 	subtaskSweep   = 5 * time.Second
+	triggerSweep   = time.Second
 	nodeWait       = 10 * time.Second
 	watchPoll      = time.Second
 	watchHeartbeat = 15 * time.Second
@@ -96,6 +98,7 @@ type Hub struct {
 	admission  *admission.Admission
 	workspaces *workspace.Workspaces
 	artifacts  *artifact.Artifacts
+	triggers   *trigger.Service
 
 	credentials *credential.Credentials
 	budgets     *budget.Ledger
@@ -140,6 +143,10 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
+	h.triggers = trigger.New(trigger.Config{
+		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep,
+		Log: c.Log.Named("trigger"),
+	})
 	h.artifacts = artifact.New(artifact.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,
 		JailOf: func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) { return h.steps.Jail(ctx, t) },
@@ -188,6 +195,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.assembleModels()
 	h.leader.Add("sweeper", &sweeper{budgets: h.budgets, reports: h.reports, leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
+	h.leader.Add("clock", h.triggers.Clock())
 	server, err := h.server()
 	if err != nil {
 		return err
@@ -203,6 +211,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.Add("inbox", h.inbox)
 	h.Add("subtasks", h.subtasks)
 	h.Add("commands", h.execs)
+	h.Add("triggers", h.triggers)
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)
 	h.Add("edge", h.edge)

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/hub/relay"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -63,7 +64,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
-	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes}
+	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers}
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(control, options...))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(control, options...))
 	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder, Artifacts: h.artifacts}
@@ -95,6 +96,10 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
 	mux.Handle(relay.Prefix, h.relay)
+	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(&api.Triggers{
+		Store: h.store, Triggers: h.triggers, Agents: h.agents, Redact: h.cfg.Redact,
+	}, options...))
+	mux.Handle(trigger.Prefix+"{id}", h.triggers)
 	ready := &readiness{hub: h, draining: s.leaving}
 	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -34,7 +34,7 @@ func procedures() []protoreflect.MethodDescriptor {
 		deckhandv1.File_deckhand_v1_node_telemetry_proto,
 		deckhandv1.File_deckhand_v1_workspace_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
-		deckhandv1.File_deckhand_v1_queue_proto,
+		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -111,9 +111,9 @@ func TestEveryProcedureHasARule(t *testing.T) {
 
 // others are the objects of an organisation that the caller is not of.
 type others struct {
-	org, agent, task, step, node, worker, exec, item, hold string
-	token                                                  string // its administrator's
-	lease                                                  string
+	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
+	token                                                                     string // its administrator's
+	lease                                                                     string
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -149,6 +149,18 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = map[string]any{}
 		case "begin":
 			out[name] = o.request(f.Message())
+		case "trigger_id":
+			out[name] = o.trigger
+		case "delivery_id":
+			out[name] = o.delivery
+		case "kind":
+			if m.Name() == "CreateTriggerRequest" {
+				out[name] = "TRIGGER_KIND_MANUAL"
+			}
+		case "spec":
+			if m.Name() != "TestTriggerRequest" && f.Message().Name() == "TriggerSpec" {
+				out[name] = map[string]any{}
+			}
 		case "hold_id":
 			out[name] = o.hold
 		case "scope":
@@ -179,7 +191,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = map[string]any{"iteration": 1, "state": map[string]any{}}
 		case "events":
 			out[name] = []any{map[string]any{"type": "thinking"}}
-		case "name", "tool", "text", "path", "join_token", "reason", "pattern":
+		case "name":
+			out[name] = "file-list"
+		case "tool", "text", "path", "join_token", "reason", "pattern":
 			out[name] = "file_list"
 		case "arguments_json":
 			out[name] = "{}"
@@ -208,7 +222,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
-	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries"}
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -255,15 +269,16 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				delete(body, "task_ids")
 				delete(body, "task_id")
 				delete(body, "node_id")
+				delete(body, "trigger_id")
 				_, text := call(t, h.URL(), own, m, body)
-				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold} {
+				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery} {
 					require.NotContains(t, text, id)
 				}
 				if m.Name() == "ListWorkers" {
 					require.NotContains(t, text, victim.worker)
 					return
 				}
-				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil && body["node_id"] == nil {
+				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil && body["node_id"] == nil && body["trigger_id"] == nil {
 					return
 				}
 			}
@@ -301,6 +316,10 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	hold, err := s.GetHold(t.Context(), db.GetHoldParams{OrgID: victim.org, ID: victim.hold})
 	require.NoError(t, err)
 	require.Nil(t, hold.ReleasedAt)
+	trigger, err := s.GetTrigger(t.Context(), db.GetTriggerParams{OrgID: victim.org, ID: victim.trigger})
+	require.NoError(t, err)
+	require.Equal(t, "enabled", trigger.Trigger.State)
+	require.EqualValues(t, 1, trigger.Trigger.Revision)
 	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: victim.org, NodeID: victim.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
@@ -322,7 +341,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	org, err := s.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: name})
 	require.NoError(t, err)
 	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
-		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold")}
+		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold"), trigger: ident.New("trig"), delivery: ident.New("dlv")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
@@ -365,6 +384,14 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	_, err = s.CreateHold(ctx, db.CreateHoldParams{
 		ID: o.hold, OrgID: org.ID, Scope: "lineage", ObjectID: "task_none", HeldBy: "x",
+	})
+	require.NoError(t, err)
+	_, err = s.CreateTrigger(ctx, db.CreateTriggerParams{
+		ID: o.trigger, OrgID: org.ID, AgentID: o.agent, Name: "walk", Kind: "webhook", Spec: json.RawMessage("{}"), State: "enabled", CreatedBy: "x",
+	})
+	require.NoError(t, err)
+	_, err = s.CreateDelivery(ctx, db.CreateDeliveryParams{
+		ID: o.delivery, OrgID: org.ID, TriggerID: o.trigger, Key: "walk", Source: "manual", Headers: json.RawMessage("{}"), Body: []byte{},
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.AppendAudit(ctx, db.AppendAuditParams{

@@ -96,7 +96,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				roles.run(command)
 			default:
 				command = inPlace.Replace(command)
-				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "http://10.0.0.7:8000", stage.server).Replace(command)
+				command = strings.NewReplacer("task_3q9", stage.task, "inbox_3q9", stage.item, "dlv_3q9", stage.delivery, "http://10.0.0.7:8000", stage.server).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = ".."
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(bin(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -115,8 +115,8 @@ type stage struct {
 	*fleet
 
 	dir string
-	// task and item stand for task_3q9 and inbox_3q9.
-	task, item string
+	// task, item and delivery stand for task_3q9, inbox_3q9 and dlv_3q9.
+	task, item, delivery string
 	// server is a model server.
 	server string
 }
@@ -146,6 +146,9 @@ func (s *stage) set(document string) (end func()) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
 		s.server = server.URL
 		return server.Close
+	case "triggers.md":
+		s.cli(0, "trigger", "create", "by-hand", "--agent", "log-triage", "--manual")
+		s.delivery = strings.TrimSpace(s.cli(0, "trigger", "fire", "by-hand", "-o", "name").out)
 	case "inbox.md":
 		s.runs("cleaner", "tools: [shell_exec]\napprovals: {tools: [shell_exec]}", "rm -rf old")
 		eventually(s.t, time.Minute, "the question to be asked", func() bool {

@@ -67,6 +67,7 @@ type Client struct {
 
 	Providers deckhandv1connect.ProviderServiceClient
 	Budgets   deckhandv1connect.BudgetServiceClient
+	Triggers  deckhandv1connect.TriggerServiceClient
 
 	url  string
 	http *http.Client
@@ -133,6 +134,7 @@ func New(cfg Config) (*Client, error) {
 		Queue:      deckhandv1connect.NewQueueServiceClient(client, target, options),
 		Providers:  deckhandv1connect.NewProviderServiceClient(client, target, options),
 		Budgets:    deckhandv1connect.NewBudgetServiceClient(client, target, options),
+		Triggers:   deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		url:        target,
 		http:       client,
 	}, nil

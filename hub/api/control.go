@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -27,6 +28,8 @@ type Control struct {
 	Tasks  *task.Service
 	Agents *agent.Service
 	Nodes  *node.Nodes
+	// Triggers are those that have a name.
+	Triggers *trigger.Service
 }
 
 // Kill ends everything in a scope. One's own tasks are everybody's to kill;
@@ -86,7 +89,12 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 		found, err := h.Agents.Find(ctx, id.OrgID, ref)
 		return hold.Agent, found, err
 	case deckhandv1.KillScope_KILL_SCOPE_TRIGGER:
-		return hold.Trigger, ref, h.Kills.KnowTrigger(ctx, id.OrgID, ref)
+		found, err := h.Triggers.Find(ctx, id.OrgID, ref)
+		if fault.Is(err, fault.NotFound) {
+			// What people submit, or one that was deleted.
+			return hold.Trigger, ref, h.Kills.KnowTrigger(ctx, id.OrgID, ref)
+		}
+		return hold.Trigger, found, err
 	case deckhandv1.KillScope_KILL_SCOPE_NODE:
 		found, err := h.Nodes.Find(ctx, id.OrgID, ref)
 		return hold.Node, found, err

@@ -129,6 +129,9 @@ func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 	a := row.Agent
 	status := a.Status
+	if row.Listening && status == "idle" {
+		status = "listening"
+	}
 	if row.Active && (status == "idle" || status == "listening") {
 		status = "active"
 	}

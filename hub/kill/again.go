@@ -79,7 +79,8 @@ func (s *Switch) Release(ctx context.Context, orgID, id, reason string, by event
 
 // errNoTrigger is for a trigger that nothing was fired by.
 func errNoTrigger(id string) error {
-	return fault.New(fault.NotFound, "no task was ever fired by a trigger %q", id).WithObject(id)
+	return fault.New(fault.NotFound, "there is no trigger %q, and no task was ever fired by one", id).
+		WithFix("list what there is with: deckhand trigger list").WithObject(id)
 }
 
 // KnowTrigger refuses a trigger that nothing was fired by.

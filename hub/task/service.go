@@ -86,6 +86,8 @@ type Submission struct {
 	IdempotencyKey string
 	By             event.Actor
 	Role           string
+	// For is the user that it runs for, where By is none; empty for By.
+	For string
 	// TriggerID is what fired it; empty for a person's own.
 	TriggerID string
 	// Origin is the task that this one retries or goes on from; it has the
@@ -235,7 +237,7 @@ func (d *Draft) payload(row db.GetTaskRow) map[string]any {
 func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskParams, runs, error) {
 	params := db.CreateTaskParams{
 		ID: ident.New("task"), OrgID: sub.OrgID, Title: sub.Title, Goal: sub.Goal, Priority: sub.Priority,
-		Context: sub.Context, Assignee: sub.Human, CreatedBy: sub.By.ID, CreatedByRole: sub.Role,
+		Context: sub.Context, Assignee: sub.Human, CreatedBy: cmp.Or(sub.For, sub.By.ID), CreatedByRole: sub.Role,
 		CorrelationID: logging.Correlation(ctx), Traceparent: traceparent.Of(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
 		TriggerID: cmp.Or(sub.TriggerID, ManualTrigger), ResumedAt: sub.resumedAt,
 	}

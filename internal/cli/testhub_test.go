@@ -61,6 +61,7 @@ type testHub struct {
 	deckhandv1connect.UnimplementedInboxServiceHandler
 	deckhandv1connect.UnimplementedControlServiceHandler
 	deckhandv1connect.UnimplementedAuditServiceHandler
+	deckhandv1connect.UnimplementedTriggerServiceHandler
 
 	url string
 	// watched is closed when the first Watch has sent all that is stored.
@@ -107,6 +108,7 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(h, options))
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetHTTP1(true)

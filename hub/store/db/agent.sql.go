@@ -225,7 +225,9 @@ func (q *Queries) ForgetAgentFailures(ctx context.Context, arg ForgetAgentFailur
 const getAgent = `-- name: GetAgent :one
 SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
+       EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
+                 AND g.kind <> 'manual') AS listening
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = $1 AND a.id = $2
 `
@@ -241,6 +243,7 @@ type GetAgentRow struct {
 	Provider    string
 	Model       string
 	Active      bool
+	Listening   bool
 }
 
 func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow, error) {
@@ -262,6 +265,7 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 		&i.Provider,
 		&i.Model,
 		&i.Active,
+		&i.Listening,
 	)
 	return i, err
 }
@@ -269,7 +273,9 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 const listAgents = `-- name: ListAgents :many
 SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
+       EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
+                 AND g.kind <> 'manual') AS listening
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = $1 AND a.name > $2
 ORDER BY a.name LIMIT $3
@@ -287,6 +293,7 @@ type ListAgentsRow struct {
 	Provider    string
 	Model       string
 	Active      bool
+	Listening   bool
 }
 
 func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListAgentsRow, error) {
@@ -314,6 +321,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.Provider,
 			&i.Model,
 			&i.Active,
+			&i.Listening,
 		); err != nil {
 			return nil, err
 		}

@@ -147,6 +147,31 @@ type Credential struct {
 	RefusedAt   *time.Time
 }
 
+type Delivery struct {
+	ID          string
+	OrgID       string
+	TriggerID   string
+	Key         string
+	Source      string
+	State       string
+	Reason      string
+	Address     string
+	SentBy      string
+	Event       string
+	Headers     json.RawMessage
+	Body        []byte
+	Goal        string
+	SlotAt      *time.Time
+	DuplicateOf *string
+	ReplayOf    *string
+	Prompt      string
+	TaskID      *string
+	Flight      string
+	ReceivedAt  time.Time
+	DueAt       time.Time
+	HandledAt   *time.Time
+}
+
 type Event struct {
 	ID            int64
 	Xid           string
@@ -167,6 +192,12 @@ type EventHead struct {
 	OrgID  string
 	Seq    int64
 	Xid    string
+}
+
+type Flight struct {
+	OrgID  string
+	Key    string
+	TaskID string
 }
 
 type Hold struct {
@@ -546,6 +577,31 @@ type Transition struct {
 	Object    string
 	FromState string
 	ToState   string
+}
+
+type Trigger struct {
+	ID           string
+	OrgID        string
+	AgentID      string
+	Name         string
+	Kind         string
+	Spec         json.RawMessage
+	State        string
+	Reason       string
+	StateAt      time.Time
+	Revision     int32
+	Sealed       []byte
+	SealedBefore []byte
+	BeforeUntil  *time.Time
+	Hint         string
+	SlotAt       *time.Time
+	NextAt       *time.Time
+	LastTaskID   string
+	Runs         int64
+	CreatedBy    string
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	DeletedAt    *time.Time
 }
 
 type Turn struct {

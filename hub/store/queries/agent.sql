@@ -39,14 +39,18 @@ ORDER BY exact DESC, id LIMIT 2;
 -- name: GetAgent :one
 SELECT sqlc.embed(a), v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
+       EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
+                 AND g.kind <> 'manual') AS listening
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = @org_id AND a.id = @id;
 
 -- name: ListAgents :many
 SELECT sqlc.embed(a), v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
-                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
+                 AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
+       EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
+                 AND g.kind <> 'manual') AS listening
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
 WHERE a.org_id = @org_id AND a.name > @after_name
 ORDER BY a.name LIMIT @max_rows;

@@ -1,0 +1,325 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/hold"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Triggers serves TriggerService.
+type Triggers struct {
+	Store    *store.Store
+	Triggers *trigger.Service
+	Agents   *agent.Service
+	Redact   *redact.Redactor
+}
+
+const (
+	triggerPage  = 100
+	deliveryPage = 50
+	// nextRuns is how many are shown of a schedule.
+	nextRuns = 5
+	// oldSecretKept is how long a secret counts that was rotated.
+	oldSecretKept = 24 * time.Hour
+)
+
+func (h *Triggers) message(row db.GetTriggerRow, standing hold.Standing) (*deckhandv1.Trigger, error) {
+	t := row.Trigger
+	spec, err := trigger.Spec(t)
+	if err != nil {
+		return nil, err
+	}
+	m := &deckhandv1.Trigger{
+		Id: t.ID, Name: t.Name, Kind: deckhandv1.TriggerKind(enumValue(deckhandv1.TriggerKind_value, "TRIGGER_KIND_", t.Kind)),
+		AgentId: t.AgentID, AgentName: row.AgentName, Spec: spec,
+		State:  deckhandv1.TriggerState(enumValue(deckhandv1.TriggerState_value, "TRIGGER_STATE_", t.State)),
+		Reason: t.Reason, StateSince: timestamppb.New(t.StateAt), SecretEndsIn: t.Hint, LastTaskId: t.LastTaskID, Runs: t.Runs,
+		CreatedBy: t.CreatedBy, CreatedAt: timestamppb.New(t.CreatedAt), UpdatedAt: timestamppb.New(t.UpdatedAt), Held: trigger.Held(standing, t),
+	}
+	if trigger.Kind(t.Kind) == trigger.Webhook {
+		m.Path = trigger.Prefix + t.ID
+	}
+	if t.BeforeUntil != nil && t.BeforeUntil.After(row.Now) {
+		m.OldSecretUntil = timestamppb.New(*t.BeforeUntil)
+	}
+	for _, at := range h.Triggers.NextRuns(t, nextRuns) {
+		m.NextRuns = append(m.NextRuns, timestamppb.New(at))
+	}
+	return m, nil
+}
+
+// show answers a trigger as it stands.
+func (h *Triggers) show(ctx context.Context, orgID, id string) (*deckhandv1.Trigger, error) {
+	row, err := h.Triggers.Get(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	standing, err := hold.Of(ctx, h.Store.Queries, orgID)
+	if err != nil {
+		return nil, err
+	}
+	return h.message(row, standing)
+}
+
+// CreateTrigger makes a trigger.
+func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckhandv1.CreateTriggerRequest]) (*connect.Response[deckhandv1.CreateTriggerResponse], error) {
+	who := auth.From(ctx)
+	agentID, err := h.Agents.Find(ctx, who.OrgID, req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	row, secret, err := h.Triggers.Create(ctx, trigger.Draft{
+		OrgID: who.OrgID, Name: req.Msg.GetName(), AgentID: agentID, Kind: trigger.Kind(enumWord(req.Msg.GetKind(), "TRIGGER_KIND_")),
+		Spec: req.Msg.GetSpec(), Preset: req.Msg.GetPreset(), Secret: req.Msg.GetSecret(), Disabled: req.Msg.GetDisabled(), By: actor(who),
+	})
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.show(ctx, who.OrgID, row.Trigger.ID)
+	return connect.NewResponse(&deckhandv1.CreateTriggerResponse{Trigger: m, Secret: secret}), err
+}
+
+// UpdateTrigger changes what a trigger does.
+func (h *Triggers) UpdateTrigger(ctx context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(id string) error {
+		return h.Triggers.Update(ctx, who.OrgID, id, req.Msg.GetSpec(), actor(who))
+	})
+	return connect.NewResponse(&deckhandv1.UpdateTriggerResponse{Trigger: m}), err
+}
+
+// change finds a trigger, does something to it and answers it.
+func (h *Triggers) change(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Trigger, error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Triggers.Find(ctx, org, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := do(id); err != nil {
+		return nil, err
+	}
+	return h.show(ctx, org, id)
+}
+
+// GetTrigger answers a trigger.
+func (h *Triggers) GetTrigger(ctx context.Context, req *connect.Request[deckhandv1.GetTriggerRequest]) (*connect.Response[deckhandv1.GetTriggerResponse], error) {
+	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(string) error { return nil })
+	return connect.NewResponse(&deckhandv1.GetTriggerResponse{Trigger: m}), err
+}
+
+// ListTriggers answers triggers by name.
+func (h *Triggers) ListTriggers(ctx context.Context, req *connect.Request[deckhandv1.ListTriggersRequest]) (*connect.Response[deckhandv1.ListTriggersResponse], error) {
+	org := auth.From(ctx).OrgID
+	size := req.Msg.GetPageSize()
+	if size == 0 {
+		size = triggerPage
+	}
+	agentID := ""
+	if ref := req.Msg.GetAgentId(); ref != "" {
+		var err error
+		if agentID, err = h.Agents.Find(ctx, org, ref); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := h.Triggers.List(ctx, org, agentID, req.Msg.GetPageToken(), size+1)
+	if err != nil {
+		return nil, err
+	}
+	standing, err := hold.Of(ctx, h.Store.Queries, org)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListTriggersResponse{}
+	if len(rows) > int(size) {
+		rows = rows[:size]
+		res.NextPageToken = rows[size-1].Trigger.Name
+	}
+	for _, row := range rows {
+		m, err := h.message(db.GetTriggerRow(row), standing)
+		if err != nil {
+			return nil, err
+		}
+		res.Triggers = append(res.Triggers, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// EnableTrigger lets a trigger fire.
+func (h *Triggers) EnableTrigger(ctx context.Context, req *connect.Request[deckhandv1.EnableTriggerRequest]) (*connect.Response[deckhandv1.EnableTriggerResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(id string) error { return h.Triggers.Enable(ctx, who.OrgID, id, actor(who)) })
+	return connect.NewResponse(&deckhandv1.EnableTriggerResponse{Trigger: m}), err
+}
+
+// DisableTrigger keeps a trigger from firing.
+func (h *Triggers) DisableTrigger(ctx context.Context, req *connect.Request[deckhandv1.DisableTriggerRequest]) (*connect.Response[deckhandv1.DisableTriggerResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(id string) error {
+		return h.Triggers.Disable(ctx, who.OrgID, id, req.Msg.GetReason(), actor(who))
+	})
+	return connect.NewResponse(&deckhandv1.DisableTriggerResponse{Trigger: m}), err
+}
+
+// DeleteTrigger ends a trigger for good.
+func (h *Triggers) DeleteTrigger(ctx context.Context, req *connect.Request[deckhandv1.DeleteTriggerRequest]) (*connect.Response[deckhandv1.DeleteTriggerResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Triggers.Find(ctx, who.OrgID, req.Msg.GetTriggerId())
+	if err == nil {
+		err = h.Triggers.Delete(ctx, who.OrgID, id, actor(who))
+	}
+	return connect.NewResponse(&deckhandv1.DeleteTriggerResponse{}), err
+}
+
+// RotateTriggerSecret gives a webhook another secret.
+func (h *Triggers) RotateTriggerSecret(ctx context.Context, req *connect.Request[deckhandv1.RotateTriggerSecretRequest]) (*connect.Response[deckhandv1.RotateTriggerSecretResponse], error) {
+	who := auth.From(ctx)
+	keep := oldSecretKept
+	if d := req.Msg.GetKeep(); d != nil {
+		keep = d.AsDuration()
+	}
+	res := &deckhandv1.RotateTriggerSecretResponse{}
+	var err error
+	res.Trigger, err = h.change(ctx, req.Msg.GetTriggerId(), func(id string) (err error) {
+		res.Secret, err = h.Triggers.Rotate(ctx, who.OrgID, id, req.Msg.GetSecret(), keep, actor(who))
+		return err
+	})
+	return connect.NewResponse(res), err
+}
+
+// FireTrigger starts a run by hand.
+func (h *Triggers) FireTrigger(ctx context.Context, req *connect.Request[deckhandv1.FireTriggerRequest]) (*connect.Response[deckhandv1.FireTriggerResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Triggers.Find(ctx, who.OrgID, req.Msg.GetTriggerId())
+	if err != nil {
+		return nil, err
+	}
+	made, err := h.Triggers.Fire(ctx, who.OrgID, id, req.Msg.GetGoal(), req.Msg.GetIdempotencyKey(), actor(who))
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.delivery(ctx, who.OrgID, made)
+	return connect.NewResponse(&deckhandv1.FireTriggerResponse{Delivery: d}), err
+}
+
+// TestTrigger says what would become of a payload.
+func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhandv1.TestTriggerRequest]) (*connect.Response[deckhandv1.TestTriggerResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Triggers.Find(ctx, org, req.Msg.GetTriggerId())
+	if err != nil {
+		return nil, err
+	}
+	trial := trigger.Trial{Body: req.Msg.GetBody(), Headers: req.Msg.GetHeaders(), Spec: req.Msg.GetSpec()}
+	if ref := req.Msg.GetDeliveryId(); ref != "" {
+		if trial.DeliveryID, err = h.Triggers.FindDelivery(ctx, org, ref); err != nil {
+			return nil, err
+		}
+	}
+	v, err := h.Triggers.Test(ctx, org, id, trial)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.TestTriggerResponse{
+		State: deliveryState(v.State), Reason: v.Reason, Event: v.Event, Key: v.Key, Prompt: h.Redact.String(v.Prompt), Flight: v.Flight,
+	}
+	if data, err := json.Marshal(h.Redact.Map(v.Mapped)); err == nil {
+		res.Mapped = object(data)
+	}
+	return connect.NewResponse(res), nil
+}
+
+func deliveryState(word string) deckhandv1.DeliveryState {
+	return deckhandv1.DeliveryState(enumValue(deckhandv1.DeliveryState_value, "DELIVERY_STATE_", word))
+}
+
+// ListDeliveries answers firings.
+func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deckhandv1.ListDeliveriesRequest]) (*connect.Response[deckhandv1.ListDeliveriesResponse], error) {
+	org := auth.From(ctx).OrgID
+	f := trigger.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
+	if f.PageSize == 0 {
+		f.PageSize = deliveryPage
+	}
+	for _, state := range req.Msg.GetStates() {
+		f.States = append(f.States, enumWord(state, "DELIVERY_STATE_"))
+	}
+	var err error
+	if ref := req.Msg.GetTriggerId(); ref != "" {
+		if f.TriggerID, err = h.Triggers.Find(ctx, org, ref); err != nil {
+			return nil, err
+		}
+	}
+	rows, next, err := h.Triggers.Deliveries(ctx, org, f)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListDeliveriesResponse{NextPageToken: next}
+	for _, d := range rows {
+		res.Deliveries = append(res.Deliveries, &deckhandv1.Delivery{
+			Id: d.ID, TriggerId: d.TriggerID, TriggerName: d.TriggerName, Key: d.Key, Source: d.Source, State: deliveryState(d.State),
+			Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: deref(d.DuplicateOf),
+			ReplayOf: deref(d.ReplayOf), TaskId: deref(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
+			Size: d.Size,
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// delivery answers one with what was sent, secrets masked.
+func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.Delivery, error) {
+	row, err := h.Triggers.Delivery(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	d := row.Delivery
+	m := &deckhandv1.Delivery{
+		Id: d.ID, TriggerId: d.TriggerID, TriggerName: row.TriggerName, Key: d.Key, Source: d.Source, State: deliveryState(d.State),
+		Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: deref(d.DuplicateOf),
+		ReplayOf: deref(d.ReplayOf), TaskId: deref(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
+		Size: int32(len(d.Body)), //nolint:gosec // bounded
+		Body: []byte(h.Redact.String(string(d.Body))), Prompt: d.Prompt, Headers: map[string]string{},
+	}
+	var headers map[string]string
+	if json.Unmarshal(d.Headers, &headers) == nil {
+		for name, value := range headers {
+			m.Headers[name] = h.Redact.String(value)
+		}
+	}
+	return m, nil
+}
+
+// GetDelivery answers one firing.
+func (h *Triggers) GetDelivery(ctx context.Context, req *connect.Request[deckhandv1.GetDeliveryRequest]) (*connect.Response[deckhandv1.GetDeliveryResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Triggers.FindDelivery(ctx, org, req.Msg.GetDeliveryId())
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.delivery(ctx, org, id)
+	return connect.NewResponse(&deckhandv1.GetDeliveryResponse{Delivery: d}), err
+}
+
+// ReplayDelivery has what was sent come in once more.
+func (h *Triggers) ReplayDelivery(ctx context.Context, req *connect.Request[deckhandv1.ReplayDeliveryRequest]) (*connect.Response[deckhandv1.ReplayDeliveryResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Triggers.FindDelivery(ctx, who.OrgID, req.Msg.GetDeliveryId())
+	if err != nil {
+		return nil, err
+	}
+	made, err := h.Triggers.Replay(ctx, who.OrgID, id, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	d, err := h.delivery(ctx, who.OrgID, made)
+	return connect.NewResponse(&deckhandv1.ReplayDeliveryResponse{Delivery: d}), err
+}

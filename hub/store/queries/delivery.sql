@@ -1,0 +1,108 @@
+-- name: TakeDelivery :one
+-- Stores what was sent to a trigger as it was verified: of that revision, and
+-- with no hold on it. Answers no row where that is not so, or its key is known.
+INSERT INTO deliveries (id, org_id, trigger_id, key, source, state, address, event, headers, body)
+SELECT @id::text, t.org_id, t.id, @key::text, 'webhook', 'accepted', @address::text, @event::text, @headers::jsonb, @body::bytea
+FROM triggers t
+WHERE t.id = @trigger_id AND t.revision = @revision::int AND t.state = 'enabled' AND t.deleted_at IS NULL
+  AND NOT held(t.org_id, t.agent_id, t.id, '')
+ON CONFLICT (trigger_id, key) WHERE duplicate_of IS NULL DO NOTHING
+RETURNING id;
+
+-- name: TriggerStanding :one
+-- Whether a hold stands on a trigger or on what it would start.
+SELECT held(org_id, agent_id, id, '')::boolean FROM triggers WHERE id = @id;
+
+-- name: DeliveryByKey :one
+SELECT id, state, task_id FROM deliveries WHERE trigger_id = @trigger_id AND (org_id = @org_id) IS TRUE AND key = @key AND duplicate_of IS NULL;
+
+-- name: CreateDuplicate :exec
+INSERT INTO deliveries (id, org_id, trigger_id, key, source, state, reason, address, event, headers, duplicate_of, handled_at)
+VALUES (@id, @org_id, @trigger_id, @key, 'webhook', 'duplicate', @reason, @address, @event, @headers, @duplicate_of::text, clock_timestamp());
+
+-- name: CreateDelivery :one
+-- Answers no row when its key is known.
+INSERT INTO deliveries (id, org_id, trigger_id, key, source, state, sent_by, address, event, headers, body, goal, replay_of)
+VALUES (@id, @org_id, @trigger_id, @key, @source, 'accepted', @sent_by, @address, @event, @headers, @body, @goal, sqlc.narg(replay_of))
+ON CONFLICT (trigger_id, key) WHERE duplicate_of IS NULL DO NOTHING
+RETURNING *;
+
+-- name: FireSlots :exec
+-- The firings of schedules and loops; one that there is already stays.
+INSERT INTO deliveries (id, org_id, trigger_id, key, source, state, reason, slot_at, handled_at)
+SELECT u.id, u.org_id, u.trigger_id, u.key, u.source, u.state, u.reason, u.slot_at,
+       CASE WHEN u.state <> 'accepted' THEN clock_timestamp() END
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@orgs::text[]) AS org_id, unnest(@triggers::text[]) AS trigger_id,
+             unnest(@keys::text[]) AS key, unnest(@sources::text[]) AS source, unnest(@states::text[]) AS state,
+             unnest(@reasons::text[]) AS reason, unnest(@slots::timestamptz[]) AS slot_at) AS u
+ON CONFLICT (trigger_id, key) WHERE duplicate_of IS NULL DO NOTHING;
+
+-- name: LockDueDelivery :one
+SELECT * FROM deliveries WHERE state = 'accepted' AND due_at <= clock_timestamp()
+ORDER BY due_at, received_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- name: SettleDelivery :exec
+UPDATE deliveries SET state = @state, reason = @reason, prompt = @prompt, task_id = sqlc.narg(task_id), flight = @flight, handled_at = clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
+-- name: PostponeDelivery :exec
+UPDATE deliveries SET reason = @reason, flight = @flight, due_at = clock_timestamp() + @wait::interval
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'accepted';
+
+-- name: WakeDeliveries :execrows
+-- Those that wait for a task to end.
+UPDATE deliveries d SET due_at = clock_timestamp()
+WHERE d.org_id = @org_id AND d.state = 'accepted' AND d.flight <> ''
+  AND d.flight IN (SELECT f.key FROM flights f WHERE f.org_id = @org_id AND f.task_id = @task_id::text);
+
+-- name: WaitingBefore :one
+-- How many that came earlier wait for the same.
+SELECT count(*)::bigint FROM deliveries
+WHERE org_id = @org_id AND flight = @flight AND state = 'accepted' AND (received_at, id) < (@received_at::timestamptz, @id::text);
+
+-- name: LockFlight :one
+-- What runs under a key, or did last; empty for nothing.
+INSERT INTO flights (org_id, key) VALUES (@org_id, @key)
+ON CONFLICT (org_id, key) DO UPDATE SET key = excluded.key
+RETURNING task_id;
+
+-- name: SetFlight :exec
+UPDATE flights SET task_id = @task_id WHERE org_id = @org_id AND key = @key;
+
+-- name: TaskIsLive :one
+SELECT EXISTS (SELECT 1 FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE AND finished_at IS NULL)::boolean;
+
+-- name: FindDeliveries :many
+SELECT id, (id = @ref)::boolean AS exact FROM deliveries WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: GetDelivery :one
+SELECT sqlc.embed(d), t.name AS trigger_name FROM deliveries d JOIN triggers t ON t.id = d.trigger_id
+WHERE d.id = @id AND (d.org_id = @org_id) IS TRUE;
+
+-- name: ListDeliveries :many
+-- Newest first, after a keyset position; NULL filters match all. Without the
+-- bodies.
+SELECT d.id, d.trigger_id, t.name AS trigger_name, d.key, d.source, d.state, d.reason, d.address, d.sent_by, d.event,
+       d.slot_at, d.duplicate_of, d.replay_of, d.task_id, d.received_at, d.handled_at, octet_length(d.body)::int AS size
+FROM deliveries d JOIN triggers t ON t.id = d.trigger_id
+WHERE d.org_id = @org_id
+  AND (sqlc.narg(trigger_id)::text IS NULL OR d.trigger_id = sqlc.narg(trigger_id))
+  AND (sqlc.narg(states)::text[] IS NULL OR d.state = ANY (sqlc.narg(states)::text[]))
+  AND (sqlc.narg(before_time)::timestamptz IS NULL OR (d.received_at, d.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY d.received_at DESC, d.id DESC LIMIT @max_rows;
+
+-- name: PruneDeliveries :execrows
+-- Those that are kept long enough, by what their trigger says.
+DELETE FROM deliveries WHERE id IN (
+    SELECT d.id FROM triggers t CROSS JOIN LATERAL (
+        SELECT x.id FROM deliveries x WHERE x.trigger_id = t.id AND x.state <> 'accepted'
+          AND x.received_at < clock_timestamp() - make_interval(days => coalesce((t.spec ->> 'retentionDays')::int, @days::int))
+        ORDER BY x.received_at LIMIT @max_rows) d
+    LIMIT @max_rows);
+
+-- name: PruneFlights :execrows
+-- Keys under which nothing has run for a while, and nothing waits.
+DELETE FROM flights f
+WHERE (f.task_id = '' OR EXISTS (SELECT 1 FROM tasks t WHERE t.id = f.task_id AND t.finished_at < clock_timestamp() - @idle::interval))
+  AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.org_id = f.org_id AND d.flight = f.key AND d.state = 'accepted');

@@ -1,0 +1,104 @@
+-- name: CreateTrigger :one
+-- Answers no row when the name is taken.
+INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, sealed, hint, slot_at, next_at, created_by)
+VALUES (@id, @org_id, @agent_id, @name, @kind, @spec, @state, @reason, sqlc.narg(sealed), @hint, sqlc.narg(slot_at), sqlc.narg(next_at), @created_by)
+ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
+RETURNING *;
+
+-- name: FindTriggers :many
+-- By name, id or id prefix; see store.One.
+SELECT id, (name = @ref OR id = @ref)::boolean AS exact FROM triggers
+WHERE org_id = @org_id AND deleted_at IS NULL AND (name = @ref OR id = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: GetTrigger :one
+SELECT sqlc.embed(t), a.name AS agent_name, clock_timestamp()::timestamptz AS now
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+WHERE t.id = @id AND (t.org_id = @org_id) IS TRUE AND t.deleted_at IS NULL;
+
+-- name: TriggerByID :one
+-- For senders, who know no organisation.
+SELECT * FROM triggers WHERE id = @id AND deleted_at IS NULL;
+
+-- name: LockTrigger :one
+SELECT * FROM triggers WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL FOR UPDATE;
+
+-- name: ListTriggers :many
+SELECT sqlc.embed(t), a.name AS agent_name, clock_timestamp()::timestamptz AS now
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+WHERE t.org_id = @org_id AND t.deleted_at IS NULL AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
+  AND t.name > @after_name
+ORDER BY t.name LIMIT @max_rows;
+
+-- name: UpdateTrigger :one
+UPDATE triggers SET spec = @spec, slot_at = sqlc.narg(slot_at), next_at = sqlc.narg(next_at),
+    revision = revision + 1, updated_at = clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL
+RETURNING *;
+
+-- name: SetTriggerState :one
+UPDATE triggers SET state = @state, reason = @reason, state_at = clock_timestamp(), slot_at = sqlc.narg(slot_at), next_at = sqlc.narg(next_at),
+    runs = CASE WHEN @state = 'enabled' THEN 0 ELSE runs END, revision = revision + 1, updated_at = clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL
+RETURNING *;
+
+-- name: SetTriggerSecret :one
+-- The secret that there was counts for a while.
+UPDATE triggers SET sealed_before = CASE WHEN @keep::interval > '0' THEN sealed END,
+    before_until = CASE WHEN @keep::interval > '0' AND sealed IS NOT NULL THEN clock_timestamp() + @keep::interval END,
+    sealed = @sealed, hint = @hint, revision = revision + 1, updated_at = clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL
+RETURNING *;
+
+-- name: DeleteTrigger :exec
+UPDATE triggers SET deleted_at = clock_timestamp(), state = 'disabled', reason = 'deleted', revision = revision + 1,
+    sealed = NULL, sealed_before = NULL, before_until = NULL, slot_at = NULL, next_at = NULL
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
+-- name: LockDueTriggers :many
+-- Those whose time has come on the database's clock, the latest first.
+SELECT sqlc.embed(t), clock_timestamp()::timestamptz AS now FROM triggers t
+WHERE t.state = 'enabled' AND t.deleted_at IS NULL AND t.next_at IS NOT NULL AND t.next_at <= clock_timestamp()
+ORDER BY t.next_at LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+
+-- name: NextDueTrigger :one
+-- How long until the next one's time comes; a day where there is none.
+SELECT coalesce((SELECT t.next_at - clock_timestamp() FROM triggers t
+                 WHERE t.state = 'enabled' AND t.deleted_at IS NULL AND t.next_at IS NOT NULL
+                 ORDER BY t.next_at LIMIT 1), interval '1 day')::interval AS wait;
+
+-- name: SetTriggerSlots :exec
+UPDATE triggers t SET slot_at = u.slot_at, next_at = u.next_at
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@slots::timestamptz[]) AS slot_at, unnest(@nexts::timestamptz[]) AS next_at) AS u
+WHERE t.id = u.id;
+
+-- name: SetTriggerNext :exec
+UPDATE triggers SET next_at = sqlc.narg(next_at) WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
+-- name: RestingLoops :many
+-- Loops that wait for nothing but their pause to be begun: their newest firing is
+-- done with, and its task has ended.
+SELECT sqlc.embed(t), coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state
+FROM triggers t
+LEFT JOIN LATERAL (SELECT * FROM deliveries WHERE org_id = t.org_id AND trigger_id = t.id AND duplicate_of IS NULL
+                   ORDER BY received_at DESC, id DESC LIMIT 1) d ON true
+LEFT JOIN tasks k ON k.id = d.task_id
+WHERE t.kind = 'loop' AND t.state = 'enabled' AND t.deleted_at IS NULL AND t.next_at IS NULL
+  AND coalesce(d.state, '') <> 'accepted' AND (k.id IS NULL OR k.finished_at IS NOT NULL)
+LIMIT @max_rows;
+
+-- name: CountTriggerRun :exec
+UPDATE triggers SET runs = runs + 1, last_task_id = @task_id WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
+-- name: CountDearRuns :one
+-- Lineages that a trigger started since a time, that ended lately, and that cost
+-- at least so much.
+SELECT count(*)::bigint FROM (
+    SELECT 1 FROM tasks WHERE org_id = @org_id AND trigger_id = @trigger_id AND finished_at > clock_timestamp() - @within::interval
+      AND created_at >= @since
+    GROUP BY lineage_id HAVING sum(cost_micros) >= @cost_micros::bigint) AS dear;
+
+-- name: TriggerSpend :one
+-- What the tasks of a trigger have cost since a time.
+SELECT coalesce(sum(cost_micros), 0)::bigint FROM tasks
+WHERE org_id = @org_id AND trigger_id = @trigger_id AND created_at >= @since;

@@ -1,0 +1,115 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func triggerOf(req *deckhandv1.CreateTriggerRequest) *deckhandv1.Trigger {
+	return &deckhandv1.Trigger{Id: "trig_1", Name: req.GetName(), Kind: req.GetKind(), Spec: req.GetSpec(), Path: "/webhooks/trig_1", AgentName: "watch"}
+}
+
+func (*testHub) CreateTrigger(_ context.Context, req *connect.Request[deckhandv1.CreateTriggerRequest]) (*connect.Response[deckhandv1.CreateTriggerResponse], error) {
+	res := &deckhandv1.CreateTriggerResponse{Trigger: triggerOf(req.Msg)}
+	if req.Msg.GetKind() == deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK {
+		res.Secret = "dhk_secret"
+	}
+	return connect.NewResponse(res), nil
+}
+
+func (*testHub) GetTrigger(context.Context, *connect.Request[deckhandv1.GetTriggerRequest]) (*connect.Response[deckhandv1.GetTriggerResponse], error) {
+	return connect.NewResponse(&deckhandv1.GetTriggerResponse{Trigger: &deckhandv1.Trigger{Id: "trig_1", Name: "reviews", Spec: &deckhandv1.TriggerSpec{
+		Goal: "Look.", Mapping: map[string]string{"a": "1", "b": "2"}, Webhook: &deckhandv1.WebhookSpec{Verify: "github"},
+	}}}), nil
+}
+
+func (*testHub) UpdateTrigger(_ context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
+	return connect.NewResponse(&deckhandv1.UpdateTriggerResponse{Trigger: &deckhandv1.Trigger{Name: "reviews", Spec: req.Msg.GetSpec()}}), nil
+}
+
+func (*testHub) TestTrigger(context.Context, *connect.Request[deckhandv1.TestTriggerRequest]) (*connect.Response[deckhandv1.TestTriggerResponse], error) {
+	return connect.NewResponse(&deckhandv1.TestTriggerResponse{State: deckhandv1.DeliveryState_DELIVERY_STATE_FAILED, Reason: "no such key: title"}), nil
+}
+
+func (h *testHub) lastRequest(name string) proto.Message {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last[name]
+}
+
+// B1, B7, B9: what is typed is what is asked for.
+func TestTriggersAreMade(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	res := h.run(t, "trigger", "create", "reviews", "--agent", "watch", "--webhook", "github", "--filter", "payload.draft == false", "--map", "title=payload.a",
+		"--rate", "60", "--breaker-cost", "0.5", "--max-bytes", "5000")
+	require.Zero(t, res.code, res.stderr)
+	require.Contains(t, res.stderr, h.url+"/webhooks/trig_1\ndhk_secret")
+	require.NotContains(t, res.stdout, "dhk_secret")
+	got, ok := h.lastRequest("CreateTriggerRequest").(*deckhandv1.CreateTriggerRequest)
+	require.True(t, ok)
+	require.Equal(t, "github", got.GetPreset())
+	require.Equal(t, "payload.draft == false", got.GetSpec().GetFilter())
+	require.Equal(t, map[string]string{"title": "payload.a"}, got.GetSpec().GetMapping())
+	require.EqualValues(t, 60, got.GetSpec().GetWebhook().GetRatePerMinute())
+	require.EqualValues(t, 500_000, got.GetSpec().GetBreakerCostMicros())
+
+	res = h.run(t, "trigger", "create", "hook", "--agent", "watch", "--webhook", "token")
+	require.Zero(t, res.code, res.stderr)
+	require.Contains(t, res.stderr, "/webhooks/trig_1?token=dhk_secret")
+
+	res = h.run(t, "trigger", "create", "nightly", "--agent", "watch", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin", "--jitter", "1m", "--missed", "all", "--goal", "Look.")
+	require.Zero(t, res.code, res.stderr)
+	require.Contains(t, res.stdout, "30 2 * * * Europe/Berlin")
+	got, _ = h.lastRequest("CreateTriggerRequest").(*deckhandv1.CreateTriggerRequest)
+	require.Equal(t, deckhandv1.TriggerKind_TRIGGER_KIND_CRON, got.GetKind())
+	require.Equal(t, time.Minute, got.GetSpec().GetCron().GetJitter().AsDuration())
+	require.Nil(t, got.GetSpec().GetWebhook())
+
+	res = h.run(t, "trigger", "create", "tidy", "--agent", "watch", "--loop", "--pause", "0s")
+	require.Zero(t, res.code, res.stderr)
+	got, _ = h.lastRequest("CreateTriggerRequest").(*deckhandv1.CreateTriggerRequest)
+	require.NotNil(t, got.GetSpec().GetLoop().GetPause())
+
+	for _, args := range [][]string{
+		{"a", "--agent", "watch"}, {"a", "--agent", "watch", "--loop", "--manual"}, {"a", "--agent", "watch", "--webhook", "gitbucket"},
+		{"a", "--webhook", "github"}, {"a", "--agent", "watch", "--loop", "--map", "x"}, {"a", "--agent", "watch", "--loop", "--loop-budget", "-1"},
+		{"A", "--agent", "watch", "--manual"},
+	} {
+		require.Equal(t, 2, h.run(t, append([]string{"trigger", "create"}, args...)...).code, "%v", args)
+	}
+}
+
+func TestATriggerIsChangedInPartsAndTried(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	require.Zero(t, h.run(t, "trigger", "update", "reviews", "--filter", "false", "--map", "a=", "--map", "c=3").code)
+	got, ok := h.lastRequest("UpdateTriggerRequest").(*deckhandv1.UpdateTriggerRequest)
+	require.True(t, ok)
+	require.Equal(t, "Look.", got.GetSpec().GetGoal())
+	require.Equal(t, "false", got.GetSpec().GetFilter())
+	require.Equal(t, map[string]string{"b": "2", "c": "3"}, got.GetSpec().GetMapping())
+	require.Equal(t, "github", got.GetSpec().GetWebhook().GetVerify())
+
+	file := filepath.Join(t.TempDir(), "payload.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"a":1}`), 0o600))
+	res := h.run(t, "trigger", "test", "reviews", "--payload", file, "--header", "X-GitHub-Event=push", "--goal", "{{ payload.title }}")
+	require.Equal(t, 1, res.code, "it would fail")
+	require.Contains(t, res.stdout, "no such key: title")
+	tried, ok := h.lastRequest("TestTriggerRequest").(*deckhandv1.TestTriggerRequest)
+	require.True(t, ok)
+	require.Equal(t, `{"a":1}`, string(tried.GetBody()))
+	require.Equal(t, "push", tried.GetHeaders()["X-GitHub-Event"])
+	require.Equal(t, "{{ payload.title }}", tried.GetSpec().GetGoal())
+	require.Equal(t, 2, h.run(t, "trigger", "test", "reviews").code)
+	require.Equal(t, 2, h.run(t, "trigger", "deliveries", "--state", "lost").code)
+}
