@@ -145,7 +145,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
 	h.triggers = trigger.New(trigger.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep,
-		Log: c.Log.Named("trigger"),
+		Handled: h.metrics.Delivery, Answered: h.metrics.Webhook, Log: c.Log.Named("trigger"),
 	})
 	h.artifacts = artifact.New(artifact.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,

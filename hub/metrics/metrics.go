@@ -10,6 +10,7 @@ package metrics
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,7 +45,7 @@ type Metrics struct {
 	tools                                                                     map[string]bool
 	states                                                                    map[task.State]bool
 	moves, tasks, admissions, leases, steps, forwarded, linkChanges, rejected *prometheus.CounterVec
-	inbox                                                                     *prometheus.CounterVec
+	inbox, deliveries, webhooks                                               *prometheus.CounterVec
 	duration, stepDuration                                                    *prometheus.HistogramVec
 	events                                                                    prometheus.Counter
 	lag                                                                       prometheus.Histogram
@@ -87,6 +88,8 @@ func New(cfg Config) *Metrics {
 		stepDuration: histogram("step_duration_seconds", "Time a tool call took.", seconds, "tool"),
 		rejected:     counter("tool_rejections_total", "Tool calls that never became a step, by tool.", "tool"),
 		inbox:        counter("inbox_total", "What waited for a person: asked, answered, expired.", "what"),
+		deliveries:   counter("deliveries_total", "Firings of triggers that were handled, by source and outcome.", "source", "state"),
+		webhooks:     counter("webhook_answers_total", "Answers to senders of webhooks, by HTTP status.", "status"),
 		linkChanges:  counter("node_link_changes_total", "Links of nodes that came up here, and that ended.", "to"),
 		forwarded:    counter("node_calls_forwarded_total", "Calls of nodes that came from another hub (in) or went to one (out).", "direction", "outcome"),
 		events:       prometheus.NewCounter(prometheus.CounterOpts{Name: "deckhand_hub_events_total", Help: "Events stored."}),
@@ -121,6 +124,12 @@ func truth(b bool) float64 {
 	}
 	return 0
 }
+
+// Delivery counts a firing of a trigger that was handled.
+func (m *Metrics) Delivery(source, state string) { m.deliveries.WithLabelValues(source, state).Inc() }
+
+// Webhook counts an answer to a sender.
+func (m *Metrics) Webhook(status int) { m.webhooks.WithLabelValues(strconv.Itoa(status)).Inc() }
 
 // Events counts what was stored of one task. It is told after the commit, and
 // only adds.

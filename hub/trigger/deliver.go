@@ -126,6 +126,7 @@ func (s *Service) next(ctx context.Context) (some bool, err error) {
 
 // settle stores what became of a delivery.
 func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, flight string, taskID *string) {
+	tx.AfterCommit(func() { s.cfg.Handled(d.Source, state) })
 	if state == "failed" {
 		tx.AfterCommit(func() {
 			s.cfg.Log.Warn("a delivery started nothing", "delivery_id", d.ID, "trigger_id", d.TriggerID, "reason", reason)

@@ -56,7 +56,11 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Sweep is how often deliveries are looked for without a cause.
 	Sweep time.Duration
-	Log   hclog.Logger
+	// Handled and Answered, if set, count: what became of a delivery, and with
+	// what status a sender was answered.
+	Handled  func(source, state string)
+	Answered func(status int)
+	Log      hclog.Logger
 }
 
 // Service keeps triggers and handles their deliveries. It is a
@@ -78,6 +82,12 @@ const knownTriggers = 16_384
 
 // New makes a Service.
 func New(cfg Config) *Service {
+	if cfg.Handled == nil {
+		cfg.Handled = func(string, string) {}
+	}
+	if cfg.Answered == nil {
+		cfg.Answered = func(int) {}
+	}
 	known, err := lru.New[string, *compiled](knownTriggers)
 	if err != nil {
 		panic(err) // only for a size below one

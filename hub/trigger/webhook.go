@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/hub/trigger/verify"
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
@@ -78,6 +79,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		return // nobody is there any more
 	}
+	s.cfg.Answered(status)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -213,6 +215,7 @@ func (s *Service) accept(r *http.Request, c *compiled, body []byte) (int, map[st
 	if err != nil {
 		return 0, nil, fmt.Errorf("store a delivery of %s: %w", c.row.ID, err)
 	}
+	crashpoint.At(crashpoint.AfterDelivery, "", id)
 	s.Kick()
 	return http.StatusAccepted, map[string]string{"delivery_id": id}, nil
 }

@@ -42,6 +42,10 @@ const (
 	BeforeOutcome Point = "crash-before-outcome"
 	// AfterOutcome: the hub has stored the outcome, and has not answered yet.
 	AfterOutcome Point = "crash-after-outcome"
+
+	// AfterDelivery: the hub has stored what a webhook's sender sent, and has not
+	// answered yet. It is no moment of a step's.
+	AfterDelivery Point = "crash-after-delivery"
 )
 
 // Hit is what the listener is told, as one line of JSON. It answers by a line,

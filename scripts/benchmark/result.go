@@ -13,6 +13,7 @@ type result map[string]any
 var benchmarks = map[string]func(context.Context) (result, error){
 	"budget":           budgets,
 	"context":          contextHolds,
+	"cron":             cronLateness,
 	"dispatch":         dispatch,
 	"exec":             execTrue,
 	"exec-e2e":         execEndToEnd,
@@ -36,6 +37,8 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"step":             ledgerStep,
 	"throughput":       throughput,
 	"watch":            watch,
+	"webhook-ack":      webhookAck,
+	"webhook-to-task":  webhookToTask,
 	"undo":             undoTree,
 	"upload":           uploadTree,
 }
