@@ -215,7 +215,7 @@ func (s *Service) accept(r *http.Request, c *compiled, body []byte) (int, map[st
 	if err != nil {
 		return 0, nil, fmt.Errorf("store a delivery of %s: %w", c.row.ID, err)
 	}
-	crashpoint.At(crashpoint.AfterDelivery, "", id)
+	crashpoint.At(crashpoint.AfterDelivery, id, "") // there is no task yet
 	s.Kick()
 	return http.StatusAccepted, map[string]string{"delivery_id": id}, nil
 }

@@ -44,7 +44,8 @@ const (
 	AfterOutcome Point = "crash-after-outcome"
 
 	// AfterDelivery: the hub has stored what a webhook's sender sent, and has not
-	// answered yet. It is no moment of a step's.
+	// answered yet. It is no moment of a step's, and has the delivery's id for a
+	// task's.
 	AfterDelivery Point = "crash-after-delivery"
 )
 

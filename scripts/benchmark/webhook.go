@@ -74,19 +74,17 @@ func (h *hook) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// post sends a request and answers how long until it was taken.
-func (h *hook) post(req *http.Request) (time.Duration, error) {
-	begin := time.Now()
+// post sends a request, and answers when it was taken.
+func (h *hook) post(req *http.Request) error {
 	res, err := h.client.Do(req)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	data, err := io.ReadAll(res.Body)
-	took := time.Since(begin)
 	if err = errors.Join(err, res.Body.Close()); err == nil && res.StatusCode != http.StatusAccepted {
 		err = fmt.Errorf("HTTP %d: %s", res.StatusCode, data)
 	}
-	return took, err
+	return err
 }
 
 // steady sends at a rate, whatever the answers take.
@@ -103,7 +101,7 @@ func (h *hook) steady(ctx context.Context, during time.Duration) ([]time.Duratio
 		due := begin.Add(time.Duration(i) * time.Second / webhookRate)
 		time.Sleep(time.Until(due))
 		wg.Go(func() {
-			_, errs[i] = h.post(req)
+			errs[i] = h.post(req)
 			took[i] = time.Since(due) // with what it had to wait to be sent
 		})
 	}
@@ -123,7 +121,7 @@ func (h *hook) flood(ctx context.Context) (float64, error) {
 			for time.Since(begin) < webhookFlood && errs[i] == nil {
 				var req *http.Request
 				if req, errs[i] = h.request(ctx); errs[i] == nil {
-					_, errs[i] = h.post(req)
+					errs[i] = h.post(req)
 					done.Add(1)
 				}
 			}
@@ -251,7 +249,7 @@ func webhookToTask(ctx context.Context) (result, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := h.post(req); err != nil {
+		if err := h.post(req); err != nil {
 			return nil, err
 		}
 		time.Sleep(apart)
