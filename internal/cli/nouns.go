@@ -155,7 +155,9 @@ func skillNames(skills []*deckhandv1.NodeSkill) string {
 // TASK_STATE_RUNNING.
 func enumName[E interface{ String() string }](value E) string {
 	name := value.String()
-	for _, prefix := range []string{"TASK_STATE_", "STEP_STATE_", "AGENT_STATUS_", "INBOX_KIND_", "INBOX_STATE_", "TOOL_CATEGORY_"} {
+	for _, prefix := range []string{
+		"TASK_STATE_", "STEP_STATE_", "AGENT_STATUS_", "INBOX_KIND_", "INBOX_STATE_", "TOOL_CATEGORY_", "TRIGGER_KIND_", "TRIGGER_STATE_", "DELIVERY_STATE_",
+	} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	return strings.ToLower(name)

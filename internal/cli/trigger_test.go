@@ -70,6 +70,7 @@ func TestTriggersAreMade(t *testing.T) {
 	res = h.run(t, "trigger", "create", "nightly", "--agent", "watch", "--cron", "30 2 * * *", "--time-zone", "Europe/Berlin", "--jitter", "1m", "--missed", "all", "--goal", "Look.")
 	require.Zero(t, res.code, res.stderr)
 	require.Contains(t, res.stdout, "30 2 * * * Europe/Berlin")
+	require.Contains(t, res.stdout, " cron ")
 	got, _ = h.lastRequest("CreateTriggerRequest").(*deckhandv1.CreateTriggerRequest)
 	require.Equal(t, deckhandv1.TriggerKind_TRIGGER_KIND_CRON, got.GetKind())
 	require.Equal(t, time.Minute, got.GetSpec().GetCron().GetJitter().AsDuration())
