@@ -222,7 +222,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
-	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries"}
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

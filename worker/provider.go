@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -51,18 +50,13 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 }
 
 // summarizer makes the model that writes a task's summaries: the one that the
-// persona names for it, and where that does not answer the task's own; nil for
-// that alone.
+// persona names for it, or nil for the task's own.
 func (w *Worker) summarizer(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) (model.Model, error) {
 	first := p.Context.SummaryModel
-	if first == (persona.Fallback{}) {
+	if first == (persona.Fallback{}) || claim.GetTask().GetOverride().GetProvider() != "" { // who chose another model wants that one
 		return nil, nil //nolint:nilnil // there is none
 	}
-	own := persona.Fallback{Provider: cmp.Or(claim.GetTask().GetProvider(), p.Provider), Model: cmp.Or(claim.GetTask().GetModel(), p.Model)}
-	if own == first || own.Provider == persona.ProviderScript || claim.GetTask().GetOverride().GetProvider() != "" {
-		return nil, nil //nolint:nilnil // as above
-	}
-	return w.anyOf([]persona.Fallback{first, own}, claim, 0)
+	return w.anyOf([]persona.Fallback{first}, claim, 0)
 }
 
 // fallbackPatience is the longest that a provider may ask to be waited for

@@ -67,7 +67,7 @@ func newWorker(cfg Config, client *sdk.Client) *Worker {
 		forgotten: make(chan struct{}, 1), retry: backoff.Policy{Base: 200 * time.Millisecond, Max: 15 * time.Second},
 	}
 	w.metrics = newMetrics(cfg.Registry, cfg.Slots, func() int { return len(w.slots) })
-	w.breakers = failover.NewBreakers(failover.BreakerConfig{Changed: func(provider, of string, open bool) {
+	w.breakers = failover.NewBreakers(failover.BreakerConfig{OpenFor: w.cfg.ModelRest, Changed: func(provider, of string, open bool) {
 		w.metrics.breaker(provider, of, open)
 		if open {
 			cfg.Log.Warn("a model does not answer and is left alone for a while", "provider", provider, "model", of)

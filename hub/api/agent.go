@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -17,13 +18,30 @@ import (
 type Agents struct {
 	agents *agent.Service
 	tasks  *task.Service
+	given  *subtask.Service
 	admit  func(orgID string)
 }
 
 // NewAgents makes the handler; admit is called when tasks may start that waited
 // for an agent, or have to wait for one.
-func NewAgents(agents *agent.Service, tasks *task.Service, admit func(orgID string)) *Agents {
-	return &Agents{agents, tasks, admit}
+func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, admit func(orgID string)) *Agents {
+	return &Agents{agents, tasks, given, admit}
+}
+
+// GetAgentGraph answers which agents may give work to which, and which did.
+func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv1.GetAgentGraphRequest]) (*connect.Response[deckhandv1.GetAgentGraphResponse], error) {
+	edges, err := h.given.Graph(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.GetAgentGraphResponse{}
+	for _, e := range edges {
+		res.Edges = append(res.Edges, &deckhandv1.AgentEdge{
+			From: e.From, To: e.To, Kind: string(e.Kind), Permitted: e.Permitted, Tasks: e.Tasks, Live: e.Live, Waiting: e.Waiting,
+			Tokens: e.Tokens, CostMicros: e.CostMicros, LastAt: timestamp(e.LastAt),
+		})
+	}
+	return connect.NewResponse(res), nil
 }
 
 // TellAgent gives an agent a message: to the task that it is at, or as a new

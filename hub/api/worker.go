@@ -34,6 +34,10 @@ const executeWait = 20 * time.Second
 // maxRetryAfter bounds how long a worker may have a task wait for its next try.
 const maxRetryAfter = time.Hour
 
+// maxPause bounds how long a task stays paused that goes on by itself: quotas are
+// of a month at most.
+const maxPause = 32 * 24 * time.Hour
+
 // maxProblem bounds what a model is told of one thing that cannot be had.
 const maxProblem = 2000
 
@@ -282,6 +286,15 @@ func (h *Workers) SaveCheckpoint(ctx context.Context, req *connect.Request[deckh
 	return connect.NewResponse(res), nil
 }
 
+// retryAfter is how long a task waits at least before it goes on by itself.
+func retryAfter(m *deckhandv1.FinishTaskRequest) time.Duration {
+	most := maxRetryAfter
+	if m.GetState() == deckhandv1.TaskState_TASK_STATE_PAUSED {
+		most = maxPause
+	}
+	return min(m.GetRetryAfter().AsDuration(), most)
+}
+
 // checkpointOf answers nil where there is no checkpoint.
 func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *report.Boundary {
 	if c == nil {
@@ -298,7 +311,7 @@ func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv
 		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
 		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),
 		Limit:     m.GetLimit(),
-		Transient: m.GetTransient(), RetryAfter: min(m.GetRetryAfter().AsDuration(), maxRetryAfter),
+		Transient: m.GetTransient(), RetryAfter: retryAfter(m),
 	}); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,8 @@ var rules = map[string]Rule{
 	c.AgentServiceApplyAgentProcedure: {Kind: User, Role: "advanced"},
 	c.AgentServiceGetAgentProcedure:   {Kind: User, Role: "viewer"},
 	c.AgentServiceListAgentsProcedure: {Kind: User, Role: "viewer"},
+	// Names and figures only, as the list of agents.
+	c.AgentServiceGetAgentGraphProcedure: {Kind: User, Role: "viewer"},
 
 	c.TaskServiceSubmitTaskProcedure:     {Kind: User, Role: "basic"},
 	c.TaskServiceGetTaskProcedure:        {Kind: User, Role: "viewer"},

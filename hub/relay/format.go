@@ -50,6 +50,8 @@ type refusal struct {
 	Message string
 	Code    fault.Code
 	Fix     string
+	// Own says of a budget that it is the task's own.
+	Own bool
 }
 
 // statuses of refusals, by their kind. Only some clients tell more of them
@@ -90,6 +92,9 @@ func write(w http.ResponseWriter, r refusal, body []byte) {
 	}
 	if r.Fix != "" {
 		w.Header().Set(fault.FixHeader, r.Fix)
+	}
+	if r.Own {
+		w.Header().Set(fault.OwnHeader, "budget")
 	}
 	w.WriteHeader(r.Status)
 	_, _ = w.Write(body) // the client is gone otherwise

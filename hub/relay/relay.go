@@ -231,7 +231,9 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	c.worst = worst(asked, provider.Knows(p.Name, m.Name), len(body))
 	c.meter = newMeter(f.usage(asked.endpoint), asked)
 	if c.reservation, err = r.cfg.Reserve(ctx, budget.Call{Task: t, Provider: p.Name, Model: m.Name, Worst: c.price.Micros(c.price.Worst(c.worst))}); err != nil {
-		return nil, r.refuse(err, "reserve the cost")
+		refused := r.refuse(err, "reserve the cost")
+		refused.Own = refused.Code == fault.BudgetLimit && fault.As(err).ObjectID == t.ID
+		return nil, refused
 	}
 	req.Body = io.NopCloser(bytes.NewReader(asked.body))
 	req.ContentLength = int64(len(asked.body))

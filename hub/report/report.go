@@ -418,7 +418,12 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			return err
 		}
 		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
-		open, err := task.End(ctx, tx, t, end.State, r.cfg.Redact.String(end.Reason), result, by)
+		reason := r.cfg.Redact.String(end.Reason)
+		open, err := task.End(ctx, tx, t, end.State, reason, result, by)
+		if err == nil && end.State == task.Paused && end.RetryAfter > 0 {
+			// It goes on then, unless somebody has it go on sooner.
+			err = tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: end.RetryAfter, Reason: reason})
+		}
 		if err != nil || !open {
 			return err
 		}

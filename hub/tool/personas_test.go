@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/provider"
 )
 
 // A3: the personas that come along can be applied as they are.
@@ -18,11 +20,16 @@ func TestTheShippedPersonasAreValid(t *testing.T) {
 	require.NoError(t, err)
 	files, err := filepath.Glob("../../personas/*.md")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), 6)
+	for _, name := range []string{"coder", "log-triage", "reviewer", "qa-tester", "db-migrator", "claude", "gpt", "gemini", "qwen", "mistral"} {
+		require.Contains(t, files, "../../personas/"+name+".md")
+	}
+	prices := price.Shipped()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		_, err = persona.Parse(file, text, persona.Known{Tools: tools.Names()})
+		p, err := persona.Parse(file, text, persona.Known{Tools: tools.Listable(), Providers: provider.Runnable()})
 		require.NoError(t, err)
+		_, priced := prices.Of(p.Provider, p.Model)
+		require.True(t, priced, "%s names a model without a price", file)
 	}
 }

@@ -30,7 +30,7 @@ deckhand agent apply -f personas/
 deckhand agent list
 deckhand agent show log-triage
 `)
-	cmd.AddCommand(a.agentApplyCommand(), a.agentListCommand(), a.agentShowCommand(), a.agentTellCommand(), a.agentPauseCommand(), a.agentResumeCommand(), a.filesCommand("agent", "log-triage"))
+	cmd.AddCommand(a.agentApplyCommand(), a.agentListCommand(), a.agentShowCommand(), a.agentGraphCommand(), a.agentTellCommand(), a.agentPauseCommand(), a.agentResumeCommand(), a.filesCommand("agent", "log-triage"))
 	return cmd
 }
 
@@ -321,6 +321,31 @@ func (a *app) agentListCommand() *cobra.Command {
 				a.notef("no agents yet; make one from a persona file: deckhand agent apply -f FILE")
 			}
 			return output.List(a.printer(), a.agentNoun(), agents)
+		},
+	}
+}
+
+func (a *app) agentGraphCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "graph", Short: "Show which agents may give work to which, and which did",
+		Long: `Lists who may delegate or hand work over to whom, by their newest personas, and
+what was given so: how many tasks, how many of them have not ended, and for how
+many of them a run waits now.`,
+		Example: "deckhand agent graph -o wide",
+		Args:    takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Agents.GetAgentGraph(cmd.Context(), connect.NewRequest(&deckhandv1.GetAgentGraphRequest{}))
+			if err != nil {
+				return err
+			}
+			if len(res.Msg.GetEdges()) == 0 {
+				a.notef("no agent may give work to another; name some in a persona's agents.delegate or agents.handoff")
+			}
+			return output.List(a.printer(), a.edgeNoun(), res.Msg.GetEdges())
 		},
 	}
 }

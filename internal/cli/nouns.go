@@ -37,6 +37,27 @@ func (a *app) agentNoun() output.Noun[*deckhandv1.Agent] {
 	}
 }
 
+func (a *app) edgeNoun() output.Noun[*deckhandv1.AgentEdge] {
+	count := func(of func(*deckhandv1.AgentEdge) int64) func(*deckhandv1.AgentEdge) string {
+		return func(x *deckhandv1.AgentEdge) string { return fmt.Sprint(of(x)) }
+	}
+	return output.Noun[*deckhandv1.AgentEdge]{
+		Name: func(x *deckhandv1.AgentEdge) string { return x.GetFrom() + "/" + x.GetTo() + "/" + x.GetKind() },
+		Columns: []output.Column[*deckhandv1.AgentEdge]{
+			{Header: "from", Value: (*deckhandv1.AgentEdge).GetFrom},
+			{Header: "to", Value: (*deckhandv1.AgentEdge).GetTo},
+			{Header: "kind", Value: (*deckhandv1.AgentEdge).GetKind},
+			{Header: "permitted", Value: func(x *deckhandv1.AgentEdge) string { return fmt.Sprint(x.GetPermitted()) }},
+			{Header: "tasks", Value: count((*deckhandv1.AgentEdge).GetTasks)},
+			{Header: "live", Value: count((*deckhandv1.AgentEdge).GetLive)},
+			{Header: "waiting", Value: count((*deckhandv1.AgentEdge).GetWaiting)},
+			{Header: "cost", Value: func(x *deckhandv1.AgentEdge) string { return cost(&deckhandv1.Usage{CostMicros: x.GetCostMicros()}) }},
+			{Header: "tokens", Value: count((*deckhandv1.AgentEdge).GetTokens), Wide: true},
+			{Header: "last", Value: func(x *deckhandv1.AgentEdge) string { return moment(x.GetLastAt()) }, Wide: true},
+		},
+	}
+}
+
 func (a *app) taskNoun() output.Noun[*deckhandv1.Task] {
 	state := func(x *deckhandv1.Task) lipgloss.Style { return stateStyle(x.GetState()) }
 	return output.Noun[*deckhandv1.Task]{

@@ -20,6 +20,8 @@ import (
 const (
 	CodeHeader = "Deckhand-Error-Code"
 	FixHeader  = "Deckhand-Error-Fix"
+	// OwnHeader is set where a call is refused for a budget that is the task's own.
+	OwnHeader = "Deckhand-Error-Own"
 )
 
 var kindToCode = map[Kind]connect.Code{

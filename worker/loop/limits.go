@@ -44,9 +44,7 @@ func (r *run) limits() []limit {
 		}},
 		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetInputTokens() + u.GetOutputTokens() + u.GetCacheReadTokens() + u.GetCacheWriteTokens() + r.state.Spent.Tokens), number},
 		{"calls", fault.BudgetLimit, float64(l.Calls), float64(int64(len(r.turns)) + r.state.Spent.Calls), number},
-		{"cost_usd", fault.BudgetLimit, l.CostUSD, float64(u.GetCostMicros()) / 1e6, func(v float64) string {
-			return "$" + strconv.FormatFloat(v, 'f', 4, 64)
-		}},
+		{"cost_usd", fault.BudgetLimit, l.CostUSD, float64(u.GetCostMicros()) / 1e6, usd},
 	}
 }
 
@@ -62,23 +60,29 @@ func (r *run) limitReached() *Outcome {
 		if l.now < l.most || l.now == 0 {
 			continue
 		}
-		message := fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now))
-		r.out.add("limit_reached", map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
-		more := fmt.Sprintf("--limit %s=%s", l.kind, l.twice())
-		if r.cfg.Persona.Limits.OnLimit == persona.PauseAtLimit {
-			return &Outcome{
-				State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: l.code, Message: message, Limit: l.kind,
-				Reason: fmt.Sprintf("%s: let this run have more (deckhand task resume %s %s), or end it (deckhand task cancel %s)",
-					message, r.task.GetId(), more, r.task.GetId()),
-			}
-		}
-		return &Outcome{
-			State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message, Limit: l.kind,
-			Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again; or go on from here with more: deckhand task resume-from %s %s",
-				message, l.kind, r.task.GetId(), more),
-		}
+		return r.atLimit(l, fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now)))
 	}
 	return nil
+}
+
+func usd(v float64) string { return "$" + strconv.FormatFloat(v, 'f', 4, 64) }
+
+// atLimit answers how the run ends at a limit: as the persona says.
+func (r *run) atLimit(l limit, message string) *Outcome {
+	r.out.add("limit_reached", map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
+	more := fmt.Sprintf("--limit %s=%s", l.kind, l.twice())
+	if r.cfg.Persona.Limits.OnLimit == persona.PauseAtLimit {
+		return &Outcome{
+			State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: l.code, Message: message, Limit: l.kind,
+			Reason: fmt.Sprintf("%s: let this run have more (deckhand task resume %s %s), or end it (deckhand task cancel %s)",
+				message, r.task.GetId(), more, r.task.GetId()),
+		}
+	}
+	return &Outcome{
+		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message, Limit: l.kind,
+		Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again; or go on from here with more: deckhand task resume-from %s %s",
+			message, l.kind, r.task.GetId(), more),
+	}
 }
 
 // warn tells people and the model, once, that 80 % of a limit are used.

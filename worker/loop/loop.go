@@ -309,7 +309,7 @@ func (r *run) nextTurn(ctx context.Context, iteration int32) (*deckhandv1.Turn, 
 			if e.Code == fault.LeaseEnded {
 				return nil, nil, fmt.Errorf("ask the model: %w", ErrLeaseLost)
 			}
-			return nil, modelFailed(e), nil
+			return nil, r.modelFailed(e), nil
 		}
 		return nil, nil, fmt.Errorf("ask the model: %w", err)
 	}
@@ -434,7 +434,7 @@ func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
 		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: reason, Summary: summary}
 	}
 	if turn.GetStopReason() == model.StopRefusal {
-		return modelFailed(&model.Error{Kind: model.Refused, Provider: r.provider(), Message: "the model refused to go on"})
+		return r.modelFailed(&model.Error{Kind: model.Refused, Provider: r.provider(), Message: "the model refused to go on"})
 	}
 	if len(model.Calls(turn)) > 0 || r.silentTurns(turn) < 2 {
 		return nil
@@ -494,7 +494,11 @@ func tooLong(err error) bool {
 
 // modelFailed answers what a model's error does to the task: one that a person
 // must mend pauses it, any other fails it.
-func modelFailed(e *model.Error) *Outcome {
+func (r *run) modelFailed(e *model.Error) *Outcome {
+	if e.Kind == model.Budget && e.Own {
+		// The task's own budget is its limit of cost.
+		return r.atLimit(limit{"cost_usd", fault.BudgetLimit, r.cfg.Persona.Limits.CostUSD, float64(r.usage().GetCostMicros()) / 1e6, usd}, e.Message)
+	}
 	f := e.Fault()
 	out := &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: f.Code, Message: f.Message,
@@ -503,6 +507,13 @@ func modelFailed(e *model.Error) *Outcome {
 	switch e.Kind {
 	case model.Auth, model.NoCredential, model.Quota, model.Budget:
 		out.State = deckhandv1.TaskState_TASK_STATE_PAUSED
+		if e.Kind != model.Quota {
+			out.RetryAfter = 0
+		}
+	}
+	if e.Kind == model.Quota && e.RetryAfter > 0 {
+		out.Reason = fmt.Sprintf("%s; it goes on by itself at %s, when the quota is there again, or sooner when you add credit at %s and resume it (deckhand task resume %s)",
+			f.Message, r.cfg.Now().Add(e.RetryAfter).UTC().Format(time.RFC3339), e.Provider, r.task.GetId())
 	}
 	return out
 }

@@ -64,10 +64,15 @@ func (r *run) compact(ctx context.Context, limit int) {
 func (r *run) summarize(ctx context.Context, cut int32) (text, by string) {
 	index := r.index(r.state.Summary.UpTo, cut)
 	if r.provider() != persona.ProviderScript {
-		turn, err := r.cfg.Summarizer.Generate(ctx, &model.Request{
+		request := &model.Request{
 			System: summarySystem, Messages: []model.Message{{Text: r.forgotten(cut)}},
 			MaxTokens: min(summaryTokens, max(r.cfg.Persona.MaxTokens, 1024)), FailedOver: r.failedOver(ctx),
-		}, nil)
+		}
+		turn, err := r.cfg.Summarizer.Generate(ctx, request, nil)
+		if err != nil && r.cfg.Summarizer != r.cfg.Model {
+			r.cfg.Log.Warn("no summary from the model that is named for it; the task's own is asked", "error", err)
+			turn, err = r.cfg.Model.Generate(ctx, request, nil)
+		}
 		if err == nil {
 			r.spend(turn.GetUsage())
 			if text := turnText(turn); text != "" {

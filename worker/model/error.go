@@ -82,6 +82,8 @@ type Error struct {
 	// Hub says that the hub, through which every model is asked, is at fault or
 	// cannot be reached: another model would fare no better.
 	Hub bool
+	// Own says of a budget that it is the task's own.
+	Own bool
 	Err error
 }
 

@@ -68,7 +68,7 @@ func (q *Queries) CountTaskFailure(ctx context.Context, arg CountTaskFailurePara
 }
 
 const dueTasks = `-- name: DueTasks :many
-SELECT id, org_id FROM tasks WHERE state = 'waiting' AND not_before <= clock_timestamp()
+SELECT id, org_id FROM tasks WHERE state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 ORDER BY not_before LIMIT $1
 `
 
@@ -113,7 +113,7 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 
 const lockDueTask = `-- name: LockDueTask :one
 SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
-WHERE (org_id = $1) IS TRUE AND id = $2 AND state = 'waiting' AND not_before <= clock_timestamp()
+WHERE (org_id = $1) IS TRUE AND id = $2 AND state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
 

@@ -7,7 +7,66 @@ package db
 
 import (
 	"context"
+	"time"
 )
+
+const agentEdges = `-- name: AgentEdges :many
+SELECT giver.name AS from_name, taker.name AS to_name, CAST(c.handed_from IS NOT NULL AS boolean) AS handed,
+       count(*) AS tasks, count(*) FILTER (WHERE c.finished_at IS NULL) AS live,
+       count(*) FILTER (WHERE c.finished_at IS NULL AND c.handed_from IS NULL AND g.state = 'waiting') AS waiting,
+       CAST(sum(c.input_tokens + c.output_tokens + c.cache_read_tokens + c.cache_write_tokens) AS bigint) AS tokens,
+       CAST(sum(c.cost_micros) AS bigint) AS cost_micros, CAST(max(c.created_at) AS timestamptz) AS last_at
+FROM tasks c
+JOIN tasks g ON g.id = coalesce(c.handed_from, c.parent_id)
+JOIN agents giver ON giver.id = g.agent_id
+JOIN agents taker ON taker.id = c.agent_id
+WHERE c.org_id = $1 AND g.org_id = $1 AND (c.handed_from IS NOT NULL OR c.parent_id IS NOT NULL)
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
+`
+
+type AgentEdgesRow struct {
+	FromName   string
+	ToName     string
+	Handed     bool
+	Tasks      int64
+	Live       int64
+	Waiting    int64
+	Tokens     int64
+	CostMicros int64
+	LastAt     time.Time
+}
+
+// Who gave work to whom: subtasks and what was delegated by their parents, and
+// handoffs by their sources.
+func (q *Queries) AgentEdges(ctx context.Context, orgID string) ([]AgentEdgesRow, error) {
+	rows, err := q.db.Query(ctx, agentEdges, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentEdgesRow{}
+	for rows.Next() {
+		var i AgentEdgesRow
+		if err := rows.Scan(
+			&i.FromName,
+			&i.ToName,
+			&i.Handed,
+			&i.Tasks,
+			&i.Live,
+			&i.Waiting,
+			&i.Tokens,
+			&i.CostMicros,
+			&i.LastAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
 
 const answeredParents = `-- name: AnsweredParents :many
 SELECT DISTINCT s.org_id, s.task_id FROM steps s

@@ -120,12 +120,12 @@ FROM (SELECT (t.agent_id = @agent_id)::boolean AS own,
 
 -- name: DueTasks :many
 -- Tasks whose timer has run out.
-SELECT id, org_id FROM tasks WHERE state = 'waiting' AND not_before <= clock_timestamp()
+SELECT id, org_id FROM tasks WHERE state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 ORDER BY not_before LIMIT @max_rows;
 
 -- name: LockDueTask :one
 SELECT * FROM tasks
-WHERE (org_id = @org_id) IS TRUE AND id = @id AND state = 'waiting' AND not_before <= clock_timestamp()
+WHERE (org_id = @org_id) IS TRUE AND id = @id AND state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED;
 
 -- name: SetTaskTimer :exec

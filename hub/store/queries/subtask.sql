@@ -96,3 +96,18 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 -- In how many turns a task gave work to an agent.
 SELECT count(DISTINCT s.turn)::int AS rounds FROM tasks t JOIN steps s ON s.id = t.parent_step_id
 WHERE t.org_id = @org_id AND t.parent_id = @task_id::text AND t.agent_id = @agent_id AND t.handed_from IS NULL AND s.turn <> @turn::int;
+
+-- name: AgentEdges :many
+-- Who gave work to whom: subtasks and what was delegated by their parents, and
+-- handoffs by their sources.
+SELECT giver.name AS from_name, taker.name AS to_name, CAST(c.handed_from IS NOT NULL AS boolean) AS handed,
+       count(*) AS tasks, count(*) FILTER (WHERE c.finished_at IS NULL) AS live,
+       count(*) FILTER (WHERE c.finished_at IS NULL AND c.handed_from IS NULL AND g.state = 'waiting') AS waiting,
+       CAST(sum(c.input_tokens + c.output_tokens + c.cache_read_tokens + c.cache_write_tokens) AS bigint) AS tokens,
+       CAST(sum(c.cost_micros) AS bigint) AS cost_micros, CAST(max(c.created_at) AS timestamptz) AS last_at
+FROM tasks c
+JOIN tasks g ON g.id = coalesce(c.handed_from, c.parent_id)
+JOIN agents giver ON giver.id = g.agent_id
+JOIN agents taker ON taker.id = c.agent_id
+WHERE c.org_id = @org_id AND g.org_id = @org_id AND (c.handed_from IS NOT NULL OR c.parent_id IS NOT NULL)
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;

@@ -209,6 +209,21 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
+// I2: the time at which access is there again is read off the message.
+func TestWhenALimitOfUseIsNoMore(t *testing.T) {
+	t.Parallel()
+	again := time.Now().UTC().Add(50 * time.Hour).Truncate(time.Minute)
+	srv := anthropictest.New(t, anthropictest.List(anthropictest.Answer{
+		Status: 400, ErrorType: "invalid_request_error",
+		ErrorMessage: "You have reached your specified API usage limits. You will regain access on " + again.Format("2006-01-02 at 15:04") + " UTC.",
+	}))
+	_, err := newModel(t, srv.URL, 0).Generate(t.Context(), request(t), nil)
+	e := model.AsError(err)
+	require.NotNil(t, e, "%v", err)
+	require.Equal(t, model.Quota, e.Kind)
+	require.WithinDuration(t, again, time.Now().Add(e.RetryAfter), time.Minute)
+}
+
 func withBreak(a anthropictest.Answer, after int, errorType string) anthropictest.Answer {
 	a.Break, a.ErrorType, a.ErrorMessage = after, errorType, "broken"
 	return a

@@ -3,6 +3,8 @@ package anthropic
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
+	"time"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
@@ -49,8 +51,26 @@ func classify(err error) *model.Error {
 		out.Kind = model.Refused
 	case wire.Mentions(message, "credit balance", "usage limits"):
 		out.Kind = model.Quota
+		out.RetryAfter = regained(message)
 	}
 	return out
+}
+
+// accessAgain is how the API says when a limit of use is no more: "You will regain
+// access on 2026-12-01 at 00:00 UTC."
+var accessAgain = regexp.MustCompile(`regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC`)
+
+// regained answers how long it is until then; 0 where nothing is said of it.
+func regained(message string) time.Duration {
+	m := accessAgain.FindStringSubmatch(message)
+	if m == nil {
+		return 0
+	}
+	at, err := time.Parse("2006-01-02 15:04", m[1]+" "+m[2])
+	if err != nil {
+		return 0
+	}
+	return max(0, time.Until(at))
 }
 
 // envelope reads {"type":"error","error":{"type":…,"message":…}}.

@@ -6,6 +6,7 @@
 package modeltest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -39,7 +40,7 @@ type Answer struct {
 
 	// Silent says nothing of the usage.
 	Silent bool
-	// Raw is sent in place of the events.
+	// Raw is sent in place of the events, or of the error.
 	Raw string
 }
 
@@ -114,7 +115,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.Status != 0 && a.Status != http.StatusOK {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(a.Status)
-		_, _ = fmt.Fprint(w, failure(req.Format, a, false))
+		_, _ = fmt.Fprint(w, cmp.Or(a.Raw, failure(req.Format, a, false)))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")

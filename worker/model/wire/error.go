@@ -34,6 +34,7 @@ func relayed(e *model.Error, header http.Header) {
 		if known, ok := byCode[code]; ok {
 			e.Kind = known
 		}
+		e.Own = header.Get(fault.OwnHeader) != ""
 	}
 	if e.RetryAfter == 0 {
 		e.RetryAfter = retryAfter(header)

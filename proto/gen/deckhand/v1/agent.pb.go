@@ -91,6 +91,211 @@ func (AgentStatus) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
 }
 
+type GetAgentGraphRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAgentGraphRequest) Reset() {
+	*x = GetAgentGraphRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAgentGraphRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAgentGraphRequest) ProtoMessage() {}
+
+func (x *GetAgentGraphRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAgentGraphRequest.ProtoReflect.Descriptor instead.
+func (*GetAgentGraphRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
+}
+
+type GetAgentGraphResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By their names, in order.
+	Edges         []*AgentEdge `protobuf:"bytes,1,rep,name=edges,proto3" json:"edges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAgentGraphResponse) Reset() {
+	*x = GetAgentGraphResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAgentGraphResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAgentGraphResponse) ProtoMessage() {}
+
+func (x *GetAgentGraphResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAgentGraphResponse.ProtoReflect.Descriptor instead.
+func (*GetAgentGraphResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetAgentGraphResponse) GetEdges() []*AgentEdge {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+// AgentEdge is between two agents: one may give work to the other, or did.
+type AgentEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names; the same for subtasks of an agent's own.
+	From string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To   string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	// "delegate", "handoff" or "subtask".
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The newest version of from's persona lists to.
+	Permitted bool `protobuf:"varint,4,opt,name=permitted,proto3" json:"permitted,omitempty"`
+	// How many tasks were given so, and how many of them have not ended.
+	Tasks int64 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Live  int64 `protobuf:"varint,6,opt,name=live,proto3" json:"live,omitempty"`
+	// For how many of them a run of from waits now.
+	Waiting int64 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// What they used themselves.
+	Tokens     int64 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	CostMicros int64 `protobuf:"varint,9,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// When the last was given; unset for never.
+	LastAt        *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentEdge) Reset() {
+	*x = AgentEdge{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentEdge) ProtoMessage() {}
+
+func (x *AgentEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentEdge.ProtoReflect.Descriptor instead.
+func (*AgentEdge) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AgentEdge) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AgentEdge) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *AgentEdge) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AgentEdge) GetPermitted() bool {
+	if x != nil {
+		return x.Permitted
+	}
+	return false
+}
+
+func (x *AgentEdge) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *AgentEdge) GetLive() int64 {
+	if x != nil {
+		return x.Live
+	}
+	return 0
+}
+
+func (x *AgentEdge) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *AgentEdge) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *AgentEdge) GetCostMicros() int64 {
+	if x != nil {
+		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *AgentEdge) GetLastAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastAt
+	}
+	return nil
+}
+
 // Agent is a persona bound to nodes, with a workspace.
 type Agent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -118,7 +323,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -130,7 +335,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -143,7 +348,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Agent) GetId() string {
@@ -248,7 +453,7 @@ type AgentVersion struct {
 
 func (x *AgentVersion) Reset() {
 	*x = AgentVersion{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +465,7 @@ func (x *AgentVersion) String() string {
 func (*AgentVersion) ProtoMessage() {}
 
 func (x *AgentVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +478,7 @@ func (x *AgentVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentVersion.ProtoReflect.Descriptor instead.
 func (*AgentVersion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AgentVersion) GetVersion() int32 {
@@ -337,7 +542,7 @@ type ApplyAgentRequest struct {
 
 func (x *ApplyAgentRequest) Reset() {
 	*x = ApplyAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +554,7 @@ func (x *ApplyAgentRequest) String() string {
 func (*ApplyAgentRequest) ProtoMessage() {}
 
 func (x *ApplyAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +567,7 @@ func (x *ApplyAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentRequest.ProtoReflect.Descriptor instead.
 func (*ApplyAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApplyAgentRequest) GetMarkdown() string {
@@ -411,7 +616,7 @@ type ApplyAgentResponse struct {
 
 func (x *ApplyAgentResponse) Reset() {
 	*x = ApplyAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +628,7 @@ func (x *ApplyAgentResponse) String() string {
 func (*ApplyAgentResponse) ProtoMessage() {}
 
 func (x *ApplyAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +641,7 @@ func (x *ApplyAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentResponse.ProtoReflect.Descriptor instead.
 func (*ApplyAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApplyAgentResponse) GetAgent() *Agent {
@@ -464,7 +669,7 @@ type GetAgentRequest struct {
 
 func (x *GetAgentRequest) Reset() {
 	*x = GetAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +681,7 @@ func (x *GetAgentRequest) String() string {
 func (*GetAgentRequest) ProtoMessage() {}
 
 func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +694,7 @@ func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetAgentRequest) GetAgentId() string {
@@ -516,7 +721,7 @@ type GetAgentResponse struct {
 
 func (x *GetAgentResponse) Reset() {
 	*x = GetAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +733,7 @@ func (x *GetAgentResponse) String() string {
 func (*GetAgentResponse) ProtoMessage() {}
 
 func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +746,7 @@ func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetAgentResponse) GetAgent() *Agent {
@@ -570,7 +775,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +787,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +800,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListAgentsRequest) GetPageSize() int32 {
@@ -623,7 +828,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +840,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +853,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -677,7 +882,7 @@ type TellAgentRequest struct {
 
 func (x *TellAgentRequest) Reset() {
 	*x = TellAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +894,7 @@ func (x *TellAgentRequest) String() string {
 func (*TellAgentRequest) ProtoMessage() {}
 
 func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +907,7 @@ func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentRequest.ProtoReflect.Descriptor instead.
 func (*TellAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TellAgentRequest) GetAgentId() string {
@@ -737,7 +942,7 @@ type TellAgentResponse struct {
 
 func (x *TellAgentResponse) Reset() {
 	*x = TellAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +954,7 @@ func (x *TellAgentResponse) String() string {
 func (*TellAgentResponse) ProtoMessage() {}
 
 func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +967,7 @@ func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentResponse.ProtoReflect.Descriptor instead.
 func (*TellAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TellAgentResponse) GetTask() *Task {
@@ -791,7 +996,7 @@ type PauseAgentRequest struct {
 
 func (x *PauseAgentRequest) Reset() {
 	*x = PauseAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +1008,7 @@ func (x *PauseAgentRequest) String() string {
 func (*PauseAgentRequest) ProtoMessage() {}
 
 func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1021,7 @@ func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentRequest.ProtoReflect.Descriptor instead.
 func (*PauseAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PauseAgentRequest) GetAgentId() string {
@@ -842,7 +1047,7 @@ type PauseAgentResponse struct {
 
 func (x *PauseAgentResponse) Reset() {
 	*x = PauseAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +1059,7 @@ func (x *PauseAgentResponse) String() string {
 func (*PauseAgentResponse) ProtoMessage() {}
 
 func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +1072,7 @@ func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentResponse.ProtoReflect.Descriptor instead.
 func (*PauseAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PauseAgentResponse) GetAgent() *Agent {
@@ -887,7 +1092,7 @@ type ResumeAgentRequest struct {
 
 func (x *ResumeAgentRequest) Reset() {
 	*x = ResumeAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1104,7 @@ func (x *ResumeAgentRequest) String() string {
 func (*ResumeAgentRequest) ProtoMessage() {}
 
 func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1117,7 @@ func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentRequest.ProtoReflect.Descriptor instead.
 func (*ResumeAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResumeAgentRequest) GetAgentId() string {
@@ -931,7 +1136,7 @@ type ResumeAgentResponse struct {
 
 func (x *ResumeAgentResponse) Reset() {
 	*x = ResumeAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1148,7 @@ func (x *ResumeAgentResponse) String() string {
 func (*ResumeAgentResponse) ProtoMessage() {}
 
 func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1161,7 @@ func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentResponse.ProtoReflect.Descriptor instead.
 func (*ResumeAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeAgentResponse) GetAgent() *Agent {
@@ -970,7 +1175,23 @@ var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x03\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"\x14GetAgentGraphRequest\"E\n" +
+	"\x15GetAgentGraphResponse\x12,\n" +
+	"\x05edges\x18\x01 \x03(\v2\x16.deckhand.v1.AgentEdgeR\x05edges\"\x93\x02\n" +
+	"\tAgentEdge\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tpermitted\x18\x04 \x01(\bR\tpermitted\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\x03R\x05tasks\x12\x12\n" +
+	"\x04live\x18\x06 \x01(\x03R\x04live\x12\x18\n" +
+	"\awaiting\x18\a \x01(\x03R\awaiting\x12\x16\n" +
+	"\x06tokens\x18\b \x01(\x03R\x06tokens\x12\x1f\n" +
+	"\vcost_micros\x18\t \x01(\x03R\n" +
+	"costMicros\x123\n" +
+	"\alast_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\"\xc7\x03\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1046,7 +1267,7 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xe2\x03\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xba\x04\n" +
 	"\fAgentService\x12M\n" +
 	"\n" +
 	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\x12G\n" +
@@ -1056,7 +1277,8 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponse\x12M\n" +
 	"\n" +
 	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\x12P\n" +
-	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\x12V\n" +
+	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_agent_proto_rawDescOnce sync.Once
@@ -1071,56 +1293,63 @@ func file_deckhand_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_deckhand_v1_agent_proto_goTypes = []any{
 	(AgentStatus)(0),              // 0: deckhand.v1.AgentStatus
-	(*Agent)(nil),                 // 1: deckhand.v1.Agent
-	(*AgentVersion)(nil),          // 2: deckhand.v1.AgentVersion
-	(*ApplyAgentRequest)(nil),     // 3: deckhand.v1.ApplyAgentRequest
-	(*ApplyAgentResponse)(nil),    // 4: deckhand.v1.ApplyAgentResponse
-	(*GetAgentRequest)(nil),       // 5: deckhand.v1.GetAgentRequest
-	(*GetAgentResponse)(nil),      // 6: deckhand.v1.GetAgentResponse
-	(*ListAgentsRequest)(nil),     // 7: deckhand.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 8: deckhand.v1.ListAgentsResponse
-	(*TellAgentRequest)(nil),      // 9: deckhand.v1.TellAgentRequest
-	(*TellAgentResponse)(nil),     // 10: deckhand.v1.TellAgentResponse
-	(*PauseAgentRequest)(nil),     // 11: deckhand.v1.PauseAgentRequest
-	(*PauseAgentResponse)(nil),    // 12: deckhand.v1.PauseAgentResponse
-	(*ResumeAgentRequest)(nil),    // 13: deckhand.v1.ResumeAgentRequest
-	(*ResumeAgentResponse)(nil),   // 14: deckhand.v1.ResumeAgentResponse
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*Task)(nil),                  // 16: deckhand.v1.Task
+	(*GetAgentGraphRequest)(nil),  // 1: deckhand.v1.GetAgentGraphRequest
+	(*GetAgentGraphResponse)(nil), // 2: deckhand.v1.GetAgentGraphResponse
+	(*AgentEdge)(nil),             // 3: deckhand.v1.AgentEdge
+	(*Agent)(nil),                 // 4: deckhand.v1.Agent
+	(*AgentVersion)(nil),          // 5: deckhand.v1.AgentVersion
+	(*ApplyAgentRequest)(nil),     // 6: deckhand.v1.ApplyAgentRequest
+	(*ApplyAgentResponse)(nil),    // 7: deckhand.v1.ApplyAgentResponse
+	(*GetAgentRequest)(nil),       // 8: deckhand.v1.GetAgentRequest
+	(*GetAgentResponse)(nil),      // 9: deckhand.v1.GetAgentResponse
+	(*ListAgentsRequest)(nil),     // 10: deckhand.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 11: deckhand.v1.ListAgentsResponse
+	(*TellAgentRequest)(nil),      // 12: deckhand.v1.TellAgentRequest
+	(*TellAgentResponse)(nil),     // 13: deckhand.v1.TellAgentResponse
+	(*PauseAgentRequest)(nil),     // 14: deckhand.v1.PauseAgentRequest
+	(*PauseAgentResponse)(nil),    // 15: deckhand.v1.PauseAgentResponse
+	(*ResumeAgentRequest)(nil),    // 16: deckhand.v1.ResumeAgentRequest
+	(*ResumeAgentResponse)(nil),   // 17: deckhand.v1.ResumeAgentResponse
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*Task)(nil),                  // 19: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
-	0,  // 0: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	15, // 1: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	15, // 2: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 3: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
-	15, // 4: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 5: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
-	1,  // 6: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
-	2,  // 7: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
-	1,  // 8: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	16, // 9: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	1,  // 10: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	1,  // 11: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	3,  // 12: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	5,  // 13: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	7,  // 14: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	9,  // 15: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	11, // 16: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	13, // 17: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	4,  // 18: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	6,  // 19: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	8,  // 20: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	10, // 21: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	12, // 22: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	14, // 23: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	18, // [18:24] is the sub-list for method output_type
-	12, // [12:18] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	3,  // 0: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
+	18, // 1: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
+	0,  // 2: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
+	18, // 3: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	18, // 4: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	18, // 5: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
+	18, // 6: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	4,  // 7: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
+	4,  // 8: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
+	5,  // 9: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
+	4,  // 10: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
+	19, // 11: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	4,  // 12: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	4,  // 13: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	6,  // 14: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	8,  // 15: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	10, // 16: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	12, // 17: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	14, // 18: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	16, // 19: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	1,  // 20: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
+	7,  // 21: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	9,  // 22: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	11, // 23: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	13, // 24: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	15, // 25: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	17, // 26: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	2,  // 27: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -1135,7 +1364,7 @@ func file_deckhand_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_agent_proto_rawDesc), len(file_deckhand_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1734,7 +1734,8 @@ type FinishTaskRequest struct {
 	// With failed: trying again later may help. The hub does so, up to three
 	// times without progress between them, before it gives the task to a person.
 	Transient bool `protobuf:"varint,60,opt,name=transient,proto3" json:"transient,omitempty"`
-	// Not sooner than this, where whoever refused said so.
+	// Not sooner than this, where whoever refused said so. With paused: the task
+	// goes on by itself after this, and not by itself where it is unset.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,61,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// The limit that ended the run, such as "iterations"; empty for none.
 	Limit         string `protobuf:"bytes,62,opt,name=limit,proto3" json:"limit,omitempty"`

@@ -46,6 +46,9 @@ const (
 	// AgentServiceResumeAgentProcedure is the fully-qualified name of the AgentService's ResumeAgent
 	// RPC.
 	AgentServiceResumeAgentProcedure = "/deckhand.v1.AgentService/ResumeAgent"
+	// AgentServiceGetAgentGraphProcedure is the fully-qualified name of the AgentService's
+	// GetAgentGraph RPC.
+	AgentServiceGetAgentGraphProcedure = "/deckhand.v1.AgentService/GetAgentGraph"
 )
 
 // AgentServiceClient is a client for the deckhand.v1.AgentService service.
@@ -65,6 +68,8 @@ type AgentServiceClient interface {
 	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
 	// ResumeAgent lets the tasks of a paused or suspended agent start again.
 	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
+	// GetAgentGraph answers which agents may give work to which, and which did.
+	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the deckhand.v1.AgentService service. By default,
@@ -114,17 +119,24 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("ResumeAgent")),
 			connect.WithClientOptions(opts...),
 		),
+		getAgentGraph: connect.NewClient[v1.GetAgentGraphRequest, v1.GetAgentGraphResponse](
+			httpClient,
+			baseURL+AgentServiceGetAgentGraphProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // agentServiceClient implements AgentServiceClient.
 type agentServiceClient struct {
-	applyAgent  *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
-	getAgent    *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
-	listAgents  *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
-	tellAgent   *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
-	pauseAgent  *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
-	resumeAgent *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
+	applyAgent    *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
+	getAgent      *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
+	listAgents    *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
+	tellAgent     *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
+	pauseAgent    *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
+	resumeAgent   *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
+	getAgentGraph *connect.Client[v1.GetAgentGraphRequest, v1.GetAgentGraphResponse]
 }
 
 // ApplyAgent calls deckhand.v1.AgentService.ApplyAgent.
@@ -157,6 +169,11 @@ func (c *agentServiceClient) ResumeAgent(ctx context.Context, req *connect.Reque
 	return c.resumeAgent.CallUnary(ctx, req)
 }
 
+// GetAgentGraph calls deckhand.v1.AgentService.GetAgentGraph.
+func (c *agentServiceClient) GetAgentGraph(ctx context.Context, req *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error) {
+	return c.getAgentGraph.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the deckhand.v1.AgentService service.
 type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
@@ -174,6 +191,8 @@ type AgentServiceHandler interface {
 	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
 	// ResumeAgent lets the tasks of a paused or suspended agent start again.
 	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
+	// GetAgentGraph answers which agents may give work to which, and which did.
+	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -219,6 +238,12 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("ResumeAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceGetAgentGraphHandler := connect.NewUnaryHandler(
+		AgentServiceGetAgentGraphProcedure,
+		svc.GetAgentGraph,
+		connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceApplyAgentProcedure:
@@ -233,6 +258,8 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServicePauseAgentHandler.ServeHTTP(w, r)
 		case AgentServiceResumeAgentProcedure:
 			agentServiceResumeAgentHandler.ServeHTTP(w, r)
+		case AgentServiceGetAgentGraphProcedure:
+			agentServiceGetAgentGraphHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -264,4 +291,8 @@ func (UnimplementedAgentServiceHandler) PauseAgent(context.Context, *connect.Req
 
 func (UnimplementedAgentServiceHandler) ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ResumeAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.GetAgentGraph is not implemented"))
 }
