@@ -138,10 +138,7 @@ func (a *Admission) Admit(ctx context.Context, orgID string) error { return a.ad
 // admit is Admit. Where nothing can start, and reasons are not asked for, it
 // does not look at the queue: that happens at every end of a task.
 func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error {
-	return a.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if err := tx.LockAdmission(ctx, orgID); err != nil {
-			return fmt.Errorf("lock admission of %s: %w", orgID, err)
-		}
+	return a.cfg.Recorder.TxLocked(ctx, func(ahead *db.Queries) error { return ahead.LockAdmission(ctx, orgID) }, func(tx *event.Tx) error {
 		r, err := a.look(ctx, tx, orgID)
 		if err != nil {
 			return err

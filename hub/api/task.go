@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -213,6 +214,23 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 	return connect.NewResponse(res), nil
 }
 
+const (
+	// comesToNode is how long a command may take from its start on record to its
+	// node.
+	comesToNode = 10 * time.Second
+	lookAgain   = 100 * time.Millisecond
+)
+
+// openLog asks a step's node for its output, and answers the first piece.
+func openLog(ctx context.Context, link tool.Node, s db.Step, req *deckhandv1.ReadLogRequest) (nodev1.ExecService_ReadLogClient, *nodev1.ReadLogResponse, error) {
+	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: s.ExecID, Offset: req.GetOffset(), Follow: req.GetFollow()})
+	if err != nil {
+		return nil, nil, err
+	}
+	piece, err := in.Recv()
+	return in, piece, err
+}
+
 // ReadLog streams a step's output from the node that ran it.
 func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.ReadLogRequest], out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
 	org := auth.From(ctx).OrgID
@@ -231,12 +249,20 @@ func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.Rea
 	if err != nil {
 		return err
 	}
-	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: s.ExecID, Offset: req.Msg.GetOffset(), Follow: req.Msg.GetFollow()})
-	if err != nil {
-		return fault.FromGRPC(err)
+	in, piece, err := openLog(ctx, link, s, req.Msg)
+	for fault.Is(fault.FromGRPC(err), fault.NotFound) && step.State(s.State) == step.Started && time.Since(*s.StartedAt) < comesToNode {
+		// It is on record as started, and the node has yet to hear of it.
+		if !req.Msg.GetFollow() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookAgain):
+		}
+		in, piece, err = openLog(ctx, link, s, req.Msg)
 	}
-	for {
-		piece, err := in.Recv()
+	for ; ; piece, err = in.Recv() {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

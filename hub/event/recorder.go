@@ -88,8 +88,14 @@ type Tx struct {
 // Tx runs fn in one transaction. When it is committed, watchers are told and
 // the functions given to AfterCommit run, in order.
 func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
+	return r.TxLocked(ctx, func(*db.Queries) error { return nil }, fn)
+}
+
+// TxLocked is Tx with locks that are taken on the way to fn's first statement;
+// see store.Store.TxLocked.
+func (r *Recorder) TxLocked(ctx context.Context, lock func(ahead *db.Queries) error, fn func(tx *Tx) error) error {
 	tx := &Tx{recorder: r, touched: map[[2]string]bool{}}
-	if err := r.cfg.Store.TxThen(ctx, func(q, last *db.Queries) error {
+	if err := r.cfg.Store.TxLocked(ctx, lock, func(q, last *db.Queries) error {
 		tx.Queries = q
 		if err := fn(tx); err != nil {
 			return err

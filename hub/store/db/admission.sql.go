@@ -34,7 +34,7 @@ func (q *Queries) AdmitTask(ctx context.Context, arg AdmitTaskParams) error {
 
 const agentGoesOn = `-- name: AgentGoesOn :exec
 UPDATE tasks SET reason = $1
-WHERE org_id = $2 AND agent_id = $3 AND state = 'queued' AND admitted_at IS NULL AND reason = $4
+WHERE org_id = $2 AND agent_id = $3 AND in_queue AND reason = $4
 `
 
 type AgentGoesOnParams struct {
@@ -61,7 +61,7 @@ UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_
 WHERE tasks.id = $5 AND (tasks.org_id = $6) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = $7::int
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $6 AND w.drained_at IS NULL AND w.pressure = '')
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail
 `
 
 type ClaimTaskParams struct {
@@ -151,6 +151,8 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (Task, err
 		&i.HandedFrom,
 		&i.Manifest,
 		&i.Subtasks,
+		&i.InQueue,
+		&i.KeepsJail,
 	)
 	return i, err
 }
@@ -231,8 +233,7 @@ func (q *Queries) ExpiredLeases(ctx context.Context, maxRows int32) ([]ExpiredLe
 
 const keptJails = `-- name: KeptJails :many
 SELECT t.jail_id, t.id, false AS killed, (t.state = 'waiting')::boolean AS waits, t.started_at::timestamptz AS since FROM tasks t
-WHERE t.org_id = $1 AND t.started_at IS NOT NULL AND t.admitted_at IS NULL
-  AND t.state IN ('queued', 'waiting', 'awaiting_approval', 'needs_input', 'paused')
+WHERE t.org_id = $1 AND t.keeps_jail
 UNION ALL
 SELECT k.jail_id, k.task_id, true, false, k.ordered_at FROM kill_orders k WHERE k.org_id = $1 AND k.confirmed_at IS NULL
 ORDER BY 3, 5, 2
@@ -325,7 +326,7 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -404,12 +405,14 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.HandedFrom,
 		&i.Manifest,
 		&i.Subtasks,
+		&i.InQueue,
+		&i.KeepsJail,
 	)
 	return i, err
 }
 
 const organisationsWithQueue = `-- name: OrganisationsWithQueue :many
-SELECT DISTINCT org_id FROM tasks WHERE state = 'queued' AND admitted_at IS NULL
+SELECT DISTINCT org_id FROM tasks WHERE in_queue
 `
 
 func (q *Queries) OrganisationsWithQueue(ctx context.Context) ([]string, error) {

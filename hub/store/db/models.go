@@ -546,6 +546,8 @@ type Task struct {
 	HandedFrom       *string
 	Manifest         []byte
 	Subtasks         int32
+	InQueue          bool
+	KeepsJail        bool
 }
 
 type TaskDependency struct {

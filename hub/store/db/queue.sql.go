@@ -100,7 +100,7 @@ func (q *Queries) DueTasks(ctx context.Context, maxRows int32) ([]DueTasksRow, e
 
 const firstPriority = `-- name: FirstPriority :one
 SELECT coalesce(max(priority), 0)::int AS priority FROM tasks
-WHERE org_id = $1 AND state = 'queued' AND admitted_at IS NULL
+WHERE org_id = $1 AND in_queue
 `
 
 // The highest priority that anything in the queue has.
@@ -112,7 +112,7 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 }
 
 const lockDueTask = `-- name: LockDueTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -191,14 +191,16 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.HandedFrom,
 		&i.Manifest,
 		&i.Subtasks,
+		&i.InQueue,
+		&i.KeepsJail,
 	)
 	return i, err
 }
 
 const moveInQueue = `-- name: MoveInQueue :one
 UPDATE tasks SET share = $1, priority = $2, place = $3, moved_at = clock_timestamp()
-WHERE org_id = $4 AND id = $5 AND state = 'queued' AND admitted_at IS NULL
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks
+WHERE org_id = $4 AND id = $5 AND in_queue
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, step_count, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail
 `
 
 type MoveInQueueParams struct {
@@ -284,6 +286,8 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.HandedFrom,
 		&i.Manifest,
 		&i.Subtasks,
+		&i.InQueue,
+		&i.KeepsJail,
 	)
 	return i, err
 }
@@ -306,11 +310,11 @@ func (q *Queries) NameAssignee(ctx context.Context, arg NameAssigneeParams) erro
 
 const queuePlaces = `-- name: QueuePlaces :many
 WITH RECURSIVE shares AS (
-    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL
+    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.in_queue
      ORDER BY f.share LIMIT 1)
     UNION ALL
     SELECT (SELECT f.share FROM tasks f
-            WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            WHERE f.org_id = $1 AND f.in_queue AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 ), active AS (
@@ -321,7 +325,7 @@ SELECT h.id, h.agent_id, h.share, h.priority, h.place, h.moved_at, coalesce(t.se
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.share, q.priority, q.place, q.moved_at
     FROM tasks q
-    WHERE q.org_id = $1 AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+    WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
     ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT $2
 ) h
@@ -380,11 +384,11 @@ func (q *Queries) QueuePlaces(ctx context.Context, arg QueuePlacesParams) ([]Que
 
 const queuedTasks = `-- name: QueuedTasks :many
 WITH RECURSIVE shares AS (
-    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL
+    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.in_queue
      ORDER BY f.share LIMIT 1)
     UNION ALL
     SELECT (SELECT f.share FROM tasks f
-            WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            WHERE f.org_id = $1 AND f.in_queue AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
@@ -393,7 +397,7 @@ FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
     FROM tasks q
-    WHERE q.org_id = $1 AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+    WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
     ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT $2
 ) h
@@ -481,11 +485,11 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 
 const queuedTasksBeyond = `-- name: QueuedTasksBeyond :many
 WITH RECURSIVE shares AS (
-    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL
+    (SELECT f.share FROM tasks f WHERE f.org_id = $1 AND f.in_queue
      ORDER BY f.share LIMIT 1)
     UNION ALL
     SELECT (SELECT f.share FROM tasks f
-            WHERE f.org_id = $1 AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            WHERE f.org_id = $1 AND f.in_queue AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 ), still AS (
@@ -497,7 +501,7 @@ FROM shares s CROSS JOIN LATERAL (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
                q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
         FROM tasks q
-        WHERE q.org_id = $1 AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+        WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
           AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
         ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT $2
     ) l

@@ -3,15 +3,14 @@
 SELECT pg_advisory_xact_lock(hashtextextended('admission:' || @org_id::text, 0));
 
 -- name: OrganisationsWithQueue :many
-SELECT DISTINCT org_id FROM tasks WHERE state = 'queued' AND admitted_at IS NULL;
+SELECT DISTINCT org_id FROM tasks WHERE in_queue;
 
 -- name: KeptJails :many
 -- Jails that are not free though no slot is held: of a task that began, has not
 -- ended and will go on in its workspace (the one that began last comes last),
 -- and those in which something may still run that was to be killed.
 SELECT t.jail_id, t.id, false AS killed, (t.state = 'waiting')::boolean AS waits, t.started_at::timestamptz AS since FROM tasks t
-WHERE t.org_id = @org_id AND t.started_at IS NOT NULL AND t.admitted_at IS NULL
-  AND t.state IN ('queued', 'waiting', 'awaiting_approval', 'needs_input', 'paused')
+WHERE t.org_id = @org_id AND t.keeps_jail
 UNION ALL
 SELECT k.jail_id, k.task_id, true, false, k.ordered_at FROM kill_orders k WHERE k.org_id = @org_id AND k.confirmed_at IS NULL
 ORDER BY 3, 5, 2;
@@ -36,7 +35,7 @@ WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued'
 -- name: AgentGoesOn :exec
 -- What waited for its agent waits for its turn.
 UPDATE tasks SET reason = @reason
-WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued' AND admitted_at IS NULL AND reason = @was;
+WHERE org_id = @org_id AND agent_id = @agent_id AND in_queue AND reason = @was;
 
 -- name: TakeBackFromPool :exec
 -- As TakeBackFromNode, where no worker of the pool takes anything.

@@ -7,11 +7,11 @@ WHERE org_id = @org_id AND admitted_at IS NOT NULL;
 -- The first of each share's tasks, found share by share in the index, so that
 -- it costs the same however long the queue is.
 WITH RECURSIVE shares AS (
-    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL
+    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.in_queue
      ORDER BY f.share LIMIT 1)
     UNION ALL
     SELECT (SELECT f.share FROM tasks f
-            WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            WHERE f.org_id = @org_id AND f.in_queue AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
@@ -20,7 +20,7 @@ FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
     FROM tasks q
-    WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+    WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
     ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @per_share
 ) h
@@ -32,11 +32,11 @@ ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 -- As QueuedTasks, without what is known not to start now: the first of each
 -- share's tasks that may, of so many that are looked at.
 WITH RECURSIVE shares AS (
-    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL
+    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.in_queue
      ORDER BY f.share LIMIT 1)
     UNION ALL
     SELECT (SELECT f.share FROM tasks f
-            WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            WHERE f.org_id = @org_id AND f.in_queue AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 ), still AS (
@@ -48,7 +48,7 @@ FROM shares s CROSS JOIN LATERAL (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
                q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
         FROM tasks q
-        WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+        WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
           AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
         ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @look
     ) l
@@ -69,11 +69,11 @@ ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id;
 -- name: QueuePlaces :many
 -- As QueuedTasks, for telling a task's place.
 WITH RECURSIVE shares AS (
-    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL
+    (SELECT f.share FROM tasks f WHERE f.org_id = @org_id AND f.in_queue
      ORDER BY f.share LIMIT 1)
     UNION ALL
     SELECT (SELECT f.share FROM tasks f
-            WHERE f.org_id = @org_id AND f.state = 'queued' AND f.admitted_at IS NULL AND f.share > s.share
+            WHERE f.org_id = @org_id AND f.in_queue AND f.share > s.share
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 ), active AS (
@@ -84,7 +84,7 @@ SELECT h.*, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at, co
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.share, q.priority, q.place, q.moved_at
     FROM tasks q
-    WHERE q.org_id = @org_id AND q.state = 'queued' AND q.admitted_at IS NULL AND q.share = s.share
+    WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
     ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @per_share
 ) h
@@ -100,13 +100,13 @@ ON CONFLICT (org_id, share) DO UPDATE SET served_at = clock_timestamp();
 
 -- name: MoveInQueue :one
 UPDATE tasks SET share = @share, priority = @priority, place = @place, moved_at = clock_timestamp()
-WHERE org_id = @org_id AND id = @id AND state = 'queued' AND admitted_at IS NULL
+WHERE org_id = @org_id AND id = @id AND in_queue
 RETURNING *;
 
 -- name: FirstPriority :one
 -- The highest priority that anything in the queue has.
 SELECT coalesce(max(priority), 0)::int AS priority FROM tasks
-WHERE org_id = @org_id AND state = 'queued' AND admitted_at IS NULL;
+WHERE org_id = @org_id AND in_queue;
 
 -- name: TaskPace :one
 -- How long the last tasks took, those of an agent and all, in seconds.
