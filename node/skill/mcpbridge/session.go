@@ -121,10 +121,11 @@ func (s *session) begin(ctx context.Context) error {
 		if err != nil {
 			why = fmt.Errorf("the server ended with %w", err)
 		}
-		// It may have been ended for what it wrote: that says more.
+		// It may have been ended for what it wrote: that says more than how it
+		// ended, which says more than that its pipes are closed.
 		select {
 		case err := <-broke:
-			if err != nil && !errors.Is(err, io.EOF) {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) && !errors.Is(err, syscall.EPIPE) {
 				why = brokenOff(err)
 			}
 		case <-time.After(settleWait):
