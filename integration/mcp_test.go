@@ -190,7 +190,7 @@ turns:
 	id = f.submit("counting")
 	third := f.item(id, second)
 	require.Contains(t, f.cli(0, "inbox", "show", third).out, "late is new")
-	require.Equal(t, "STEP_STATE_SUCCEEDED", f.steps(id)[0].State)
+	eventually(t, 90*time.Second, "the call that was agreed to", func() bool { return f.steps(id)[0].State == "STEP_STATE_SUCCEEDED" })
 	f.cli(0, "inbox", "reject", third)
 	ended(id)
 
