@@ -14,10 +14,8 @@ package inbox
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
@@ -144,7 +142,7 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListIn
 		params.States = append(params.States, string(st))
 	}
 	if f.PageToken != "" {
-		at, id, err := parsePageToken(f.PageToken)
+		at, id, err := store.ParsePageToken(f.PageToken)
 		if err != nil {
 			return nil, "", err
 		}
@@ -159,17 +157,5 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListIn
 	}
 	rows = rows[:f.PageSize]
 	last := rows[len(rows)-1].InboxItem
-	return rows, base64.RawURLEncoding.EncodeToString([]byte(last.AskedAt.Format(time.RFC3339Nano) + " " + last.ID)), nil
-}
-
-func parsePageToken(token string) (time.Time, string, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err == nil {
-		when, id, ok := strings.Cut(string(raw), " ")
-		var at time.Time
-		if at, err = time.Parse(time.RFC3339Nano, when); err == nil && ok {
-			return at, id, nil
-		}
-	}
-	return time.Time{}, "", fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
+	return rows, store.PageToken(last.AskedAt, last.ID), nil
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
@@ -48,7 +49,7 @@ func Offered(ctx context.Context, tx *event.Tx, t db.Task, server *persona.MCPSe
 			return err
 		}
 	}
-	for _, name := range names(known) {
+	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if err := offer(ctx, tx, t, known[name], nil, true); err != nil {
 			return err
 		}
@@ -64,15 +65,6 @@ func Changed(ctx context.Context, tx *event.Tx, t db.Task, name string, now *too
 		return fmt.Errorf("load tool %s: %w", name, err)
 	}
 	return offer(ctx, tx, t, row, now, now == nil)
-}
-
-func names(of map[string]db.McpTool) []string {
-	var out []string
-	for name := range of {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func agreedDigest(row db.McpTool) string {

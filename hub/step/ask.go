@@ -13,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/mcp"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -50,7 +51,7 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 	if err != nil {
 		return err
 	}
-	server, err := s.mcpTool(ctx, tx.Queries, t, p, step.Tool)
+	server, err := mcp.Get(ctx, tx.Queries, t, p, step.Tool)
 	if err != nil {
 		return err
 	}
@@ -175,7 +176,7 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 		"step": step.ID, "arguments": digest(arguments), "persona": fmt.Sprintf("version %d %s", t.AgentVersion, version.Digest),
 	}
 	deterministic := proto.MarshalOptions{Deterministic: true}
-	if server, err := s.mcpTool(ctx, q, t, p, step.Tool); err != nil {
+	if server, err := mcp.Get(ctx, q, t, p, step.Tool); err != nil {
 		return nil, err
 	} else if server != nil {
 		// The same before and after somebody has agreed to it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/mcp"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -33,7 +34,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, "", verdict{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
 	}
 	record, schema := s.cfg.Tools.Get(p.Tool), s.cfg.Tools.Record(p.Tool)
-	server, err := s.mcpTool(ctx, q, t, agent, p.Tool)
+	server, err := mcp.Get(ctx, q, t, agent, p.Tool)
 	switch {
 	case err != nil:
 		return arguments, "", verdict{denied: fault.New(fault.Internal, "the tools of the agent's MCP servers cannot be read").WithCause(err)}

@@ -89,14 +89,6 @@ func usable(one tool.Definition, server *persona.MCPServer) error {
 	return toolargs.Valid(record)
 }
 
-// mcpTool answers a tool of an MCP server as it stands for a task, or nil.
-func (s *Steps) mcpTool(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*mcp.Standing, error) {
-	if !tool.IsMCP(name) {
-		return nil, nil
-	}
-	return mcp.Get(ctx, q, t, p, name)
-}
-
 // recordOf answers the record of a tool as it stands for a task; nil for none.
 func (s *Steps) recordOf(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*deckhandv1.Tool, error) {
 	if !tool.IsMCP(name) {
@@ -111,7 +103,7 @@ func (s *Steps) recordOf(ctx context.Context, q *db.Queries, t db.Task, p *perso
 
 // mcpCall puts together what a call of an MCP server's tool needs.
 func (s *Steps) mcpCall(ctx context.Context, t db.Task, p *persona.Persona, step db.Step) (*tool.MCP, error) {
-	standing, err := s.mcpTool(ctx, s.cfg.Store.Queries, t, p, step.Tool)
+	standing, err := mcp.Get(ctx, s.cfg.Store.Queries, t, p, step.Tool)
 	if err != nil || standing == nil {
 		return nil, err
 	}
@@ -155,30 +147,4 @@ func orNothing(s string) string {
 		return "(nothing: it is new)"
 	}
 	return s
-}
-
-// keepImages stores the pictures of a call's result once.
-func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, images []tool.Image) error {
-	for i, image := range images {
-		if err := q.AddStepImage(ctx, db.AddStepImageParams{
-			OrgID: step.OrgID, StepID: step.ID, TaskID: step.TaskID, Place: int32(i), MediaType: image.MediaType, Data: image.Data, //nolint:gosec // at most 4
-		}); err != nil {
-			return fmt.Errorf("store image %d of step %s: %w", i, step.ID, err)
-		}
-	}
-	return nil
-}
-
-// Images answers the pictures of a task's steps, or of one of them alone, by
-// step.
-func (s *Steps) Images(ctx context.Context, orgID, taskID, stepID string) (map[string][]*deckhandv1.Image, error) {
-	rows, err := s.cfg.Store.StepImages(ctx, db.StepImagesParams{OrgID: orgID, TaskID: taskID, StepID: stepID})
-	if err != nil {
-		return nil, fmt.Errorf("load the images of task %s: %w", taskID, err)
-	}
-	out := map[string][]*deckhandv1.Image{}
-	for _, row := range rows {
-		out[row.StepID] = append(out[row.StepID], &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data})
-	}
-	return out, nil
 }

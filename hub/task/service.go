@@ -3,12 +3,10 @@ package task
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
@@ -399,7 +397,7 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListTa
 		params.States = append(params.States, string(st))
 	}
 	if f.PageToken != "" {
-		at, id, err := parsePageToken(f.PageToken)
+		at, id, err := store.ParsePageToken(f.PageToken)
 		if err != nil {
 			return nil, "", err
 		}
@@ -414,19 +412,5 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListTa
 	}
 	rows = rows[:f.PageSize]
 	last := rows[len(rows)-1].Task
-	return rows, base64.RawURLEncoding.EncodeToString([]byte(last.CreatedAt.Format(time.RFC3339Nano) + " " + last.ID)), nil
-}
-
-func parsePageToken(token string) (time.Time, string, error) {
-	bad := fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
-	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
-		return time.Time{}, "", bad
-	}
-	when, id, ok := strings.Cut(string(raw), " ")
-	at, err := time.Parse(time.RFC3339Nano, when)
-	if err != nil || !ok {
-		return time.Time{}, "", bad
-	}
-	return at, id, nil
+	return rows, store.PageToken(last.CreatedAt, last.ID), nil
 }

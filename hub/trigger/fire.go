@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -195,12 +194,11 @@ func (s *Service) Deliveries(ctx context.Context, orgID string, f Filter) ([]db.
 		params.TriggerID = &f.TriggerID
 	}
 	if f.PageToken != "" {
-		var last position
-		data, err := base64.RawURLEncoding.DecodeString(f.PageToken)
-		if err != nil || json.Unmarshal(data, &last) != nil {
-			return nil, "", fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
+		at, id, err := store.ParsePageToken(f.PageToken)
+		if err != nil {
+			return nil, "", err
 		}
-		params.BeforeTime, params.BeforeID = &last.At, last.ID
+		params.BeforeTime, params.BeforeID = &at, id
 	}
 	rows, err := s.cfg.Store.ListDeliveries(ctx, params)
 	if err != nil {
@@ -210,13 +208,8 @@ func (s *Service) Deliveries(ctx context.Context, orgID string, f Filter) ([]db.
 		return rows, "", nil
 	}
 	rows = rows[:f.PageSize]
-	data, err := json.Marshal(position{rows[len(rows)-1].ReceivedAt, rows[len(rows)-1].ID})
-	return rows, base64.RawURLEncoding.EncodeToString(data), err
-}
-
-type position struct {
-	At time.Time `json:"at"`
-	ID string    `json:"id"`
+	last := rows[len(rows)-1]
+	return rows, store.PageToken(last.ReceivedAt, last.ID), nil
 }
 
 const pruneBatch = 1000

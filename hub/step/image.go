@@ -1,0 +1,36 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// keepImages stores the pictures of a call's result once.
+func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, images []tool.Image) error {
+	for i, image := range images {
+		if err := q.AddStepImage(ctx, db.AddStepImageParams{
+			OrgID: step.OrgID, StepID: step.ID, TaskID: step.TaskID, Place: int32(i), MediaType: image.MediaType, Data: image.Data, //nolint:gosec // at most 4
+		}); err != nil {
+			return fmt.Errorf("store image %d of step %s: %w", i, step.ID, err)
+		}
+	}
+	return nil
+}
+
+// Images answers the pictures of a task's steps, or of one of them alone, by
+// step.
+func (s *Steps) Images(ctx context.Context, orgID, taskID, stepID string) (map[string][]*deckhandv1.Image, error) {
+	rows, err := s.cfg.Store.StepImages(ctx, db.StepImagesParams{OrgID: orgID, TaskID: taskID, StepID: stepID})
+	if err != nil {
+		return nil, fmt.Errorf("load the images of task %s: %w", taskID, err)
+	}
+	out := map[string][]*deckhandv1.Image{}
+	for _, row := range rows {
+		out[row.StepID] = append(out[row.StepID], &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data})
+	}
+	return out, nil
+}
