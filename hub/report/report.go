@@ -93,10 +93,8 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 			if stored, err = r.Original(row); err != nil {
 				return err
 			}
-			if steps, err = r.cfg.Propose(ctx, tx, t, stored, indices); err != nil || lastOf(steps) <= t.StepCount {
-				return err
-			}
-			return tx.CountTaskSteps(ctx, db.CountTaskStepsParams{OrgID: orgID, ID: t.ID, Steps: lastOf(steps)})
+			steps, err = r.cfg.Propose(ctx, tx, t, stored, indices)
+			return err
 		}
 		if turn.GetTurn() != t.TurnCount+1 {
 			return fault.New(fault.Invalid, "turn.turn is %d, and the task's next turn is %d", turn.GetTurn(), t.TurnCount+1).WithObject(t.ID)
@@ -115,7 +113,7 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 				return err
 			}
 			return q.AddTaskUsage(ctx, db.AddTaskUsageParams{
-				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), Steps: lastOf(steps), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
+				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
 				CacheReadTokens: usage.GetCacheReadTokens(), CacheWriteTokens: usage.GetCacheWriteTokens(), CostMicros: usage.GetCostMicros(),
 			})
 		})
@@ -126,15 +124,6 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		return err
 	})
 	return stored, steps, err
-}
-
-// lastOf answers the highest number of steps, 0 for none.
-func lastOf(steps []db.Step) int32 {
-	var last int32
-	for _, step := range steps {
-		last = max(last, step.Number)
-	}
-	return last
 }
 
 // count answers what a turn used and cost: what the relay read off the wire of

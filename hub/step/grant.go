@@ -67,7 +67,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 func (d draft) step() db.Step {
 	p := d.params
 	return db.Step{
-		ID: p.ID, OrgID: p.OrgID, TaskID: p.TaskID, Number: p.Number, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
+		ID: p.ID, OrgID: p.OrgID, TaskID: p.TaskID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: p.Attempt, Tool: p.Tool, Category: p.Category, Arguments: p.Arguments, ArgumentsSealed: p.ArgumentsSealed,
 		ArgumentsDigest: p.ArgumentsDigest, Reasoning: p.Reasoning, State: p.State, DecisionReason: p.DecisionReason,
 		Outcome: json.RawMessage("{}"), NodeID: p.NodeID, JailID: p.JailID, Run: 1, ExecID: p.ID,

@@ -161,11 +161,6 @@ func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p P
 		if step, err = s.propose(ctx, tx, t, p, false); err != nil {
 			return err
 		}
-		if step.Number > t.StepCount {
-			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-				return q.CountTaskSteps(ctx, db.CountTaskStepsParams{OrgID: t.OrgID, ID: t.ID, Steps: step.Number})
-			})
-		}
 		return s.pauseNext(ctx, tx, t, step)
 	})
 	return step, err
@@ -190,7 +185,7 @@ func (p Proposal) digest() []byte {
 	return digest[:]
 }
 
-// propose stores a new step, granted or denied, which counts on from t's steps;
+// propose stores a new step, granted or denied;
 // a call that has a step already is answered it. With atOnce, a granted call that
 // touches the conversation only runs here, and its step is stored as it ended;
 // that of a call which its node is to make is stored as started. The task's row
@@ -245,14 +240,12 @@ type draft struct {
 	arguments map[string]any
 }
 
-// draft decides a call: its step is granted, denied or waiting, and counts on
-// from t's steps.
+// draft decides a call: its step is granted, denied or waiting.
 func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (d draft, err error) {
 	d.params = db.CreateStepParams{
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
 		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
-		Number: t.StepCount + 1,
 	}
 	if d.params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), d.params.ID); err != nil {
 		return d, err

@@ -18,8 +18,7 @@ const maxReasoning = 8 << 10
 // has the task's row locked; indices count the turn's calls from 0. Calls that
 // were decided before are answered as they stand. Unless one before it has yet to
 // end, a granted call that touches the conversation only runs here, and one that
-// its node makes is started: it is the next that the worker makes. The caller
-// counts the task's steps.
+// its node makes is started: it is the next that the worker makes.
 func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error) {
 	calls, said := parts(turn)
 	steps := make([]db.Step, 0, len(indices))
@@ -39,7 +38,6 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 		if err != nil {
 			return nil, err
 		}
-		t.StepCount = max(t.StepCount, step.Number)
 		// One that was stored before, and could not run then.
 		if ended && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
 			if step, err = s.startIn(ctx, tx, t, step.ID); err != nil {

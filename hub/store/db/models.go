@@ -507,7 +507,6 @@ type Task struct {
 	WorkerID         *string
 	LeaseHash        []byte
 	LeaseExpiresAt   *time.Time
-	StepCount        int32
 	TurnCount        int32
 	Iteration        int32
 	Progress         float64

@@ -83,10 +83,10 @@ const createStep = `-- name: CreateStep :one
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
                    node_id, jail_id, outcome, started_at, finished_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-        $12, $13, $14, $15, $16, $17, $18,
-        $19, $20, coalesce($21::jsonb, '{}'), CASE WHEN $22::boolean THEN clock_timestamp() END,
-        CASE WHEN $23::boolean THEN clock_timestamp() END)
+VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $4, $5, $6, $7, $8, $9, $10,
+        $11, $12, $13, $14, $15, $16, $17,
+        $18, $19, coalesce($20::jsonb, '{}'), CASE WHEN $21::boolean THEN clock_timestamp() END,
+        CASE WHEN $22::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
 `
@@ -95,7 +95,6 @@ type CreateStepParams struct {
 	ID              string
 	OrgID           string
 	TaskID          string
-	Number          int32
 	Turn            int32
 	CallIndex       int32
 	CallID          string
@@ -117,13 +116,13 @@ type CreateStepParams struct {
 	Ended           bool
 }
 
-// Answers no row when the call has a step already.
+// Answers no row when the call has a step already. The caller has locked the
+// task's row in an earlier statement: steps count on from the last one.
 func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, createStep,
 		arg.ID,
 		arg.OrgID,
 		arg.TaskID,
-		arg.Number,
 		arg.Turn,
 		arg.CallIndex,
 		arg.CallID,
@@ -434,7 +433,7 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 
 const grantLeasedStep = `-- name: GrantLeasedStep :one
 WITH held AS (
-    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.step_count, t.node_id, t.jail_id FROM tasks t
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.attempt = $3 AND t.lease_hash = $4
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
     FOR UPDATE
@@ -442,14 +441,12 @@ WITH held AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                        arguments_sealed, arguments_digest, reasoning, state, decision_reason, node_id, jail_id,
                        started_at)
-    SELECT $5, held.org_id, held.id, held.step_count + 1, $6, $7, $8, held.attempt, $9, $10, $11,
+    SELECT $5, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $1), $6, $7, $8, held.attempt, $9, $10, $11,
            $12, $13, $14, $15, $16, held.node_id, held.jail_id,
            CASE WHEN $15 = 'started' THEN clock_timestamp() END
     FROM held
-    ON CONFLICT (task_id, turn, call_index) DO NOTHING
+    ON CONFLICT DO NOTHING
     RETURNING steps.number, steps.proposed_at, steps.started_at
-), counted AS (
-    UPDATE tasks SET step_count = created.number FROM created WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE
 ), head AS (
     INSERT INTO event_heads (task_id, org_id, seq, xid)
     SELECT held.id, held.org_id, cardinality($17::text[]), pg_current_xact_id() FROM held, created
@@ -495,8 +492,9 @@ type GrantLeasedStepRow struct {
 
 // Stores a step that is granted as it is, and started with it where the call is
 // made at once, with its events, in a transaction of its own: no row when the
-// call has a step already, somebody asked for a pause before the next call, or
-// the lease has ended.
+// call has a step already, another step was stored while this one waited for the
+// task's row, somebody asked for a pause before the next call, or the lease has
+// ended.
 func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams) (GrantLeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, grantLeasedStep,
 		arg.TaskID,
@@ -562,7 +560,7 @@ func (q *Queries) GrantedAsAsked(ctx context.Context, arg GrantedAsAskedParams) 
 }
 
 const leasedStep = `-- name: LeasedStep :one
-SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.step_count, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5
 `
@@ -652,7 +650,6 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 		&i.Task.WorkerID,
 		&i.Task.LeaseHash,
 		&i.Task.LeaseExpiresAt,
-		&i.Task.StepCount,
 		&i.Task.TurnCount,
 		&i.Task.Iteration,
 		&i.Task.Progress,

@@ -1,9 +1,10 @@
 -- name: CreateStep :one
--- Answers no row when the call has a step already.
+-- Answers no row when the call has a step already. The caller has locked the
+-- task's row in an earlier statement: steps count on from the last one.
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
                    node_id, jail_id, outcome, started_at, finished_at)
-VALUES (@id, @org_id, @task_id, @number, @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
+VALUES (@id, @org_id, @task_id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = @task_id), @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
         @arguments_sealed, @arguments_digest, @reasoning, @state, @decision_reason, @observation, @error_code,
         sqlc.narg(node_id), @jail_id, coalesce(sqlc.narg(outcome)::jsonb, '{}'), CASE WHEN @ran::boolean THEN clock_timestamp() END,
         CASE WHEN @ended::boolean THEN clock_timestamp() END)
@@ -45,10 +46,11 @@ RETURNING steps.*;
 -- name: GrantLeasedStep :one
 -- Stores a step that is granted as it is, and started with it where the call is
 -- made at once, with its events, in a transaction of its own: no row when the
--- call has a step already, somebody asked for a pause before the next call, or
--- the lease has ended.
+-- call has a step already, another step was stored while this one waited for the
+-- task's row, somebody asked for a pause before the next call, or the lease has
+-- ended.
 WITH held AS (
-    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.step_count, t.node_id, t.jail_id FROM tasks t
+    SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
     FOR UPDATE
@@ -56,14 +58,12 @@ WITH held AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                        arguments_sealed, arguments_digest, reasoning, state, decision_reason, node_id, jail_id,
                        started_at)
-    SELECT @id, held.org_id, held.id, held.step_count + 1, @turn, @call_index, @call_id, held.attempt, @tool, @category, @arguments,
+    SELECT @id, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = @task_id), @turn, @call_index, @call_id, held.attempt, @tool, @category, @arguments,
            @arguments_sealed, @arguments_digest, @reasoning, @state, @decision_reason, held.node_id, held.jail_id,
            CASE WHEN @state = 'started' THEN clock_timestamp() END
     FROM held
-    ON CONFLICT (task_id, turn, call_index) DO NOTHING
+    ON CONFLICT DO NOTHING
     RETURNING steps.number, steps.proposed_at, steps.started_at
-), counted AS (
-    UPDATE tasks SET step_count = created.number FROM created WHERE tasks.id = @task_id AND (tasks.org_id = @org_id) IS TRUE
 ), head AS (
     INSERT INTO event_heads (task_id, org_id, seq, xid)
     SELECT held.id, held.org_id, cardinality(@types::text[]), pg_current_xact_id() FROM held, created

@@ -115,7 +115,7 @@ UPDATE tasks SET override = @override WHERE id = @id AND (org_id = @org_id) IS T
 UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: AddTaskUsage :exec
-UPDATE tasks SET turn_count = greatest(turn_count, @turn::int), step_count = greatest(step_count, @steps::int),
+UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
     input_tokens = input_tokens + @input_tokens, output_tokens = output_tokens + @output_tokens,
     cache_read_tokens = cache_read_tokens + @cache_read_tokens,
     cache_write_tokens = cache_write_tokens + @cache_write_tokens,
@@ -125,9 +125,6 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE;
 -- name: SetTaskProgress :exec
 UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
-
--- name: CountTaskSteps :exec
-UPDATE tasks SET step_count = greatest(step_count, @steps::int) WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: CreateTurn :exec
 INSERT INTO turns (task_id, turn, org_id, attempt, content, sealed)
