@@ -71,7 +71,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	   never seen keeps it from ever being started.
 //	4: DescribeFiles, DownloadFiles, UploadEntry.expect_digest.
 //	5: UploadFilesRequest.Begin.shared.
-const Capability = Shares
+//	6: JailSpec.egress, Exec.egress.
+const Capability = Egress
 
 // What a hub asks for before it calls what an older node does not have.
 const (
@@ -79,4 +80,6 @@ const (
 	Artifacts = 4
 	// Shares is what sharing them for reading only needs.
 	Shares = 5
+	// Egress is what a persona that reaches hosts needs.
+	Egress = 6
 )

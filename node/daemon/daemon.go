@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/files"
 	"github.com/deckhand-sh/deckhand/node/identity"
@@ -56,6 +57,7 @@ type Daemon struct {
 	identity  *identity.Identity
 	ledger    *ledger.Ledger
 	skills    []skillset.Skill
+	egress    *egress.Proxy
 	jails     *jail.Manager
 	snapshots *snapshot.Service
 	execs     *exec.Service
@@ -115,10 +117,11 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if d.skills, err = skillset.Load(c.SkillsDir); err != nil {
 		return nil, err
 	}
+	d.egress = egress.New(egress.Config{Log: c.Log.Named("egress")})
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
 		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
-		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Room: d.ledger,
+		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Room: d.ledger, Egress: d.egress,
 	}); err != nil {
 		return nil, err
 	}
@@ -130,7 +133,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.execs, err = exec.NewService(exec.Config{
-		Ledger: d.ledger, Jails: d.jails, Workspaces: d.snapshots, Ended: d.metrics.ended, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes,
+		Ledger: d.ledger, Jails: d.jails, Workspaces: d.snapshots, Egress: d.egress, Ended: d.metrics.ended, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes,
 	}); err != nil {
 		return nil, err
 	}
@@ -162,6 +165,8 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if c.MetricsListen != "" {
 		d.services.Add("metrics", scrape.New(c.MetricsListen, c.Registry, d.ready, c.Log.Named("metrics")))
 	}
+	// Before anything looks for the jails that run, and gone after.
+	d.services.Add("egress", d.egress)
 	// First: an undo that was cut short is finished before anything else.
 	d.services.Add("snapshots", d.snapshots)
 	d.services.Add("execs", d.execs)

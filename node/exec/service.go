@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/execlog"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
@@ -42,6 +43,8 @@ type Config struct {
 	// Workspaces is told of what runs, so that its changes are recorded; nil for
 	// nobody.
 	Workspaces Workspaces
+	// Egress is told of what runs, and knows what it sent out; nil for nobody.
+	Egress *egress.Proxy
 	// Ended, if set, is told of each exec that has ended. It must not wait.
 	Ended func(e *nodev1.Exec)
 	// Log is where the service writes what it did by itself; nil for nowhere.
@@ -79,6 +82,7 @@ type Service struct {
 	ledger  *ledger.Ledger
 	jails   *jail.Manager
 	spaces  Workspaces
+	egress  *egress.Proxy
 	log     hclog.Logger
 	ended   func(e *nodev1.Exec)
 	collect time.Duration
@@ -121,7 +125,7 @@ func NewService(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		ledger: cfg.Ledger, jails: cfg.Jails, spaces: cfg.Workspaces, log: cfg.Log, ended: cfg.Ended, collect: cfg.CollectEvery,
+		ledger: cfg.Ledger, jails: cfg.Jails, spaces: cfg.Workspaces, egress: cfg.Egress, log: cfg.Log, ended: cfg.Ended, collect: cfg.CollectEvery,
 		mask: cfg.Mask, logs: logs, search: make(chan struct{}, maxSearches), contact: newContact(),
 		live: map[string]*watch{}, finished: make(chan *nodev1.Exec, 64),
 	}, nil
@@ -527,7 +531,7 @@ func (s *Service) fail(doing string, err error) error {
 }
 
 // request answers what init is asked to start.
-func (s *Service) request(spec *nodev1.ExecSpec) *initv1.StartRequest {
+func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequest {
 	uid, gid := s.jails.User()
 	timeout := defaultTimeout
 	if spec.Timeout != nil {
@@ -536,8 +540,12 @@ func (s *Service) request(spec *nodev1.ExecSpec) *initv1.StartRequest {
 	if named, group, err := parseUser(spec.GetUser()); err == nil && named != 0 {
 		uid, gid = named, group
 	}
+	env := spec.GetEnv()
+	if proxied {
+		env = egress.Environment(spec.GetExecId(), env)
+	}
 	return &initv1.StartRequest{
-		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: spec.GetEnv(), Dir: spec.GetDir(),
+		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: env, Dir: spec.GetDir(),
 		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()),
 		Stdin: spec.GetStdin(), StdinOpen: spec.GetStdinOpen(),
 		PtyRows: spec.GetPty().GetRows(), PtyCols: spec.GetPty().GetCols(),

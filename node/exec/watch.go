@@ -63,6 +63,9 @@ func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
 		},
 	}
 	s.live[id] = w
+	if s.egress != nil {
+		s.egress.Begin(rec.GetSpec().GetJailId(), id)
+	}
 	ctx := s.ctx
 	s.wg.Go(func() { w.run(ctx, conn) })
 	return w
@@ -162,6 +165,9 @@ func (w *watch) run(ctx context.Context, conn *jail.Init) {
 	if ctx.Err() != nil {
 		return // the next daemon looks at the workspace
 	}
+	if w.s.egress != nil {
+		final.Egress = w.s.egress.End(final.GetJailId(), final.GetExecId())
+	}
 	// Those who wait are told first: init, or the machine's boot id, has it on
 	// disk already. The ledger follows, and only then is the watch forgotten.
 	w.set(final, nil)
@@ -177,7 +183,7 @@ func (w *watch) begin(ctx context.Context, conn *jail.Init) (*nodev1.Exec, error
 		return refusal, err
 	}
 	w.countOOM(conn)
-	resp, err := conn.Start(ctx, w.s.request(w.rec.GetSpec()))
+	resp, err := conn.Start(ctx, w.s.request(w.rec.GetSpec(), conn.Proxied))
 	switch status.Code(err) {
 	case codes.OK:
 		return w.follow(ctx, conn, resp.GetStatus())

@@ -18,6 +18,10 @@
 //	     ├─ stub ── command
 //	     └─ stub
 //
+// The jail has no network but its own loopback. Ports of that which the daemon
+// names lead to it, by another socket in the state folder, and it judges what may
+// leave.
+//
 // Below the state folder each exec has a folder of its own. It is put there in
 // one piece before the command is spawned: an id that has one is never spawned
 // again. In it are
@@ -42,6 +46,8 @@ const (
 	StateDir = "/run/deckhand"
 	// SocketFile is the socket's name in the state folder.
 	SocketFile = "init.sock"
+	// EgressSocket is where the daemon takes what leaves the jail.
+	EgressSocket = "egress.sock"
 	// ExecsDir holds a folder for each exec.
 	ExecsDir = "execs"
 	// SpareDir holds folders for execs to come.
@@ -59,7 +65,8 @@ const (
 //	2  WriteStdin, Signal, Resize, Contact; terminals, open input, offline
 //	   grace, output cap, note_only
 //	3  Hold
-const Protocol = 3
+//	4  Forward
+const Protocol = 4
 
 // OfflineGrace is on whose behalf a command is killed whose node was cut off
 // from its hub for longer than it may be.

@@ -32,6 +32,7 @@ type server struct {
 	host     bool // not in a jail: host_linux.go
 	gate     gate
 	folders  *folders
+	forwards *forwards
 	ready    chan *stub
 	again    chan struct{} // what is kept ready was taken from
 	bufs     buffers
@@ -65,6 +66,7 @@ func newServer(stateDir string) (*server, error) {
 		instance: strings.TrimSpace(string(instance)),
 		gate:     g,
 		folders:  f,
+		forwards: newForwards(stateDir, g),
 		ready:    make(chan *stub, readyStubs),
 		again:    make(chan struct{}, 1),
 		runs:     map[string]*run{},

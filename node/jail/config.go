@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/node/egress"
 )
 
 // Config says where jails live and what they are made with.
@@ -41,6 +43,9 @@ type Config struct {
 	// for is stopped; 0 for 30 minutes, negative for never. The next Ensure
 	// wakes it.
 	IdleStop time.Duration
+	// Egress lets jails reach what their specs allow; nil for nothing at all. It
+	// runs for as long as jails are asked for.
+	Egress *egress.Proxy
 	// Room is what is kept of the disk for a full one; nil for nothing.
 	Room Room
 	// NoHostMode refuses every command on the machine itself.

@@ -12,21 +12,28 @@ import (
 	"time"
 
 	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/node/initd"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
-// dialer reaches the init of one jail. Runtimes that cannot share a Unix
-// socket with the host have another one.
-type dialer interface {
+// transport connects this daemon and the init of one jail. Runtimes that cannot
+// share a Unix socket with the host have another one.
+type transport interface {
+	// dial reaches init.
 	dial(ctx context.Context) (net.Conn, error)
+	// listen takes the connections that init brings out of the jail.
+	listen() (net.Listener, error)
 }
 
-// socketDialer reaches init by the socket in the jail's state folder.
-type socketDialer struct{ state string }
+// sockets are the ones in the jail's state folder, which is its root's.
+type sockets struct {
+	state string
+	root  int
+}
 
-func (d socketDialer) dial(ctx context.Context) (net.Conn, error) {
+func (d sockets) dial(ctx context.Context) (net.Conn, error) {
 	// By way of the open folder: a socket's path may be 108 bytes long, and
 	// that of a data folder is not ours to choose.
 	dir, err := os.Open(d.state)
@@ -36,6 +43,29 @@ func (d socketDialer) dial(ctx context.Context) (net.Conn, error) {
 	defer dir.Close()
 	var nd net.Dialer
 	return nd.DialContext(ctx, "unix", filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), initd.SocketFile))
+}
+
+func (d sockets) listen() (net.Listener, error) {
+	dir, err := os.Open(d.state)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd := int(dir.Fd())
+	// Of the daemon before, or of this one before it lost the jail's init.
+	if err := unix.Unlinkat(fd, initd.EgressSocket, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(fmt.Sprintf("/proc/self/fd/%d", fd), initd.EgressSocket), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	// By its name it would be another's by then.
+	l.SetUnlinkOnClose(false)
+	if err := unix.Fchownat(fd, initd.EgressSocket, d.root, d.root, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return nil, errors.Join(fmt.Errorf("give the socket to the jail's init: %w", err), l.Close())
+	}
+	return l, nil
 }
 
 // Init is a connection to the init of a running jail.
@@ -48,9 +78,14 @@ type Init struct {
 	// was closed.
 	Closed <-chan struct{}
 
+	// Proxied says that the jail has a way to the node's proxy.
+	Proxied bool
+
 	client  *ttrpc.Client
 	pid     int32 // on the host
 	oomFile atomic.Pointer[string]
+
+	protocol int32
 }
 
 // Alive says whether the connection stands.
@@ -67,7 +102,7 @@ func (i *Init) Alive() bool {
 }
 
 // connect makes one attempt to reach an init.
-func connect(ctx context.Context, d dialer, pid int32) (*Init, error) {
+func connect(ctx context.Context, d transport, pid int32) (*Init, error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reach the jail's init: %w", err)
@@ -81,6 +116,7 @@ func connect(ctx context.Context, d dialer, pid int32) (*Init, error) {
 	}
 	return &Init{
 		InitServiceService: svc, Instance: info.GetInstance(), Closed: closed, client: client, pid: pid,
+		protocol: info.GetProtocol(),
 	}, nil
 }
 
@@ -92,7 +128,7 @@ const connectPause = time.Millisecond
 var errInitGone = errors.New("the jail's init ended")
 
 // await reaches an init that is just starting, until ctx or the init ends.
-func await(ctx context.Context, d dialer, pid int32) (*Init, error) {
+func await(ctx context.Context, d transport, pid int32) (*Init, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := connectPause; ; pause = min(2*pause, 20*connectPause) {

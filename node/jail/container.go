@@ -60,7 +60,7 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 	}
 	answer, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	conn, err := await(answer, socketDialer{p.state}, int32(task.Pid()))
+	conn, err := await(answer, m.transport(p), int32(task.Pid()))
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
@@ -93,7 +93,7 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := await(ctx, socketDialer{p.state}, pid)
+	conn, err := await(ctx, m.transport(p), pid)
 	if errors.Is(err, errInitGone) {
 		if id == HostID {
 			return nil, m.endHostRest(ctx, p)
@@ -111,6 +111,7 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	if err != nil {
 		return nil, errors.Join(err, conn.client.Close())
 	}
+	m.openWay(ctx, p, rec, conn)
 	m.setConn(e, conn)
 	return conn, nil
 }
@@ -199,6 +200,9 @@ func (m *Manager) end(ctx context.Context, e *entry, id string) error {
 func (m *Manager) endAll(ctx context.Context, e *entry, id string) error {
 	ctx, cancel := context.WithTimeout(m.namespaced(ctx), endTimeout)
 	defer cancel()
+	if m.cfg.Egress != nil {
+		m.cfg.Egress.Leave(id)
+	}
 	if conn := m.connOf(e); conn != nil {
 		if err := m.thawForGood(e, conn.pid); err != nil {
 			return fmt.Errorf("thaw jail %s: %w", id, err)

@@ -221,6 +221,7 @@ func (m *Manager) setHolders(e *entry, holders []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.holders = holders
+	m.barWay(e)
 }
 
 func (m *Manager) holders(e *entry) []string {

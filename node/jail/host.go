@@ -150,7 +150,7 @@ func (m *Manager) meetHost(ctx context.Context, p paths, pid int32) (*Init, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	conn, err := await(ctx, socketDialer{p.state}, pid)
+	conn, err := await(ctx, sockets{state: p.state}, pid)
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, lastWords(p.log))
 	}
@@ -208,7 +208,7 @@ func (m *Manager) hostRunning(ctx context.Context, p paths) (int32, error) {
 
 // listenerOf answers who listens on the socket of host mode; 0 for nobody.
 func listenerOf(ctx context.Context, p paths) (int32, error) {
-	conn, err := socketDialer{p.state}.dial(ctx)
+	conn, err := sockets{state: p.state}.dial(ctx)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return 0, nil
 	}

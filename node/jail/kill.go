@@ -54,6 +54,7 @@ func (m *Manager) setKilling(e *entry, to bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.killing = to
+	m.barWay(e)
 }
 
 // killing is one kill of all that is in a jail.

@@ -82,6 +82,7 @@ type Manager struct {
 
 // entry is what the manager has in memory of a jail.
 type entry struct {
+	id   string
 	mu   sync.Mutex // held while the jail is made, stopped or removed
 	conn *Init      // guarded by Manager.mu; nil when not connected
 	used time.Time  // when it was last wanted; guarded by Manager.mu
@@ -200,7 +201,7 @@ func (m *Manager) entry(id string) *entry {
 	defer m.mu.Unlock()
 	e := m.entries[id]
 	if e == nil {
-		e = &entry{used: m.cfg.Now()}
+		e = &entry{id: id, used: m.cfg.Now()}
 		m.entries[id] = e
 	}
 	return e
@@ -228,7 +229,7 @@ func (m *Manager) touch(e *entry) {
 // Ensure answers once the jail runs: it is made, woken, found, or made anew
 // when it was lost. A jail that runs with another spec is made anew if nothing
 // runs in it; else the call is refused. One that is to have more memory and is
-// else the same gets it as it runs.
+// else the same gets it as it runs, and so does one whose egress is another.
 func (m *Manager) Ensure(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
 	if err := refuseHost(in); err != nil {
 		return nil, err
@@ -264,9 +265,9 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 			if by := rec.GetFrozenBy(); len(by) > 0 {
 				return nil, held(id, by)
 			}
-			if raised, err := m.raiseMemory(ctx, p, rec, spec); err != nil {
+			if changed, err := m.change(ctx, p, rec, spec, conn); err != nil {
 				return nil, err
-			} else if raised {
+			} else if changed {
 				return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
 			}
 			if err := idle(ctx, conn, id); err != nil {
@@ -533,6 +534,7 @@ func (m *Manager) make(ctx context.Context, e *entry, p paths, spec *nodev1.Jail
 		rec.Stopped = true
 		return nil, nil, errors.Join(err, m.end(ctx, e, spec.GetJailId()), m.writeRecord(p.record, rec))
 	}
+	m.openWay(ctx, p, rec, conn)
 	m.setConn(e, conn)
 	return rec, conn, nil
 }

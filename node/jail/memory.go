@@ -12,26 +12,34 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// raiseMemory gives a running jail the memory of a spec, if that is more and
-// all that is different, and records it. It answers false when the jail must be
-// made anew. Less memory than before is never taken from what runs: the kernel
-// would refuse, or kill for it.
-func (m *Manager) raiseMemory(ctx context.Context, p paths, rec *nodev1.JailRecord, spec *nodev1.JailSpec) (bool, error) {
-	same := proto.CloneOf(rec.GetSpec())
-	same.MemoryBytes = spec.GetMemoryBytes()
-	if spec.GetJailId() == HostID || !proto.Equal(same, spec) || spec.GetMemoryBytes() <= rec.GetSpec().GetMemoryBytes() {
+// change gives a running jail what of a spec can be had as it runs, if that is
+// all that is different, and records it: more memory, and another egress. It
+// answers false when the jail must be made anew. Less memory than before is
+// never taken from what runs: the kernel would refuse, or kill for it.
+func (m *Manager) change(ctx context.Context, p paths, rec *nodev1.JailRecord, spec *nodev1.JailSpec, conn *Init) (bool, error) {
+	before := rec.GetSpec()
+	same := proto.CloneOf(before)
+	same.MemoryBytes, same.Egress = spec.GetMemoryBytes(), spec.GetEgress()
+	if spec.GetJailId() == HostID || !proto.Equal(same, spec) || spec.GetMemoryBytes() < before.GetMemoryBytes() {
 		return false, nil
 	}
-	if err := m.limit(m.namespaced(ctx), spec); err != nil {
-		m.cfg.Log.Warn("cannot raise a running jail's memory; it is made anew if nothing runs in it", "jail", spec.GetJailId(), "error", err)
-		return false, nil
+	if spec.GetMemoryBytes() > before.GetMemoryBytes() {
+		if err := m.limit(m.namespaced(ctx), spec); err != nil {
+			m.cfg.Log.Warn("cannot raise a running jail's memory; it is made anew if nothing runs in it", "jail", spec.GetJailId(), "error", err)
+			return false, nil
+		}
+		m.cfg.Log.Info("raised a jail's memory", "jail", spec.GetJailId(), "memory_bytes", spec.GetMemoryBytes())
 	}
-	// A daemon that dies before this raises it again.
+	// A daemon that dies before this does both again.
 	rec.Spec = spec
 	if err := m.writeRecord(p.record, rec); err != nil {
 		return false, err
 	}
-	m.cfg.Log.Info("raised a jail's memory", "jail", spec.GetJailId(), "memory_bytes", spec.GetMemoryBytes())
+	if !proto.Equal(before.GetEgress(), spec.GetEgress()) {
+		if err := m.changeWay(ctx, spec, conn); err != nil {
+			return false, err
+		}
+	}
 	return true, nil
 }
 

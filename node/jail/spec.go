@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -100,6 +101,9 @@ func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 			return nil, fault.New(fault.Invalid, "%s is %d, which is too little", limit.name, *limit.field).
 				WithFix("use at least %d", limit.least)
 		}
+	}
+	if err := egress.Check(s.GetEgress()); err != nil {
+		return nil, fault.New(fault.Invalid, "egress: %v", err).WithObject(s.GetJailId())
 	}
 	for _, path := range s.GetReadOnlyPaths() {
 		if err := m.mayShow(path); err != nil {

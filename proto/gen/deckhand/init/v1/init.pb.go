@@ -1260,6 +1260,149 @@ func (*HoldResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{20}
 }
 
+type ForwardRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ports         []*ForwardRequest_Port `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardRequest) Reset() {
+	*x = ForwardRequest{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardRequest) ProtoMessage() {}
+
+func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
+func (*ForwardRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ForwardRequest) GetPorts() []*ForwardRequest_Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+type ForwardResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ports that cannot be listened on, with the reason.
+	Problems      []string `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardResponse) Reset() {
+	*x = ForwardResponse{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardResponse) ProtoMessage() {}
+
+func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
+func (*ForwardResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ForwardResponse) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+type ForwardRequest_Port struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Listen uint32                 `protobuf:"varint,1,opt,name=listen,proto3" json:"listen,omitempty"`
+	// host:port that the daemon's proxy is asked for, by CONNECT; empty for the
+	// proxy itself.
+	Target        string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForwardRequest_Port) Reset() {
+	*x = ForwardRequest_Port{}
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForwardRequest_Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForwardRequest_Port) ProtoMessage() {}
+
+func (x *ForwardRequest_Port) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_init_v1_init_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForwardRequest_Port.ProtoReflect.Descriptor instead.
+func (*ForwardRequest_Port) Descriptor() ([]byte, []int) {
+	return file_deckhand_init_v1_init_proto_rawDescGZIP(), []int{21, 0}
+}
+
+func (x *ForwardRequest_Port) GetListen() uint32 {
+	if x != nil {
+		return x.Listen
+	}
+	return 0
+}
+
+func (x *ForwardRequest_Port) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
 var File_deckhand_init_v1_init_proto protoreflect.FileDescriptor
 
 const file_deckhand_init_v1_init_proto_rawDesc = "" +
@@ -1353,7 +1496,14 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x0fContactResponse\"!\n" +
 	"\vHoldRequest\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\"\x0e\n" +
-	"\fHoldResponse2\xfd\x05\n" +
+	"\fHoldResponse\"\x85\x01\n" +
+	"\x0eForwardRequest\x12;\n" +
+	"\x05ports\x18\x01 \x03(\v2%.deckhand.init.v1.ForwardRequest.PortR\x05ports\x1a6\n" +
+	"\x04Port\x12\x16\n" +
+	"\x06listen\x18\x01 \x01(\rR\x06listen\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\"-\n" +
+	"\x0fForwardResponse\x12\x1a\n" +
+	"\bproblems\x18\x01 \x03(\tR\bproblems2\xcd\x06\n" +
 	"\vInitService\x12E\n" +
 	"\x04Info\x12\x1d.deckhand.init.v1.InfoRequest\x1a\x1e.deckhand.init.v1.InfoResponse\x12H\n" +
 	"\x05Start\x12\x1e.deckhand.init.v1.StartRequest\x1a\x1f.deckhand.init.v1.StartResponse\x12E\n" +
@@ -1365,7 +1515,8 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\x06Signal\x12\x1f.deckhand.init.v1.SignalRequest\x1a .deckhand.init.v1.SignalResponse\x12K\n" +
 	"\x06Resize\x12\x1f.deckhand.init.v1.ResizeRequest\x1a .deckhand.init.v1.ResizeResponse\x12N\n" +
 	"\aContact\x12 .deckhand.init.v1.ContactRequest\x1a!.deckhand.init.v1.ContactResponse\x12E\n" +
-	"\x04Hold\x12\x1d.deckhand.init.v1.HoldRequest\x1a\x1e.deckhand.init.v1.HoldResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
+	"\x04Hold\x12\x1d.deckhand.init.v1.HoldRequest\x1a\x1e.deckhand.init.v1.HoldResponse\x12N\n" +
+	"\aForward\x12 .deckhand.init.v1.ForwardRequest\x1a!.deckhand.init.v1.ForwardResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1;initv1b\x06proto3"
 
 var (
 	file_deckhand_init_v1_init_proto_rawDescOnce sync.Once
@@ -1379,60 +1530,66 @@ func file_deckhand_init_v1_init_proto_rawDescGZIP() []byte {
 	return file_deckhand_init_v1_init_proto_rawDescData
 }
 
-var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_deckhand_init_v1_init_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_deckhand_init_v1_init_proto_goTypes = []any{
-	(*InfoRequest)(nil),        // 0: deckhand.init.v1.InfoRequest
-	(*InfoResponse)(nil),       // 1: deckhand.init.v1.InfoResponse
-	(*StartRequest)(nil),       // 2: deckhand.init.v1.StartRequest
-	(*StartResponse)(nil),      // 3: deckhand.init.v1.StartResponse
-	(*Status)(nil),             // 4: deckhand.init.v1.Status
-	(*WaitRequest)(nil),        // 5: deckhand.init.v1.WaitRequest
-	(*WaitResponse)(nil),       // 6: deckhand.init.v1.WaitResponse
-	(*KillRequest)(nil),        // 7: deckhand.init.v1.KillRequest
-	(*KillResponse)(nil),       // 8: deckhand.init.v1.KillResponse
-	(*ListRequest)(nil),        // 9: deckhand.init.v1.ListRequest
-	(*ListResponse)(nil),       // 10: deckhand.init.v1.ListResponse
-	(*WriteStdinRequest)(nil),  // 11: deckhand.init.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil), // 12: deckhand.init.v1.WriteStdinResponse
-	(*SignalRequest)(nil),      // 13: deckhand.init.v1.SignalRequest
-	(*SignalResponse)(nil),     // 14: deckhand.init.v1.SignalResponse
-	(*ResizeRequest)(nil),      // 15: deckhand.init.v1.ResizeRequest
-	(*ResizeResponse)(nil),     // 16: deckhand.init.v1.ResizeResponse
-	(*ContactRequest)(nil),     // 17: deckhand.init.v1.ContactRequest
-	(*ContactResponse)(nil),    // 18: deckhand.init.v1.ContactResponse
-	(*HoldRequest)(nil),        // 19: deckhand.init.v1.HoldRequest
-	(*HoldResponse)(nil),       // 20: deckhand.init.v1.HoldResponse
+	(*InfoRequest)(nil),         // 0: deckhand.init.v1.InfoRequest
+	(*InfoResponse)(nil),        // 1: deckhand.init.v1.InfoResponse
+	(*StartRequest)(nil),        // 2: deckhand.init.v1.StartRequest
+	(*StartResponse)(nil),       // 3: deckhand.init.v1.StartResponse
+	(*Status)(nil),              // 4: deckhand.init.v1.Status
+	(*WaitRequest)(nil),         // 5: deckhand.init.v1.WaitRequest
+	(*WaitResponse)(nil),        // 6: deckhand.init.v1.WaitResponse
+	(*KillRequest)(nil),         // 7: deckhand.init.v1.KillRequest
+	(*KillResponse)(nil),        // 8: deckhand.init.v1.KillResponse
+	(*ListRequest)(nil),         // 9: deckhand.init.v1.ListRequest
+	(*ListResponse)(nil),        // 10: deckhand.init.v1.ListResponse
+	(*WriteStdinRequest)(nil),   // 11: deckhand.init.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),  // 12: deckhand.init.v1.WriteStdinResponse
+	(*SignalRequest)(nil),       // 13: deckhand.init.v1.SignalRequest
+	(*SignalResponse)(nil),      // 14: deckhand.init.v1.SignalResponse
+	(*ResizeRequest)(nil),       // 15: deckhand.init.v1.ResizeRequest
+	(*ResizeResponse)(nil),      // 16: deckhand.init.v1.ResizeResponse
+	(*ContactRequest)(nil),      // 17: deckhand.init.v1.ContactRequest
+	(*ContactResponse)(nil),     // 18: deckhand.init.v1.ContactResponse
+	(*HoldRequest)(nil),         // 19: deckhand.init.v1.HoldRequest
+	(*HoldResponse)(nil),        // 20: deckhand.init.v1.HoldResponse
+	(*ForwardRequest)(nil),      // 21: deckhand.init.v1.ForwardRequest
+	(*ForwardResponse)(nil),     // 22: deckhand.init.v1.ForwardResponse
+	(*ForwardRequest_Port)(nil), // 23: deckhand.init.v1.ForwardRequest.Port
 }
 var file_deckhand_init_v1_init_proto_depIdxs = []int32{
 	4,  // 0: deckhand.init.v1.StartResponse.status:type_name -> deckhand.init.v1.Status
 	4,  // 1: deckhand.init.v1.WaitResponse.status:type_name -> deckhand.init.v1.Status
 	4,  // 2: deckhand.init.v1.KillResponse.status:type_name -> deckhand.init.v1.Status
 	4,  // 3: deckhand.init.v1.ListResponse.statuses:type_name -> deckhand.init.v1.Status
-	0,  // 4: deckhand.init.v1.InitService.Info:input_type -> deckhand.init.v1.InfoRequest
-	2,  // 5: deckhand.init.v1.InitService.Start:input_type -> deckhand.init.v1.StartRequest
-	5,  // 6: deckhand.init.v1.InitService.Wait:input_type -> deckhand.init.v1.WaitRequest
-	7,  // 7: deckhand.init.v1.InitService.Kill:input_type -> deckhand.init.v1.KillRequest
-	9,  // 8: deckhand.init.v1.InitService.List:input_type -> deckhand.init.v1.ListRequest
-	11, // 9: deckhand.init.v1.InitService.WriteStdin:input_type -> deckhand.init.v1.WriteStdinRequest
-	13, // 10: deckhand.init.v1.InitService.Signal:input_type -> deckhand.init.v1.SignalRequest
-	15, // 11: deckhand.init.v1.InitService.Resize:input_type -> deckhand.init.v1.ResizeRequest
-	17, // 12: deckhand.init.v1.InitService.Contact:input_type -> deckhand.init.v1.ContactRequest
-	19, // 13: deckhand.init.v1.InitService.Hold:input_type -> deckhand.init.v1.HoldRequest
-	1,  // 14: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
-	3,  // 15: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
-	6,  // 16: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
-	8,  // 17: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
-	10, // 18: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
-	12, // 19: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
-	14, // 20: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
-	16, // 21: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
-	18, // 22: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
-	20, // 23: deckhand.init.v1.InitService.Hold:output_type -> deckhand.init.v1.HoldResponse
-	14, // [14:24] is the sub-list for method output_type
-	4,  // [4:14] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	23, // 4: deckhand.init.v1.ForwardRequest.ports:type_name -> deckhand.init.v1.ForwardRequest.Port
+	0,  // 5: deckhand.init.v1.InitService.Info:input_type -> deckhand.init.v1.InfoRequest
+	2,  // 6: deckhand.init.v1.InitService.Start:input_type -> deckhand.init.v1.StartRequest
+	5,  // 7: deckhand.init.v1.InitService.Wait:input_type -> deckhand.init.v1.WaitRequest
+	7,  // 8: deckhand.init.v1.InitService.Kill:input_type -> deckhand.init.v1.KillRequest
+	9,  // 9: deckhand.init.v1.InitService.List:input_type -> deckhand.init.v1.ListRequest
+	11, // 10: deckhand.init.v1.InitService.WriteStdin:input_type -> deckhand.init.v1.WriteStdinRequest
+	13, // 11: deckhand.init.v1.InitService.Signal:input_type -> deckhand.init.v1.SignalRequest
+	15, // 12: deckhand.init.v1.InitService.Resize:input_type -> deckhand.init.v1.ResizeRequest
+	17, // 13: deckhand.init.v1.InitService.Contact:input_type -> deckhand.init.v1.ContactRequest
+	19, // 14: deckhand.init.v1.InitService.Hold:input_type -> deckhand.init.v1.HoldRequest
+	21, // 15: deckhand.init.v1.InitService.Forward:input_type -> deckhand.init.v1.ForwardRequest
+	1,  // 16: deckhand.init.v1.InitService.Info:output_type -> deckhand.init.v1.InfoResponse
+	3,  // 17: deckhand.init.v1.InitService.Start:output_type -> deckhand.init.v1.StartResponse
+	6,  // 18: deckhand.init.v1.InitService.Wait:output_type -> deckhand.init.v1.WaitResponse
+	8,  // 19: deckhand.init.v1.InitService.Kill:output_type -> deckhand.init.v1.KillResponse
+	10, // 20: deckhand.init.v1.InitService.List:output_type -> deckhand.init.v1.ListResponse
+	12, // 21: deckhand.init.v1.InitService.WriteStdin:output_type -> deckhand.init.v1.WriteStdinResponse
+	14, // 22: deckhand.init.v1.InitService.Signal:output_type -> deckhand.init.v1.SignalResponse
+	16, // 23: deckhand.init.v1.InitService.Resize:output_type -> deckhand.init.v1.ResizeResponse
+	18, // 24: deckhand.init.v1.InitService.Contact:output_type -> deckhand.init.v1.ContactResponse
+	20, // 25: deckhand.init.v1.InitService.Hold:output_type -> deckhand.init.v1.HoldResponse
+	22, // 26: deckhand.init.v1.InitService.Forward:output_type -> deckhand.init.v1.ForwardResponse
+	16, // [16:27] is the sub-list for method output_type
+	5,  // [5:16] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_init_v1_init_proto_init() }
@@ -1446,7 +1603,7 @@ func file_deckhand_init_v1_init_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_init_v1_init_proto_rawDesc), len(file_deckhand_init_v1_init_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,6 +18,7 @@ type InitServiceService interface {
 	Resize(context.Context, *ResizeRequest) (*ResizeResponse, error)
 	Contact(context.Context, *ContactRequest) (*ContactResponse, error)
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
+	Forward(context.Context, *ForwardRequest) (*ForwardResponse, error)
 }
 
 func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
@@ -92,6 +93,13 @@ func RegisterInitServiceService(srv *ttrpc.Server, svc InitServiceService) {
 					return nil, err
 				}
 				return svc.Hold(ctx, &req)
+			},
+			"Forward": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req ForwardRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Forward(ctx, &req)
 			},
 		},
 	})
@@ -182,6 +190,14 @@ func (c *initserviceClient) Contact(ctx context.Context, req *ContactRequest) (*
 func (c *initserviceClient) Hold(ctx context.Context, req *HoldRequest) (*HoldResponse, error) {
 	var resp HoldResponse
 	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Hold", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *initserviceClient) Forward(ctx context.Context, req *ForwardRequest) (*ForwardResponse, error) {
+	var resp ForwardResponse
+	if err := c.client.Call(ctx, "deckhand.init.v1.InitService", "Forward", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

@@ -568,7 +568,9 @@ type Exec struct {
 	// Its log was deleted, of age or to make room.
 	LogDeletedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=log_deleted_at,json=logDeletedAt,proto3" json:"log_deleted_at,omitempty"`
 	// What it changed in the workspace; set at its end, with ExecSpec.snapshot.
-	Workspace     *WorkspaceChange `protobuf:"bytes,18,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Workspace *WorkspaceChange `protobuf:"bytes,18,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// What it sent out of its jail; set at its end, unless it was nothing.
+	Egress        *EgressUse `protobuf:"bytes,19,opt,name=egress,proto3" json:"egress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -725,6 +727,13 @@ func (x *Exec) GetLogDeletedAt() *timestamppb.Timestamp {
 func (x *Exec) GetWorkspace() *WorkspaceChange {
 	if x != nil {
 		return x.Workspace
+	}
+	return nil
+}
+
+func (x *Exec) GetEgress() *EgressUse {
+	if x != nil {
+		return x.Egress
 	}
 	return nil
 }
@@ -2052,7 +2061,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -2076,7 +2085,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06holder\"G\n" +
 	"\x03Pty\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
-	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xfc\x05\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xb1\x06\n" +
 	"\x04Exec\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x121\n" +
@@ -2101,7 +2110,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\vstdin_bytes\x18\x10 \x01(\x03R\n" +
 	"stdinBytes\x12@\n" +
 	"\x0elog_deleted_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\flogDeletedAt\x12?\n" +
-	"\tworkspace\x18\x12 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"y\n" +
+	"\tworkspace\x18\x12 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\x123\n" +
+	"\x06egress\x18\x13 \x01(\v2\x1b.deckhand.node.v1.EgressUseR\x06egress\"y\n" +
 	"\x10StartExecRequest\x126\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.ExecSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"Y\n" +
@@ -2282,6 +2292,7 @@ var file_deckhand_node_v1_exec_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 	(*WorkspaceChange)(nil),       // 32: deckhand.node.v1.WorkspaceChange
+	(*EgressUse)(nil),             // 33: deckhand.node.v1.EgressUse
 }
 var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
 	30, // 0: deckhand.node.v1.ExecSpec.timeout:type_name -> google.protobuf.Duration
@@ -2295,51 +2306,52 @@ var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
 	31, // 8: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
 	31, // 9: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
 	32, // 10: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	4,  // 11: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	30, // 12: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
-	7,  // 13: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 14: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	30, // 15: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	7,  // 16: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	7,  // 17: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	7,  // 18: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	30, // 19: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
-	6,  // 20: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	31, // 21: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	31, // 22: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
-	3,  // 23: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	31, // 24: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	26, // 25: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
-	6,  // 26: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
-	2,  // 27: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	29, // 28: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 29: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	31, // 30: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	8,  // 31: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	10, // 32: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	12, // 33: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	14, // 34: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	16, // 35: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	18, // 36: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	20, // 37: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	22, // 38: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	24, // 39: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	27, // 40: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	9,  // 41: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	11, // 42: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	13, // 43: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	15, // 44: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	17, // 45: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	19, // 46: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	21, // 47: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	23, // 48: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	25, // 49: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	28, // 50: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	33, // 11: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
+	4,  // 12: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	30, // 13: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	7,  // 14: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 15: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	30, // 16: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	7,  // 17: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	7,  // 18: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	7,  // 19: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	30, // 20: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	6,  // 21: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	31, // 22: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	31, // 23: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 24: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	31, // 25: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	26, // 26: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	6,  // 27: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 28: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	29, // 29: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 30: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	31, // 31: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	8,  // 32: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	10, // 33: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	12, // 34: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	14, // 35: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	16, // 36: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	18, // 37: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	20, // 38: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	22, // 39: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	24, // 40: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	27, // 41: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	9,  // 42: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	11, // 43: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	13, // 44: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	15, // 45: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	17, // 46: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	19, // 47: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	21, // 48: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	23, // 49: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	25, // 50: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	28, // 51: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	42, // [42:52] is the sub-list for method output_type
+	32, // [32:42] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
@@ -2347,6 +2359,7 @@ func file_deckhand_node_v1_exec_proto_init() {
 	if File_deckhand_node_v1_exec_proto != nil {
 		return
 	}
+	file_deckhand_node_v1_egress_proto_init()
 	file_deckhand_node_v1_snapshot_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -99,6 +99,10 @@ type JailSpec struct {
 	WorkspaceBytes int64 `protobuf:"varint,8,opt,name=workspace_bytes,json=workspaceBytes,proto3" json:"workspace_bytes,omitempty"`
 	// Host folders to show read-only at the same path, for example "/var/log".
 	ReadOnlyPaths []string `protobuf:"bytes,9,rep,name=read_only_paths,json=readOnlyPaths,proto3" json:"read_only_paths,omitempty"`
+	// Where its commands may connect to; unset for nowhere. A jail that differs in
+	// nothing else takes it over as it runs, and connections end that it does not
+	// allow.
+	Egress        *Egress `protobuf:"bytes,10,opt,name=egress,proto3" json:"egress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -192,6 +196,13 @@ func (x *JailSpec) GetWorkspaceBytes() int64 {
 func (x *JailSpec) GetReadOnlyPaths() []string {
 	if x != nil {
 		return x.ReadOnlyPaths
+	}
+	return nil
+}
+
+func (x *JailSpec) GetEgress() *Egress {
+	if x != nil {
+		return x.Egress
 	}
 	return nil
 }
@@ -953,7 +964,7 @@ var File_deckhand_node_v1_jail_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x02\n" +
+	"\x1bdeckhand/node/v1/jail.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x03\n" +
 	"\bJailSpec\x12B\n" +
 	"\ajail_id\x18\x01 \x01(\tB)\xbaH&r$(@2 ^[a-z][a-z0-9]*([_-][a-z0-9]+)*$R\x06jailId\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x16\n" +
@@ -964,7 +975,9 @@ const file_deckhand_node_v1_jail_proto_rawDesc = "" +
 	"\x04pids\x18\x06 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x04pids\x12$\n" +
 	"\ttmp_bytes\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\btmpBytes\x120\n" +
 	"\x0fworkspace_bytes\x18\b \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eworkspaceBytes\x120\n" +
-	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\"\xa5\x02\n" +
+	"\x0fread_only_paths\x18\t \x03(\tB\b\xbaH\x05\x92\x01\x02\x10 R\rreadOnlyPaths\x120\n" +
+	"\x06egress\x18\n" +
+	" \x01(\v2\x18.deckhand.node.v1.EgressR\x06egress\"\xa5\x02\n" +
 	"\x04Jail\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.deckhand.node.v1.JailStateR\x05state\x12\x10\n" +
@@ -1057,36 +1070,38 @@ var file_deckhand_node_v1_jail_proto_goTypes = []any{
 	(*ThawJailResponse)(nil),      // 14: deckhand.node.v1.ThawJailResponse
 	(*KillJailRequest)(nil),       // 15: deckhand.node.v1.KillJailRequest
 	(*KillJailResponse)(nil),      // 16: deckhand.node.v1.KillJailResponse
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Egress)(nil),                // 17: deckhand.node.v1.Egress
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_deckhand_node_v1_jail_proto_depIdxs = []int32{
-	0,  // 0: deckhand.node.v1.Jail.state:type_name -> deckhand.node.v1.JailState
-	17, // 1: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
-	1,  // 2: deckhand.node.v1.EnsureJailRequest.spec:type_name -> deckhand.node.v1.JailSpec
-	2,  // 3: deckhand.node.v1.EnsureJailResponse.jail:type_name -> deckhand.node.v1.Jail
-	2,  // 4: deckhand.node.v1.ListJailsResponse.jails:type_name -> deckhand.node.v1.Jail
-	2,  // 5: deckhand.node.v1.StopJailResponse.jail:type_name -> deckhand.node.v1.Jail
-	2,  // 6: deckhand.node.v1.FreezeJailResponse.jail:type_name -> deckhand.node.v1.Jail
-	2,  // 7: deckhand.node.v1.ThawJailResponse.jail:type_name -> deckhand.node.v1.Jail
-	3,  // 8: deckhand.node.v1.JailService.EnsureJail:input_type -> deckhand.node.v1.EnsureJailRequest
-	5,  // 9: deckhand.node.v1.JailService.ListJails:input_type -> deckhand.node.v1.ListJailsRequest
-	7,  // 10: deckhand.node.v1.JailService.StopJail:input_type -> deckhand.node.v1.StopJailRequest
-	9,  // 11: deckhand.node.v1.JailService.RemoveJail:input_type -> deckhand.node.v1.RemoveJailRequest
-	11, // 12: deckhand.node.v1.JailService.FreezeJail:input_type -> deckhand.node.v1.FreezeJailRequest
-	13, // 13: deckhand.node.v1.JailService.ThawJail:input_type -> deckhand.node.v1.ThawJailRequest
-	15, // 14: deckhand.node.v1.JailService.KillJail:input_type -> deckhand.node.v1.KillJailRequest
-	4,  // 15: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
-	6,  // 16: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
-	8,  // 17: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
-	10, // 18: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
-	12, // 19: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
-	14, // 20: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
-	16, // 21: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
-	15, // [15:22] is the sub-list for method output_type
-	8,  // [8:15] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	17, // 0: deckhand.node.v1.JailSpec.egress:type_name -> deckhand.node.v1.Egress
+	0,  // 1: deckhand.node.v1.Jail.state:type_name -> deckhand.node.v1.JailState
+	18, // 2: deckhand.node.v1.Jail.started_at:type_name -> google.protobuf.Timestamp
+	1,  // 3: deckhand.node.v1.EnsureJailRequest.spec:type_name -> deckhand.node.v1.JailSpec
+	2,  // 4: deckhand.node.v1.EnsureJailResponse.jail:type_name -> deckhand.node.v1.Jail
+	2,  // 5: deckhand.node.v1.ListJailsResponse.jails:type_name -> deckhand.node.v1.Jail
+	2,  // 6: deckhand.node.v1.StopJailResponse.jail:type_name -> deckhand.node.v1.Jail
+	2,  // 7: deckhand.node.v1.FreezeJailResponse.jail:type_name -> deckhand.node.v1.Jail
+	2,  // 8: deckhand.node.v1.ThawJailResponse.jail:type_name -> deckhand.node.v1.Jail
+	3,  // 9: deckhand.node.v1.JailService.EnsureJail:input_type -> deckhand.node.v1.EnsureJailRequest
+	5,  // 10: deckhand.node.v1.JailService.ListJails:input_type -> deckhand.node.v1.ListJailsRequest
+	7,  // 11: deckhand.node.v1.JailService.StopJail:input_type -> deckhand.node.v1.StopJailRequest
+	9,  // 12: deckhand.node.v1.JailService.RemoveJail:input_type -> deckhand.node.v1.RemoveJailRequest
+	11, // 13: deckhand.node.v1.JailService.FreezeJail:input_type -> deckhand.node.v1.FreezeJailRequest
+	13, // 14: deckhand.node.v1.JailService.ThawJail:input_type -> deckhand.node.v1.ThawJailRequest
+	15, // 15: deckhand.node.v1.JailService.KillJail:input_type -> deckhand.node.v1.KillJailRequest
+	4,  // 16: deckhand.node.v1.JailService.EnsureJail:output_type -> deckhand.node.v1.EnsureJailResponse
+	6,  // 17: deckhand.node.v1.JailService.ListJails:output_type -> deckhand.node.v1.ListJailsResponse
+	8,  // 18: deckhand.node.v1.JailService.StopJail:output_type -> deckhand.node.v1.StopJailResponse
+	10, // 19: deckhand.node.v1.JailService.RemoveJail:output_type -> deckhand.node.v1.RemoveJailResponse
+	12, // 20: deckhand.node.v1.JailService.FreezeJail:output_type -> deckhand.node.v1.FreezeJailResponse
+	14, // 21: deckhand.node.v1.JailService.ThawJail:output_type -> deckhand.node.v1.ThawJailResponse
+	16, // 22: deckhand.node.v1.JailService.KillJail:output_type -> deckhand.node.v1.KillJailResponse
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_jail_proto_init() }
@@ -1094,6 +1109,7 @@ func file_deckhand_node_v1_jail_proto_init() {
 	if File_deckhand_node_v1_jail_proto != nil {
 		return
 	}
+	file_deckhand_node_v1_egress_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

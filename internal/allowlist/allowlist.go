@@ -1,0 +1,284 @@
+// Package allowlist is the language in which a persona says where its agent's
+// commands may connect to, and the judgement of a connection by it. Whatever is
+// not allowed is refused, with the rule that would allow it.
+//
+// A rule names a host, and so does a connection: names are looked up only once
+// they are allowed, since a look-up alone carries data away. What a name stands
+// for is judged again by its address (Address), because a name of the wide
+// world may stand for an address of the machine's own network, and for another
+// one each time it is asked.
+//
+// It is used where a persona is applied, and by the node's proxy, so that both
+// mean the same.
+package allowlist
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Rule allows connections to a host.
+type Rule struct {
+	// Host is a name (api.example.com), all names below one (*.example.com, not
+	// example.com itself), every name (*), an IP address or a network in CIDR
+	// notation. Lower case.
+	Host string
+	// Ports are those that it allows; none means 80 and 443.
+	Ports []uint16
+	// Methods are the HTTP methods that it allows; none means all. A rule with
+	// methods allows nothing that they cannot be seen of, such as TLS.
+	Methods []string
+	// Private lets the name stand for addresses of private networks.
+	Private bool
+	// ReadOnly says that nothing can be changed there: it is the operator's word
+	// for what is inside of TLS; otherwise GET, HEAD and OPTIONS are allowed.
+	ReadOnly bool
+}
+
+// Forward gives the jail a port that leads to a host outside of it, whatever is
+// spoken there. The target is named with it, so that it may be of a private
+// network.
+type Forward struct {
+	// Listen is the port on the jail's 127.0.0.1.
+	Listen uint16
+	// Host is a name or an IP address.
+	Host string
+	Port uint16
+}
+
+// List is all that is allowed. The zero value allows nothing. It is not changed
+// once it is in use.
+type List struct {
+	Rules    []Rule
+	Forwards []Forward
+}
+
+// Refusal says why something is not allowed.
+type Refusal struct {
+	// Reason is for a person, and for the agent.
+	Reason string
+	// Allow is what a persona would have to say for it to be allowed; empty where
+	// no rule should.
+	Allow string
+}
+
+// Error is the reason with what would allow it.
+func (r *Refusal) Error() string {
+	if r.Allow == "" {
+		return r.Reason
+	}
+	return r.Reason + "; a persona allows it with " + r.Allow
+}
+
+var (
+	webPorts = []uint16{80, 443}
+	// safeMethods change nothing (RFC 9110, section 9.2.1).
+	safeMethods = []string{"GET", "HEAD", "OPTIONS"}
+)
+
+// Opaque is the method of what no method can be seen of.
+const Opaque = ""
+
+// Match refuses a connection to a target unless a rule allows it, or a forward
+// leads there. method is that of an HTTP request, or Opaque.
+func (l *List) Match(t Target, method string) *Refusal {
+	if method == Opaque && l.Forwarded(t) {
+		return nil
+	}
+	var named, ported bool // by some rule, but not with this port, or method
+	for i := range l.Rules {
+		r := &l.Rules[i]
+		if !r.names(t) {
+			continue
+		}
+		named = true
+		if !slices.Contains(r.ports(), t.Port) {
+			continue
+		}
+		ported = true
+		if r.permits(method) {
+			return nil
+		}
+	}
+	switch {
+	case ported && method == Opaque:
+		return &Refusal{
+			Reason: fmt.Sprintf("the rules for %s allow some methods only, which cannot be seen inside of TLS", t),
+			Allow:  suggest(Rule{Host: t.Host, Ports: t.ports()}),
+		}
+	case ported:
+		return &Refusal{
+			Reason: fmt.Sprintf("the rules for %s do not allow the method %s", t, method),
+			Allow:  suggest(Rule{Host: t.Host, Ports: t.ports(), Methods: []string{method}}),
+		}
+	case named:
+		return &Refusal{
+			Reason: fmt.Sprintf("the rules for %s do not allow port %d", t.Host, t.Port),
+			Allow:  suggest(Rule{Host: t.Host, Ports: t.ports()}),
+		}
+	}
+	return &Refusal{Reason: fmt.Sprintf("no rule allows %s", t), Allow: suggestion(t)}
+}
+
+// Reaches says whether anything at all is allowed there: a tunnel may be opened,
+// and what is in it is judged by Match.
+func (l *List) Reaches(t Target) *Refusal {
+	if slices.ContainsFunc(l.Rules, func(r Rule) bool { return r.reaches(t) }) {
+		return nil
+	}
+	return l.Match(t, Opaque)
+}
+
+// Forwarded says whether a forward leads to a target.
+func (l *List) Forwarded(t Target) bool {
+	return slices.ContainsFunc(l.Forwards, func(f Forward) bool { return f.Host == t.Host && f.Port == t.Port })
+}
+
+// Address refuses an address that a target stands for unless it is of the wide
+// world, or named: by a rule that says its target is private, or by the address
+// itself. A network names an address of a special kind when all of it is of
+// that kind: 0.0.0.0/0 names no private one. own says that the address is this
+// machine's: what listens there may trust whoever comes from it.
+func (l *List) Address(t Target, addr netip.Addr, own bool) *Refusal {
+	addr = addr.Unmap()
+	kind := special(addr)
+	if kind == nil && own {
+		kind = ownKind(addr)
+	}
+	if kind == nil {
+		return nil
+	}
+	if kind.private && l.Forwarded(t) {
+		return nil
+	}
+	for i := range l.Rules {
+		r := &l.Rules[i]
+		if !slices.Contains(r.ports(), t.Port) {
+			continue
+		}
+		if kind.private && r.Private && r.names(t) {
+			return nil
+		}
+		if network, ok := r.network(); ok && network.Contains(addr) && kind.holds(network) {
+			return nil
+		}
+	}
+	if slices.ContainsFunc(l.Forwards, func(f Forward) bool { return f.Host == addr.String() && f.Port == t.Port }) {
+		return nil
+	}
+	out := &Refusal{Reason: fmt.Sprintf("%s is %s, %s", t, addr, kind.word)}
+	if t.Addr.IsValid() {
+		out.Reason = fmt.Sprintf("%s is %s", t, kind.word)
+	}
+	if kind.private {
+		out.Allow = suggest(Rule{Host: t.Host, Ports: t.ports(), Private: !t.Addr.IsValid()})
+	}
+	return out
+}
+
+// ReadOnly answers what of a list only reads.
+func (l List) ReadOnly() List {
+	var out List
+	for _, r := range l.Rules {
+		if r.ReadOnly {
+			out.Rules = append(out.Rules, r)
+		}
+	}
+	return out
+}
+
+func (r *Rule) ports() []uint16 {
+	if len(r.Ports) == 0 {
+		return webPorts
+	}
+	return r.Ports
+}
+
+// reaches says whether the rule is about a target's host and port.
+func (r *Rule) reaches(t Target) bool { return r.names(t) && slices.Contains(r.ports(), t.Port) }
+
+func (r *Rule) permits(method string) bool {
+	switch {
+	case len(r.Methods) > 0:
+		return method != Opaque && slices.Contains(r.Methods, method)
+	case r.ReadOnly && method != Opaque:
+		return slices.Contains(safeMethods, method)
+	}
+	return true
+}
+
+// names says whether the rule is about a target's host.
+func (r *Rule) names(t Target) bool {
+	if t.Addr.IsValid() {
+		network, ok := r.network()
+		return ok && network.Contains(t.Addr)
+	}
+	if r.Host == "*" {
+		return true
+	}
+	if below, ok := strings.CutPrefix(r.Host, "*"); ok {
+		return strings.HasSuffix(t.Host, below) && len(t.Host) > len(below)
+	}
+	return r.Host == t.Host
+}
+
+// network answers what a rule allows of addresses, if it is about addresses.
+func (r *Rule) network() (netip.Prefix, bool) {
+	if addr, err := netip.ParseAddr(r.Host); err == nil {
+		return netip.PrefixFrom(addr, addr.BitLen()), true
+	}
+	network, err := netip.ParsePrefix(r.Host)
+	return network, err == nil
+}
+
+// String is the rule as Parse reads it, without what only a mapping can say.
+func (r *Rule) String() string {
+	if len(r.Ports) == 0 {
+		return r.Host
+	}
+	ports := make([]string, len(r.Ports))
+	for i, p := range r.Ports {
+		ports[i] = strconv.Itoa(int(p))
+	}
+	host := r.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strings.Join(ports, ",")
+}
+
+// suggest writes a rule as a persona has it.
+func suggest(r Rule) string {
+	if len(r.Methods) == 0 && !r.Private {
+		return fmt.Sprintf("egress: {allow: [%q]}", r.String())
+	}
+	text := fmt.Sprintf("host: %q", r.Host)
+	if len(r.Ports) > 0 {
+		text += fmt.Sprintf(", ports: [%d]", r.Ports[0])
+	}
+	if len(r.Methods) > 0 {
+		text += fmt.Sprintf(", methods: [%s]", r.Methods[0])
+	}
+	if r.Private {
+		text += ", private: true"
+	}
+	return "egress: {allow: [{" + text + "}]}"
+}
+
+// suggestion answers what would allow a target that no rule names.
+func suggestion(t Target) string {
+	if t.Addr.IsValid() {
+		if kind := special(t.Addr); kind != nil && !kind.private {
+			return ""
+		}
+	}
+	for _, name := range PresetNames() {
+		if slices.ContainsFunc(presets[name], func(r Rule) bool { return r.reaches(t) }) {
+			return fmt.Sprintf("egress: {presets: [%s]}", name)
+		}
+	}
+	return suggest(Rule{Host: t.Host, Ports: t.ports()})
+}

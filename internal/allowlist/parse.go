@@ -1,0 +1,156 @@
+package allowlist
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Bounds of a list.
+const (
+	MaxRules    = 256
+	MaxForwards = 16
+	maxPorts    = 16
+)
+
+// ProxyPort is the port of the jail that the proxy is on.
+const ProxyPort = 3128
+
+// Methods are those that a rule may name.
+var Methods = []string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}
+
+// Parse reads a rule as text: a host, and after a colon its ports, with commas.
+// An IPv6 address or network with ports is in brackets.
+func Parse(text string) (Rule, error) {
+	if scheme, _, ok := strings.Cut(text, "://"); ok {
+		return Rule{}, fmt.Errorf("write the host alone, without %.20q and without a path", scheme+"://")
+	}
+	host, ports := text, ""
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		var rest string
+		if host, rest, ok = strings.Cut(inner, "]"); !ok || rest != "" && rest[0] != ':' {
+			return Rule{}, errors.New("the bracket of an IPv6 address is not closed, as in [2001:db8::1]:443")
+		}
+		if ports = strings.TrimPrefix(rest, ":"); rest != "" && ports == "" {
+			return Rule{}, errors.New("there is no port after the colon")
+		}
+	} else if strings.Count(text, ":") == 1 {
+		if host, ports, _ = strings.Cut(text, ":"); ports == "" {
+			return Rule{}, errors.New("there is no port after the colon")
+		}
+	}
+	r := Rule{Host: strings.ToLower(host)}
+	if ports != "" {
+		for word := range strings.SplitSeq(ports, ",") {
+			port, err := parsePort(word)
+			if err != nil {
+				return Rule{}, err
+			}
+			r.Ports = append(r.Ports, port)
+		}
+	}
+	return r, r.Check()
+}
+
+// Check says what is wrong with a rule, and writes its address in the usual way.
+func (r *Rule) Check() error {
+	if err := r.checkHost(); err != nil {
+		return err
+	}
+	if len(r.Ports) > maxPorts {
+		return fmt.Errorf("it names %d ports: at most %d are allowed", len(r.Ports), maxPorts)
+	}
+	for i, port := range r.Ports {
+		if port == 0 || slices.Contains(r.Ports[:i], port) {
+			return fmt.Errorf("port %d is named twice, or is none", port)
+		}
+	}
+	for i, method := range r.Methods {
+		if !slices.Contains(Methods, method) {
+			return fmt.Errorf("%.20q is no method: write some of %s", method, strings.Join(Methods, ", "))
+		}
+		if slices.Contains(r.Methods[:i], method) {
+			return fmt.Errorf("the method %s is named twice", method)
+		}
+		if r.ReadOnly && !slices.Contains(safeMethods, method) {
+			return fmt.Errorf("the method %s changes things, and the rule says that it is read-only", method)
+		}
+	}
+	if _, ok := r.network(); ok && r.Private {
+		return errors.New("an address says by itself that it is private: leave private out")
+	}
+	if r.Host == "*" && r.Private {
+		return errors.New("every name cannot be private: name the hosts")
+	}
+	return nil
+}
+
+func (r *Rule) checkHost() error {
+	if addr, err := netip.ParseAddr(r.Host); err == nil {
+		if addr.Zone() != "" {
+			return errors.New("an address must have no zone")
+		}
+		r.Host = addr.Unmap().String()
+		return nil
+	}
+	if strings.Contains(r.Host, "/") {
+		network, err := netip.ParsePrefix(r.Host)
+		if err != nil || network.Addr().Is4In6() {
+			return fmt.Errorf("%.100q is no network: write one as 10.1.0.0/16", r.Host)
+		}
+		if network != network.Masked() {
+			return fmt.Errorf("%s is no network but an address in one: write %s", r.Host, network.Masked())
+		}
+		r.Host = network.String()
+		return nil
+	}
+	if r.Host == "*" {
+		return nil
+	}
+	name := strings.TrimPrefix(r.Host, "*.")
+	if strings.Contains(name, "*") {
+		return fmt.Errorf("%.100q has a * that does not stand for all that is before the first dot: write *.example.com", r.Host)
+	}
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("%w: write a host such as api.example.com, *.example.com, 10.1.2.3 or 10.1.0.0/16", err)
+	}
+	return nil
+}
+
+// ParseForward reads where a forward leads to, as host:port.
+func ParseForward(text string) (Forward, error) {
+	t, err := ParseTarget(text, 0)
+	if err != nil {
+		return Forward{}, fmt.Errorf("%w: write a host with its port, such as db.example.com:5432", err)
+	}
+	return Forward{Listen: t.Port, Host: t.Host, Port: t.Port}, nil
+}
+
+// Check says what is wrong with a list as a whole.
+func (l *List) Check() error {
+	if len(l.Rules) > MaxRules {
+		return fmt.Errorf("there are %d rules: at most %d are allowed", len(l.Rules), MaxRules)
+	}
+	for i := range l.Rules {
+		if err := l.Rules[i].Check(); err != nil {
+			return err
+		}
+	}
+	if len(l.Forwards) > MaxForwards {
+		return fmt.Errorf("there are %d TCP forwards: at most %d are allowed", len(l.Forwards), MaxForwards)
+	}
+	for i, f := range l.Forwards {
+		if f.Listen < 1024 || f.Listen == ProxyPort {
+			return fmt.Errorf("a TCP forward listens on port %d: use one from 1024 on, other than %d, which is the proxy's", f.Listen, ProxyPort)
+		}
+		if slices.ContainsFunc(l.Forwards[:i], func(o Forward) bool { return o.Listen == f.Listen }) {
+			return fmt.Errorf("two TCP forwards listen on port %d: give one another", f.Listen)
+		}
+		if t, err := ParseTarget(Target{Host: f.Host, Port: f.Port}.String(), 0); err != nil || t.Host != f.Host {
+			return fmt.Errorf("a TCP forward leads to %.100q, which is no host", f.Host)
+		}
+	}
+	return nil
+}

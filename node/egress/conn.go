@@ -1,0 +1,130 @@
+package egress
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+)
+
+// conn is a connection of a jail's: a command's to the proxy, or the proxy's to
+// a host. It ends by itself when the other end takes nothing, or when nothing
+// passes for long, and with its jail.
+type conn struct {
+	net.Conn
+
+	jail *jail
+	// judge is of one that leads out: it says whether rules allow it.
+	judge func(l *allowlist.List) *allowlist.Refusal
+	count atomic.Pointer[counter] // of what passes, if it leads out
+
+	mu    sync.Mutex
+	idle  time.Duration // guarded by mu
+	asked bool          // somebody set a deadline for reading; guarded by mu
+
+	once sync.Once
+}
+
+// Read waits no longer than a connection may stand idle, unless its user has
+// said how long.
+func (c *conn) Read(b []byte) (int, error) {
+	c.mu.Lock()
+	if !c.asked {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(c.idle))
+	}
+	c.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	c.count.Load().passed(0, n)
+	return n, err
+}
+
+// Write waits no longer than an end may take to take something.
+func (c *conn) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.jail.p.cfg.Patience))
+		var passed int
+		passed, err = c.Conn.Write(b)
+		n, b = n+passed, b[passed:]
+		var late net.Error
+		if passed > 0 && errors.As(err, &late) && late.Timeout() {
+			err = nil // slow, but it does take something
+		}
+	}
+	c.count.Load().passed(n, 0)
+	return n, err
+}
+
+// SetReadDeadline has the user's deadline hold in place of idle.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = !t.IsZero()
+	return c.Conn.SetReadDeadline(t)
+}
+
+// SetDeadline is for reading: writing has its own.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline does nothing: writing has its own.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// linger shortens how long it may stand idle: its user has said all there is to
+// say.
+func (c *conn) linger() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = min(c.idle, lingers*c.jail.p.cfg.Patience)
+	if !c.asked {
+		_ = c.Conn.SetReadDeadline(time.Now().Add(c.idle))
+	}
+}
+
+// CloseWrite says that nothing more will be written.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close ends it, once.
+func (c *conn) Close() (err error) {
+	c.once.Do(func() {
+		c.jail.forget(c)
+		err = c.Conn.Close()
+	})
+	return err
+}
+
+// lingers is how many patiences a half-closed connection may stand idle.
+const lingers = 3
+
+// listener takes the connections of a jail's commands, as many as it may have.
+type listener struct {
+	net.Listener
+	jail *jail
+}
+
+// tooMany is said to a connection that is one too many.
+const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
+	"deckhand: this jail has as many connections open as it may have; try again once some have ended\n"
+
+// Accept answers the next connection that is not one too many.
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		got, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := l.jail.keep(&conn{Conn: got})
+		if c != nil {
+			return c, nil
+		}
+		_ = got.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = got.Write([]byte(tooMany))
+		_ = got.Close()
+	}
+}

@@ -1,0 +1,241 @@
+// Package egress is the only way out of a node's jails: a forward proxy that
+// lets through what a jail's allow-list names and refuses all else, with the
+// reason and the rule that would allow it.
+//
+// A jail has no network but its own loopback. What connects to its port 3128, or
+// to the port of a TCP forward, comes here by the jail's init and a socket that
+// no command can reach; so the jail that a connection is of is known, and not
+// what its commands say. A command says which exec it is by the user name of its
+// proxy's address: that is for the record, and no boundary inside one jail.
+//
+//   - A name is looked up once it is allowed, never before: a look-up carries data.
+//   - Every address it stands for is judged, and the judged address is dialled: a
+//     name that stands for another one a moment later gains nothing.
+//   - Of plain HTTP each request is judged, redirects as any other, and goes to
+//     the host of its address, whatever its Host header says (RFC 9112, 3.2.2).
+//   - A tunnel (CONNECT) is looked into: TLS must name the tunnel's host in its
+//     first message, plain HTTP is judged as such, and nothing else passes but to
+//     the target of a TCP forward. What is inside of TLS is not seen.
+//
+// Connections end with the daemon; commands see that and may connect again to
+// the next one. What a command sent and was refused is counted in memory.
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Resolver looks names up; *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Config is what a Proxy works with.
+type Config struct {
+	// Resolver looks up the names that are allowed; nil for the machine's own.
+	Resolver Resolver
+	// MaxConns is how many connections one jail may have at once, MaxAll how many
+	// all may; 0 for 1 024 and 8 192.
+	MaxConns, MaxAll int
+	// Patience is how long somebody may take to say what they want, to be
+	// connected to, or to take what is sent to them; 0 for 20 seconds.
+	Patience time.Duration
+	// Idle is how long a connection may stand with nothing sent either way; 0 for
+	// 15 minutes.
+	Idle time.Duration
+	// Log is where the proxy writes what it did by itself; nil for nowhere.
+	Log hclog.Logger
+}
+
+const (
+	defaultMaxConns = 1024
+	defaultMaxAll   = 8192
+	defaultPatience = 20 * time.Second
+	defaultIdle     = 15 * time.Minute
+	// maxHeader bounds the header of a request.
+	maxHeader = 64 << 10
+)
+
+// Proxy serves the jails of a node. It is a lifecycle.Service: it serves from
+// Start to Stop.
+type Proxy struct {
+	lifecycle.Runner
+
+	cfg   Config
+	slots chan struct{} // holds one for each connection of a jail's
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex
+	open  bool              // guarded by mu
+	jails map[string]*jail  // guarded by mu
+	cut   map[string]string // by jail: why nothing passes; guarded by mu
+	uses  map[useKey]*use   // of the execs that have not ended; guarded by mu
+}
+
+var _ lifecycle.Service = (*Proxy)(nil)
+
+// New makes a Proxy.
+func New(cfg Config) *Proxy {
+	if cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
+	}
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = defaultMaxConns
+	}
+	if cfg.MaxAll == 0 {
+		cfg.MaxAll = defaultMaxAll
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = defaultPatience
+	}
+	if cfg.Idle == 0 {
+		cfg.Idle = defaultIdle
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	return &Proxy{
+		cfg: cfg, slots: make(chan struct{}, cfg.MaxAll),
+		jails: map[string]*jail{}, cut: map[string]string{}, uses: map[useKey]*use{},
+	}
+}
+
+// Start begins to serve.
+func (p *Proxy) Start(ctx context.Context) error {
+	p.mu.Lock()
+	p.open = true
+	p.mu.Unlock()
+	return p.Run(ctx, func(ctx context.Context) error {
+		<-ctx.Done()
+		p.mu.Lock()
+		p.open = false
+		left := p.jails
+		p.jails = map[string]*jail{}
+		p.mu.Unlock()
+		for _, j := range left {
+			j.close()
+		}
+		p.wg.Wait()
+		return nil
+	})
+}
+
+// Serve takes the connections of a jail, until Leave, as its rules allow. The
+// listener is the proxy's from then on, also with an error. A jail that was
+// served before is served anew.
+func (p *Proxy) Serve(id string, l net.Listener, rules *nodev1.Egress) error {
+	list, err := listOf(rules)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	j := newJail(p, id, list)
+	p.mu.Lock()
+	if !p.open {
+		p.mu.Unlock()
+		return errors.Join(fmt.Errorf("serve the egress of jail %s: the proxy is stopped", id), l.Close())
+	}
+	before := p.jails[id]
+	p.jails[id] = j
+	p.wg.Go(func() { j.serve(l) })
+	p.mu.Unlock()
+	if before != nil {
+		before.close()
+	}
+	return nil
+}
+
+// Change gives a jail other rules, and ends the connections that they do not
+// allow. A jail that is not served has none.
+func (p *Proxy) Change(id string, rules *nodev1.Egress) error {
+	list, err := listOf(rules)
+	if err != nil {
+		return err
+	}
+	if j := p.jail(id); j != nil {
+		j.change(list)
+	}
+	return nil
+}
+
+// Cut ends every connection of a jail, and refuses new ones until Resume.
+func (p *Proxy) Cut(id, why string) {
+	p.mu.Lock()
+	p.cut[id] = why
+	j := p.jails[id]
+	p.mu.Unlock()
+	if j != nil {
+		j.endConns(func(*conn) bool { return true })
+	}
+}
+
+// Resume lets a jail's connections pass again.
+func (p *Proxy) Resume(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.cut, id)
+}
+
+// Leave stops serving a jail and ends its connections.
+func (p *Proxy) Leave(id string) {
+	p.mu.Lock()
+	j := p.jails[id]
+	delete(p.jails, id)
+	delete(p.cut, id)
+	p.mu.Unlock()
+	if j != nil {
+		j.close()
+	}
+}
+
+func (p *Proxy) jail(id string) *jail {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.jails[id]
+}
+
+// cutFor answers why nothing of a jail passes; empty when it may.
+func (p *Proxy) cutFor(id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cut[id]
+}
+
+// listOf reads rules as they travel.
+func listOf(rules *nodev1.Egress) (*allowlist.List, error) {
+	out := &allowlist.List{}
+	for _, r := range rules.GetRules() {
+		rule := allowlist.Rule{Host: r.GetHost(), Methods: r.GetMethods(), Private: r.GetPrivate(), ReadOnly: r.GetReadOnly()}
+		for _, port := range r.GetPorts() {
+			if port > 65535 {
+				return nil, fmt.Errorf("%d is no port", port)
+			}
+			rule.Ports = append(rule.Ports, uint16(port))
+		}
+		out.Rules = append(out.Rules, rule)
+	}
+	for _, f := range rules.GetForwards() {
+		if f.GetListen() > 65535 || f.GetPort() > 65535 {
+			return nil, fmt.Errorf("%d or %d is no port", f.GetListen(), f.GetPort())
+		}
+		out.Forwards = append(out.Forwards, allowlist.Forward{Listen: uint16(f.GetListen()), Host: f.GetHost(), Port: uint16(f.GetPort())})
+	}
+	return out, out.Check()
+}
+
+// Check says what is wrong with rules.
+func Check(rules *nodev1.Egress) error {
+	_, err := listOf(rules)
+	return err
+}

@@ -1,0 +1,91 @@
+package jail
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// The way out of a jail is a socket beside that of its init, which the node's
+// egress proxy listens on, and ports of the jail's loopback that init leads
+// there.
+
+// ways is the number of init's protocol from which on it leads ports out.
+const ways = 4
+
+func (m *Manager) transport(p paths) transport {
+	return sockets{state: p.state, root: int(m.cfg.UIDBase)}
+}
+
+// openWay gives a running jail its way out. A jail without one goes on: its
+// commands reach nothing, as those of one that nothing is allowed to.
+func (m *Manager) openWay(ctx context.Context, p paths, rec *nodev1.JailRecord, conn *Init) {
+	id := rec.GetSpec().GetJailId()
+	if m.cfg.Egress == nil || id == HostID || conn.protocol < ways {
+		return
+	}
+	l, err := m.transport(p).listen()
+	if err == nil {
+		err = m.cfg.Egress.Serve(id, l, rec.GetSpec().GetEgress())
+	}
+	if err == nil {
+		err = m.lead(ctx, rec.GetSpec(), conn)
+	}
+	if err != nil {
+		m.cfg.Log.Error("a jail has no way out", "jail", id, "error", err)
+		return
+	}
+	conn.Proxied = true
+}
+
+// changeWay puts a jail's egress in force as it runs.
+func (m *Manager) changeWay(ctx context.Context, spec *nodev1.JailSpec, conn *Init) error {
+	if m.cfg.Egress == nil || !conn.Proxied {
+		return nil
+	}
+	if err := m.cfg.Egress.Change(spec.GetJailId(), spec.GetEgress()); err != nil {
+		return err
+	}
+	m.cfg.Log.Info("changed what a jail may reach", "jail", spec.GetJailId(), "rules", len(spec.GetEgress().GetRules()))
+	return m.lead(ctx, spec, conn)
+}
+
+// lead has init lead the ports out that a spec names.
+func (m *Manager) lead(ctx context.Context, spec *nodev1.JailSpec, conn *Init) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	req := &initv1.ForwardRequest{Ports: []*initv1.ForwardRequest_Port{{Listen: allowlist.ProxyPort}}}
+	for _, f := range spec.GetEgress().GetForwards() {
+		req.Ports = append(req.Ports, &initv1.ForwardRequest_Port{
+			Listen: f.GetListen(), Target: net.JoinHostPort(f.GetHost(), strconv.Itoa(int(f.GetPort()))),
+		})
+	}
+	res, err := conn.Forward(ctx, req)
+	if err != nil {
+		return err
+	}
+	if problems := res.GetProblems(); len(problems) > 0 {
+		// Of a command that listens there already, for example.
+		m.cfg.Log.Warn("ports of a jail cannot be led out", "jail", spec.GetJailId(), "problems", strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// barWay lets nothing out of a jail that is frozen or being killed, and ends what
+// is open. Manager.mu is held.
+func (m *Manager) barWay(e *entry) {
+	switch {
+	case m.cfg.Egress == nil:
+	case e.killing:
+		m.cfg.Egress.Cut(e.id, "everything in this jail is being killed")
+	case len(e.holders) > 0:
+		m.cfg.Egress.Cut(e.id, "this jail is frozen")
+	default:
+		m.cfg.Egress.Resume(e.id)
+	}
+}
