@@ -2,6 +2,7 @@ package egress
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -123,8 +124,19 @@ func (l listener) Accept() (net.Conn, error) {
 		if c != nil {
 			return c, nil
 		}
-		_ = got.SetWriteDeadline(time.Now().Add(time.Second))
-		_, _ = got.Write([]byte(tooMany))
-		_ = got.Close()
+		go sayTooMany(got)
+	}
+}
+
+// sayTooMany waits a moment for the words to be read: closed with something
+// unread, a connection may lose what was said.
+func sayTooMany(c net.Conn) {
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := io.WriteString(c, tooMany); err != nil {
+		return
+	}
+	if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, c)
 	}
 }
