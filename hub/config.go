@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/notify"
+	"github.com/deckhand-sh/deckhand/hub/notify/guard"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
@@ -56,6 +59,14 @@ type Config struct {
 	NATSWorkerURL config.Secret `koanf:"nats-worker-url"`
 	// NATSListen runs a NATS server inside this hub, on that address.
 	NATSListen string `koanf:"nats-listen"`
+	// NATSLifecyclePassword lets others listen to lifecycle events on the server
+	// of NATSListen, as the user lifecycle; empty for nobody.
+	NATSLifecyclePassword config.Secret `koanf:"nats-lifecycle-password"`
+	// NotifyAllow are the networks, besides public ones, to which destinations
+	// may send, and without encryption: 10.20.0.0/16,192.0.2.7.
+	NotifyAllow string `koanf:"notify-allow"`
+	// NotifyGiveUp is for how long a notice is tried: 1 m to 30 days.
+	NotifyGiveUp time.Duration `koanf:"notify-give-up"`
 	// LeaseTTL is how long a worker's lease lasts without renewal: 1 s to 10 m.
 	LeaseTTL time.Duration `koanf:"lease-ttl"`
 	// UndoWindow is how long after its end a task's changes of files can be taken
@@ -73,6 +84,9 @@ type Config struct {
 	// AnthropicBaseURL and AnthropicKey are what the model relay uses.
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
+
+	// notifyAllow is NotifyAllow, read.
+	notifyAllow []netip.Prefix
 
 	// InProcessNATS runs the embedded NATS server without any address, for a
 	// worker in the same process.
@@ -101,6 +115,7 @@ const (
 	maxLeaseTTL        = 10 * time.Minute
 	keysetFile         = "keyset.json"
 	maxDrainDelay      = 5 * time.Minute
+	maxGiveUp          = 30 * 24 * time.Hour
 	heartbeatInterval  = 5 * time.Second
 	nodeStaleIntervals = 4
 )
@@ -123,6 +138,13 @@ func (c *Config) fill() error {
 	if c.MaxPerUser == 0 {
 		c.MaxPerUser = DefaultMaxPerUser
 	}
+	if c.NotifyGiveUp == 0 {
+		c.NotifyGiveUp = notify.DefaultGiveUp
+	}
+	var err error
+	if c.notifyAllow, err = guard.ParseAllow(c.NotifyAllow); err != nil {
+		return err
+	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
@@ -144,6 +166,8 @@ func (c *Config) fill() error {
 		return invalid("max-active is %d", c.MaxActive).WithFix("use 1 or more")
 	case c.EventRetention < 0 || c.EventRetention > 0 && c.EventRetention < time.Hour:
 		return invalid("event-retention is %s", c.EventRetention).WithFix("use 0 to keep events for ever, or 1h or more")
+	case c.NotifyGiveUp < time.Minute || c.NotifyGiveUp > maxGiveUp:
+		return invalid("notify-give-up is %s", c.NotifyGiveUp).WithFix("use %s to %s", time.Minute, maxGiveUp)
 	case c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay:
 		return invalid("drain-delay is %s", c.DrainDelay).WithFix("use 0 to %s", maxDrainDelay)
 	case c.MaxPerUser < 1:
@@ -175,7 +199,7 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	c.Redact.Add(c.AnthropicKey.Reveal(), c.DatabaseURL.Reveal(), c.NATSURL.Reveal(), c.NATSEventsURL.Reveal())
+	c.Redact.Add(c.AnthropicKey.Reveal(), c.DatabaseURL.Reveal(), c.NATSURL.Reveal(), c.NATSEventsURL.Reveal(), c.NATSLifecyclePassword.Reveal())
 	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
 		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.DataDir, err).WithFix("use a folder you may write to")
 	}
@@ -250,6 +274,8 @@ func (c Config) natsServer() (*bus.Server, error) {
 		HubPassword:    config.Secret(ident.Secret("dhn")),
 		EventsPassword: config.Secret(ident.Secret("dhn")),
 		WorkerSecret:   config.Secret(ident.Secret("dhn")),
-		Log:            c.Log.Named("nats"),
+
+		LifecyclePassword: c.NATSLifecyclePassword,
+		Log:               c.Log.Named("nats"),
 	})
 }

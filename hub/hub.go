@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/metrics"
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
+	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
@@ -99,6 +100,7 @@ type Hub struct {
 	workspaces *workspace.Workspaces
 	artifacts  *artifact.Artifacts
 	triggers   *trigger.Service
+	notify     *notify.Service
 
 	credentials *credential.Credentials
 	budgets     *budget.Ledger
@@ -126,7 +128,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
 	})
 	recorder := event.NewRecorder(event.RecorderConfig{
-		Store: h.store, Redact: c.Redact, Notify: h.notify, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
+		Store: h.store, Redact: c.Redact, Notify: h.hint, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
 	})
 	h.recorder = recorder
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
@@ -143,9 +145,13 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
+	h.notify = notify.New(notify.Config{
+		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Bus: h.bus, Allow: c.notifyAllow, GiveUp: c.NotifyGiveUp,
+		Sent: h.metrics.Notice, Log: c.Log.Named("notify"),
+	})
 	h.triggers = trigger.New(trigger.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep,
-		Handled: h.metrics.Delivery, Answered: h.metrics.Webhook, Log: c.Log.Named("trigger"),
+		Announce: h.notify.Announce, Handled: h.metrics.Delivery, Answered: h.metrics.Webhook, Log: c.Log.Named("trigger"),
 	})
 	h.artifacts = artifact.New(artifact.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node,
@@ -196,6 +202,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.leader.Add("sweeper", &sweeper{budgets: h.budgets, reports: h.reports, leases: h.leases, tasks: h.tasks, kills: h.kills, store: h.store, every: min(c.LeaseTTL/renewals, maxSweep), log: c.Log.Named("sweeper")})
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
 	h.leader.Add("clock", h.triggers.Clock())
+	h.leader.Add("notices", h.notify.Follower())
 	server, err := h.server()
 	if err != nil {
 		return err
@@ -212,6 +219,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.Add("subtasks", h.subtasks)
 	h.Add("commands", h.execs)
 	h.Add("triggers", h.triggers)
+	h.Add("notices", h.notify)
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)
 	h.Add("edge", h.edge)
@@ -299,7 +307,8 @@ func reachable(a net.Addr) string {
 // NATS is the embedded bus server; nil when another is used.
 func (h *Hub) NATS() *bus.Server { return h.nats }
 
-func (h *Hub) notify(orgID, taskID string) {
+// hint tells watchers that a task has events.
+func (h *Hub) hint(orgID, taskID string) {
 	// Watchers poll besides: a hint that is lost costs them a moment.
 	if err := h.bus.PublishEvent(orgID, taskID); err != nil {
 		h.cfg.Log.Debug("cannot publish an event hint", "task_id", taskID, "error", err)

@@ -99,6 +99,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(&api.Triggers{
 		Store: h.store, Triggers: h.triggers, Agents: h.agents, Redact: h.cfg.Redact,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewDestinationServiceHandler(&api.Destinations{Notify: h.notify, Agents: h.agents}, options...))
 	mux.Handle(trigger.Prefix+"{id}", h.triggers)
 	ready := &readiness{hub: h, draining: s.leaving}
 	mux.Handle(grpchealth.NewHandler(ready))

@@ -34,7 +34,7 @@ func procedures() []protoreflect.MethodDescriptor {
 		deckhandv1.File_deckhand_v1_node_telemetry_proto,
 		deckhandv1.File_deckhand_v1_workspace_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
-		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto,
+		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -112,6 +112,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 // others are the objects of an organisation that the caller is not of.
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
+	destination, notice                                                       string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -153,6 +154,12 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.trigger
 		case "delivery_id":
 			out[name] = o.delivery
+		case "destination_id":
+			if f.ContainingOneof() == nil {
+				out[name] = o.destination
+			}
+		case "notice_id":
+			out[name] = o.notice
 		case "kind":
 			if m.Name() == "CreateTriggerRequest" {
 				out[name] = "TRIGGER_KIND_MANUAL"
@@ -160,6 +167,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "spec":
 			if m.Name() != "TestTriggerRequest" && f.Message().Name() == "TriggerSpec" {
 				out[name] = map[string]any{}
+			}
+			if f.Message().Name() == "DestinationSpec" {
+				out[name] = map[string]any{"agents": []string{o.agent}, "nats": map[string]any{}}
 			}
 		case "hold_id":
 			out[name] = o.hold
@@ -222,7 +232,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
-	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph"}
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph",
+	"ListDestinations", "ListNotices"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -270,15 +281,18 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				delete(body, "task_id")
 				delete(body, "node_id")
 				delete(body, "trigger_id")
+				delete(body, "destination_id")
 				_, text := call(t, h.URL(), own, m, body)
-				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery} {
+				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery,
+					victim.destination, victim.notice} {
 					require.NotContains(t, text, id)
 				}
 				if m.Name() == "ListWorkers" {
 					require.NotContains(t, text, victim.worker)
 					return
 				}
-				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil && body["node_id"] == nil && body["trigger_id"] == nil {
+				if body = victim.request(m.Input()); body["agent_id"] == nil && body["task_ids"] == nil && body["node_id"] == nil && body["trigger_id"] == nil &&
+					body["destination_id"] == nil {
 					return
 				}
 			}
@@ -322,6 +336,12 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "enabled", trigger.Trigger.State)
 	require.EqualValues(t, 1, trigger.Trigger.Revision)
+	destination, err := s.GetDestination(t.Context(), db.GetDestinationParams{OrgID: victim.org, ID: victim.destination})
+	require.NoError(t, err)
+	require.Equal(t, "disabled", destination.State)
+	notice, err := s.GetNotice(t.Context(), db.GetNoticeParams{OrgID: victim.org, ID: victim.notice})
+	require.NoError(t, err)
+	require.Equal(t, "pending", notice.Notice.State)
 	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: victim.org, NodeID: victim.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
@@ -343,7 +363,8 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	org, err := s.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: ident.New("org"), Name: name})
 	require.NoError(t, err)
 	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
-		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold"), trigger: ident.New("trig"), delivery: ident.New("dlv")}
+		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold"), trigger: ident.New("trig"), delivery: ident.New("dlv"),
+		destination: ident.New("dest"), notice: ident.New("ntc")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
@@ -396,6 +417,14 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		ID: o.delivery, OrgID: org.ID, TriggerID: o.trigger, Key: "walk", Source: "manual", Headers: json.RawMessage("{}"), Body: []byte{},
 	})
 	require.NoError(t, err)
+	_, err = s.CreateDestination(ctx, db.CreateDestinationParams{
+		ID: o.destination, OrgID: org.ID, Name: "walk", Kind: "nats", Spec: json.RawMessage(`{"nats":{}}`), State: "disabled", Reason: "x", CreatedBy: "x",
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.OweNotices(ctx, db.OweNoticesParams{
+		OrgID: org.ID, Keep: time.Hour, Ids: []string{o.notice}, Destinations: []string{o.destination}, Happenings: []string{"x"},
+		Types: []string{"walk"}, Tasks: []string{o.task}, Bodies: []string{"{}"},
+	}))
 	require.NoError(t, s.AppendAudit(ctx, db.AppendAuditParams{
 		OrgID: org.ID, ActorKind: "user", ActorID: "x", Action: "walk", ObjectKind: "task", ObjectID: o.task,
 		Before: json.RawMessage("{}"), After: json.RawMessage("{}"),

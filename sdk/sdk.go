@@ -68,6 +68,8 @@ type Client struct {
 	Providers deckhandv1connect.ProviderServiceClient
 	Budgets   deckhandv1connect.BudgetServiceClient
 	Triggers  deckhandv1connect.TriggerServiceClient
+	// Destinations are told of what happens.
+	Destinations deckhandv1connect.DestinationServiceClient
 
 	url  string
 	http *http.Client
@@ -117,26 +119,27 @@ func New(cfg Config) (*Client, error) {
 	options := connect.WithInterceptors(append(slices.Clone(cfg.Interceptors), &headers{token: cfg.Token, userAgent: userAgent})...)
 	target := base.String()
 	return &Client{
-		Agents:     deckhandv1connect.NewAgentServiceClient(client, target, options),
-		Tasks:      deckhandv1connect.NewTaskServiceClient(client, target, options),
-		Control:    deckhandv1connect.NewControlServiceClient(client, target, options),
-		Audit:      deckhandv1connect.NewAuditServiceClient(client, target, options),
-		Events:     deckhandv1connect.NewEventServiceClient(client, target, options),
-		Files:      deckhandv1connect.NewFileServiceClient(client, target, options),
-		Inbox:      deckhandv1connect.NewInboxServiceClient(client, target, options),
-		Workspaces: deckhandv1connect.NewWorkspaceServiceClient(client, target, options),
-		Nodes:      deckhandv1connect.NewNodeServiceClient(client, target, options),
-		NodeExecs:  deckhandv1connect.NewNodeExecServiceClient(client, target, options),
-		Terminals:  deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
-		Telemetry:  deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
-		Enrollment: deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
-		Workers:    deckhandv1connect.NewWorkerServiceClient(client, target, options),
-		Queue:      deckhandv1connect.NewQueueServiceClient(client, target, options),
-		Providers:  deckhandv1connect.NewProviderServiceClient(client, target, options),
-		Budgets:    deckhandv1connect.NewBudgetServiceClient(client, target, options),
-		Triggers:   deckhandv1connect.NewTriggerServiceClient(client, target, options),
-		url:        target,
-		http:       client,
+		Agents:       deckhandv1connect.NewAgentServiceClient(client, target, options),
+		Tasks:        deckhandv1connect.NewTaskServiceClient(client, target, options),
+		Control:      deckhandv1connect.NewControlServiceClient(client, target, options),
+		Audit:        deckhandv1connect.NewAuditServiceClient(client, target, options),
+		Events:       deckhandv1connect.NewEventServiceClient(client, target, options),
+		Files:        deckhandv1connect.NewFileServiceClient(client, target, options),
+		Inbox:        deckhandv1connect.NewInboxServiceClient(client, target, options),
+		Workspaces:   deckhandv1connect.NewWorkspaceServiceClient(client, target, options),
+		Nodes:        deckhandv1connect.NewNodeServiceClient(client, target, options),
+		NodeExecs:    deckhandv1connect.NewNodeExecServiceClient(client, target, options),
+		Terminals:    deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
+		Telemetry:    deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
+		Enrollment:   deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
+		Workers:      deckhandv1connect.NewWorkerServiceClient(client, target, options),
+		Queue:        deckhandv1connect.NewQueueServiceClient(client, target, options),
+		Providers:    deckhandv1connect.NewProviderServiceClient(client, target, options),
+		Budgets:      deckhandv1connect.NewBudgetServiceClient(client, target, options),
+		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
+		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),
+		url:          target,
+		http:         client,
 	}, nil
 }
 

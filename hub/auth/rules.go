@@ -101,6 +101,21 @@ var rules = map[string]Rule{
 	c.TriggerServiceGetDeliveryProcedure:         {Kind: User, Role: "advanced"},
 	c.TriggerServiceReplayDeliveryProcedure:      {Kind: User, Role: "advanced"},
 
+	// What happens to everybody's tasks leaves the house: an administrator says
+	// whereto.
+	c.DestinationServiceCreateDestinationProcedure:       {Kind: User, Role: "admin"},
+	c.DestinationServiceUpdateDestinationProcedure:       {Kind: User, Role: "admin"},
+	c.DestinationServiceGetDestinationProcedure:          {Kind: User, Role: "viewer"},
+	c.DestinationServiceListDestinationsProcedure:        {Kind: User, Role: "viewer"},
+	c.DestinationServiceTestDestinationProcedure:         {Kind: User, Role: "admin"},
+	c.DestinationServiceEnableDestinationProcedure:       {Kind: User, Role: "admin"},
+	c.DestinationServiceDisableDestinationProcedure:      {Kind: User, Role: "admin"},
+	c.DestinationServiceRotateDestinationSecretProcedure: {Kind: User, Role: "admin"},
+	c.DestinationServiceDeleteDestinationProcedure:       {Kind: User, Role: "admin"},
+	c.DestinationServiceListNoticesProcedure:             {Kind: User, Role: "viewer"},
+	c.DestinationServiceGetNoticeProcedure:               {Kind: User, Role: "admin"},
+	c.DestinationServiceRedriveNoticesProcedure:          {Kind: User, Role: "admin"},
+
 	c.NodeServiceListNodesProcedure:       {Kind: User, Role: "viewer"},
 	c.NodeServiceGetNodeProcedure:         {Kind: User, Role: "viewer"},
 	c.NodeServiceCreateJoinTokenProcedure: {Kind: User, Role: "admin"},

@@ -15,12 +15,14 @@ const Stream = "WAKEUPS"
 // DefaultPool is the pool of tasks and workers that name none.
 const DefaultPool = "default"
 
-// The two accounts, and the hub's user in each.
+// The two accounts, the hub's user in each, and the user of other systems in the
+// second.
 const (
 	workAccount   = "WORK"
 	eventsAccount = "EVENTS"
 	hubUser       = "hub"
 	eventsUser    = "hub-events"
+	listenerUser  = "lifecycle"
 	workerPrefix  = "worker."
 )
 
@@ -40,6 +42,9 @@ type Access struct {
 func wakeSubject(pool string) string   { return "wake." + pool }
 func consumerName(pool string) string  { return "pool-" + pool }
 func inboxPrefix(worker string) string { return "_INBOX.worker." + worker }
+
+// lifecyclePrefix begins the subjects that other systems may listen to.
+const lifecyclePrefix = "lifecycle."
 
 func eventSubject(org, task string) string    { return "events." + org + "." + task }
 func thinkingSubject(org, task string) string { return "thinking." + org + "." + task }

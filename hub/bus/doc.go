@@ -9,7 +9,7 @@
 // one reads the database a little later.
 //
 // Accounts keep the users apart. WORK has the stream, and the hub in it.
-// EVENTS has hubs only. In the embedded Server the workers of each pool have
+// EVENTS has hubs, and who listens to lifecycle events. In the embedded Server the workers of each pool have
 // an account of their own, which imports from WORK the three subjects of their
 // consumer: there a worker may look at the consumer, pull, and acknowledge, and
 // do nothing else. Were it in WORK, it could name one of JetStream's own

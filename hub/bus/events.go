@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,6 +50,26 @@ func (b *Bus) SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (st
 		return nil, err
 	}
 	return b.subscribe(thinkingSubject(orgID, taskID), func(m *nats.Msg) { fn(m.Data) })
+}
+
+// PublishLifecycle sends an event of an organisation to whoever listens in the
+// events account, and does not wait: see FlushEvents. The kind is a path of
+// words with dots between them.
+func (b *Bus) PublishLifecycle(orgID, kind string, data []byte) error {
+	if err := token("organisation", orgID); err != nil {
+		return err
+	}
+	for word := range strings.SplitSeq(kind, ".") {
+		if err := token("kind", word); err != nil {
+			return err
+		}
+	}
+	return wrap("publish a lifecycle event", b.events.Publish(lifecyclePrefix+orgID+"."+kind, data))
+}
+
+// FlushEvents answers when the server has all that was published.
+func (b *Bus) FlushEvents(ctx context.Context) error {
+	return wrap("publish events", b.events.FlushWithContext(ctx))
 }
 
 // subscribe answers once the server knows of the subscription, so that nothing

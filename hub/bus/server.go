@@ -29,6 +29,9 @@ type ServerConfig struct {
 	HubPassword    config.Secret
 	EventsPassword config.Secret
 	WorkerSecret   config.Secret
+	// LifecyclePassword is that of the user lifecycle, who may listen to lifecycle
+	// events and do nothing else; empty for no such user.
+	LifecyclePassword config.Secret
 	// StoreDir is where JetStream keeps its folders, although everything is in
 	// memory; empty for a temporary one.
 	StoreDir string
@@ -186,7 +189,7 @@ func (s *Server) URL() string {
 	return s.nats.ClientURL()
 }
 
-// authenticator lets in the hub's two users and workers, each with the rights
+// authenticator lets in the hub's two users, listeners and workers, each with the rights
 // that follow from its name.
 type authenticator struct{ s *Server }
 
@@ -210,6 +213,16 @@ func (a authenticator) Check(c server.ClientAuthentication) bool {
 			return false
 		}
 		c.RegisterUser(&server.User{Username: name, Account: a.s.events})
+		return true
+	}
+	if name == listenerUser && a.s.cfg.LifecyclePassword != "" {
+		if !same(password, a.s.cfg.LifecyclePassword.Reveal()) {
+			return false
+		}
+		c.RegisterUser(&server.User{Username: name, Account: a.s.events, Permissions: &server.Permissions{
+			Publish:   &server.SubjectPermission{Deny: []string{">"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{lifecyclePrefix + ">"}},
+		}})
 		return true
 	}
 	pool, worker, ok := splitWorker(name)

@@ -45,7 +45,7 @@ type Metrics struct {
 	tools                                                                     map[string]bool
 	states                                                                    map[task.State]bool
 	moves, tasks, admissions, leases, steps, forwarded, linkChanges, rejected *prometheus.CounterVec
-	inbox, deliveries, webhooks                                               *prometheus.CounterVec
+	inbox, deliveries, webhooks, notices                                      *prometheus.CounterVec
 	duration, stepDuration                                                    *prometheus.HistogramVec
 	events                                                                    prometheus.Counter
 	lag                                                                       prometheus.Histogram
@@ -88,6 +88,7 @@ func New(cfg Config) *Metrics {
 		stepDuration: histogram("step_duration_seconds", "Time a tool call took.", seconds, "tool"),
 		rejected:     counter("tool_rejections_total", "Tool calls that never became a step, by tool.", "tool"),
 		inbox:        counter("inbox_total", "What waited for a person: asked, answered, expired.", "what"),
+		notices:      counter("notices_total", "Notices that were sent, by kind of destination and state afterwards.", "kind", "state"),
 		deliveries:   counter("deliveries_total", "Firings of triggers that were handled, by source and outcome.", "source", "state"),
 		webhooks:     counter("webhook_answers_total", "Answers to senders of webhooks, by HTTP status.", "status"),
 		linkChanges:  counter("node_link_changes_total", "Links of nodes that came up here, and that ended.", "to"),
@@ -127,6 +128,9 @@ func truth(b bool) float64 {
 
 // Delivery counts a firing of a trigger that was handled.
 func (m *Metrics) Delivery(source, state string) { m.deliveries.WithLabelValues(source, state).Inc() }
+
+// Notice counts a sending of a notice.
+func (m *Metrics) Notice(kind, state string) { m.notices.WithLabelValues(kind, state).Inc() }
 
 // Webhook counts an answer to a sender.
 func (m *Metrics) Webhook(status int) { m.webhooks.WithLabelValues(strconv.Itoa(status)).Inc() }

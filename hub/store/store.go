@@ -100,6 +100,10 @@ func (s *Store) Current(ctx context.Context) error {
 	return nil
 }
 
+// restoredAgain is how many events are looked at again for each destination
+// after a restore: order by id is not quite the order of commits.
+const restoredAgain = 10_000
+
 func (s *Store) migrate(ctx context.Context) error {
 	sqlDB := stdlib.OpenDBFromPool(s.pool)
 	defer sqlDB.Close()
@@ -126,6 +130,9 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	if _, err := s.RebaseEvents(ctx); err != nil {
 		return fmt.Errorf("bring restored events into order: %w", err)
+	}
+	if _, err := s.RebaseDestinations(ctx, restoredAgain); err != nil {
+		return fmt.Errorf("bring what was told of restored events into order: %w", err)
 	}
 	if _, err := s.RebasePrunedEvents(ctx); err != nil {
 		return fmt.Errorf("bring what was deleted of restored events into order: %w", err)

@@ -38,6 +38,11 @@ func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 	if err := tx.CountTaskFailure(ctx, db.CountTaskFailureParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return fmt.Errorf("count failure of %s: %w", t.ID, err)
 	}
+	if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "agent.retry", Payload: map[string]any{
+		"error_code": f.Code, "message": f.Message, "retry": n, "retries": Retries, "wait_ms": wait.Milliseconds(),
+	}}); err != nil {
+		return err
+	}
 	to := Waiting
 	if State(t.State) == Starting {
 		to = Queued // it is not looked at before its time

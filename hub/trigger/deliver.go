@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -138,6 +139,24 @@ func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, fli
 	tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.SettleDelivery(ctx, p) })
 }
 
+// fail settles a delivery that starts nothing though it should, and has that told:
+// once an hour of each trigger, since one that is broken breaks at each delivery.
+func (s *Service) fail(ctx context.Context, tx *event.Tx, t db.Trigger, d db.Delivery, why, prompt, flight string) error {
+	s.settle(tx, d, "failed", why, prompt, flight, nil)
+	return s.announce(ctx, tx, t, notify.DeliveryFailed, d.ID, why, t.ID+"."+notify.DeliveryFailed+"."+d.ReceivedAt.UTC().Format("2006-01-02T15"))
+}
+
+func (s *Service) announce(ctx context.Context, tx *event.Tx, t db.Trigger, kind, object, why, once string) error {
+	agent, err := s.cfg.Agents.Get(ctx, t.OrgID, t.AgentID)
+	if err != nil {
+		return err
+	}
+	return s.cfg.Announce(ctx, tx, notify.Happening{
+		OrgID: t.OrgID, Kind: kind, Object: object, AgentID: t.AgentID, AgentName: agent.Agent.Name, Once: once,
+		Details: map[string]any{"trigger_id": t.ID, "trigger": t.Name, "reason": why},
+	})
+}
+
 // handle decides on a delivery whose row is locked.
 func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error {
 	row, err := tx.GetTrigger(ctx, db.GetTriggerParams{OrgID: d.OrgID, ID: d.TriggerID})
@@ -159,8 +178,7 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 	}
 	out, err := c.run(ctx, d)
 	if err != nil {
-		s.settle(tx, d, "failed", err.Error(), "", "", nil)
-		return nil
+		return s.fail(ctx, tx, t, d, err.Error(), "", "")
 	}
 	if !out.Matched {
 		s.settle(tx, d, "filtered", "the filter leaves it out", "", "", nil)
@@ -173,6 +191,9 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 	if why != "" {
 		s.settle(tx, d, "failed", "the trigger stopped: "+why, out.Prompt, "", nil)
 		tx.AfterCommit(func() { s.cfg.Log.Warn("a trigger stopped itself", "trigger_id", t.ID, "reason", why) })
+		if err := s.announce(ctx, tx, t, notify.TriggerTripped, t.ID, why, ""); err != nil {
+			return err
+		}
 		return set(ctx, tx, t, stateTripped, why+fmt.Sprintf("; when you have looked: deckhand trigger enable %s", t.Name), nil, nil, event.Hub)
 	}
 	flight, free, err := s.clear(ctx, tx, c, d, out)
@@ -281,7 +302,7 @@ func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Del
 	case policy == overlapReplace:
 		return "", false, errReplace{running}
 	case before >= maxWaiting:
-		s.settle(tx, d, "failed", fmt.Sprintf("%d others wait for the same run already", before), out.Prompt, flight, nil)
+		return "", false, s.fail(ctx, tx, c.row, d, fmt.Sprintf("%d others wait for the same run already", before), out.Prompt, flight)
 	default:
 		why := "waits for task " + running
 		if !live {
@@ -294,10 +315,7 @@ func (s *Service) clear(ctx context.Context, tx *event.Tx, c *compiled, d db.Del
 
 // begin makes the task of a delivery.
 func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Trigger, d db.Delivery, prompt, flight string) error {
-	fail := func(why string) error {
-		s.settle(tx, d, "failed", why, prompt, flight, nil)
-		return nil
-	}
+	fail := func(why string) error { return s.fail(ctx, tx, t, d, why, prompt, flight) }
 	user, err := tx.UserByName(ctx, db.UserByNameParams{OrgID: t.OrgID, Name: t.CreatedBy})
 	switch {
 	case store.IsNotFound(err):

@@ -33,6 +33,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/hold"
+	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -56,6 +57,8 @@ type Config struct {
 	Redact   *redact.Redactor
 	// Sweep is how often deliveries are looked for without a cause.
 	Sweep time.Duration
+	// Announce has a happening told to destinations, if the transaction commits.
+	Announce func(ctx context.Context, tx *event.Tx, h notify.Happening) error
 	// Handled and Answered, if set, count: what became of a delivery, and with
 	// what status a sender was answered.
 	Handled  func(source, state string)
@@ -84,6 +87,9 @@ const knownTriggers = 16_384
 func New(cfg Config) *Service {
 	if cfg.Handled == nil {
 		cfg.Handled = func(string, string) {}
+	}
+	if cfg.Announce == nil {
+		cfg.Announce = func(context.Context, *event.Tx, notify.Happening) error { return nil }
 	}
 	if cfg.Answered == nil {
 		cfg.Answered = func(int) {}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -52,6 +53,9 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("nats-events-url", "", "the same server, as the user of the events account; --nats-url by default")
 	flags.String("nats-worker-url", "", "the same server, as the workers' user")
 	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url")
+	flags.String("nats-lifecycle-password", "", "let others listen to lifecycle events on --nats-listen, as the user lifecycle; better in DECKHAND_NATS_LIFECYCLE_PASSWORD")
+	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
+	flags.Duration("notify-give-up", notify.DefaultGiveUp, "for how long a notice that is not taken is sent again")
 	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")
 	flags.Duration("event-retention", 0, "how long the events of a finished task are kept; 0 for ever")

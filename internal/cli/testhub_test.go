@@ -62,6 +62,7 @@ type testHub struct {
 	deckhandv1connect.UnimplementedControlServiceHandler
 	deckhandv1connect.UnimplementedAuditServiceHandler
 	deckhandv1connect.UnimplementedTriggerServiceHandler
+	deckhandv1connect.UnimplementedDestinationServiceHandler
 
 	url string
 	// watched is closed when the first Watch has sent all that is stored.
@@ -109,6 +110,7 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewDestinationServiceHandler(h, options))
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetHTTP1(true)

@@ -47,6 +47,7 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.String("database-url", "", "use this PostgreSQL database instead of a private one")
 	flags.String("nats-url", "", "use this NATS server instead of one in the process")
+	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
 	flags.String("containerd", "", "use the containerd at this socket; the machine's own or a private one by default")
 	flags.Int("slots", 8, "how many tasks run at once")
 	pressure.Flags(flags)

@@ -47,6 +47,9 @@ const (
 	// answered yet. It is no moment of a step's, and has the delivery's id for a
 	// task's.
 	AfterDelivery Point = "crash-after-delivery"
+	// AfterNotice: the hub has sent a notice, and has not stored that. It has the
+	// notice's id for a task's.
+	AfterNotice Point = "crash-after-notice"
 )
 
 // Hit is what the listener is told, as one line of JSON. It answers by a line,

@@ -47,6 +47,8 @@ type Config struct {
 	DatabaseURL config.Secret `koanf:"database-url"`
 	// NATSURL uses an existing NATS server instead of the in-process one.
 	NATSURL config.Secret `koanf:"nats-url"`
+	// NotifyAllow is hub.Config's.
+	NotifyAllow string `koanf:"notify-allow"`
 	// Containerd uses the containerd at that socket. Empty: the machine's own
 	// when one is running, else a private one.
 	Containerd string `koanf:"containerd"`
@@ -171,7 +173,8 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		Listen: u.cfg.Listen, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
-		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
+		NotifyAllow: u.cfg.NotifyAllow,
+		Registry:    u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err

@@ -222,6 +222,8 @@ const prunableTasks = `-- name: PrunableTasks :many
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - $1::interval
   AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+  AND NOT EXISTS (SELECT 1 FROM destinations d JOIN event_heads h ON h.task_id = t.id
+                  WHERE d.org_id = t.org_id AND d.state = 'enabled' AND d.deleted_at IS NULL AND d.after_xid < h.xid)
 ORDER BY t.finished_at LIMIT $2
 `
 
@@ -236,7 +238,8 @@ type PrunableTasksRow struct {
 }
 
 // Tasks that ended longer ago than their events are kept, of whatever
-// organisation. A task that was pruned has no event left.
+// organisation. A task that was pruned has no event left. One of which a
+// destination is still to be told keeps them.
 func (q *Queries) PrunableTasks(ctx context.Context, arg PrunableTasksParams) ([]PrunableTasksRow, error) {
 	rows, err := q.db.Query(ctx, prunableTasks, arg.OlderThan, arg.MaxRows)
 	if err != nil {

@@ -172,6 +172,25 @@ type Delivery struct {
 	HandledAt   *time.Time
 }
 
+type Destination struct {
+	ID        string
+	OrgID     string
+	Name      string
+	Kind      string
+	Spec      json.RawMessage
+	State     string
+	Reason    string
+	StateAt   time.Time
+	Sealed    []byte
+	Hint      string
+	AfterXid  string
+	AfterID   int64
+	CreatedBy string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	DeletedAt *time.Time
+}
+
 type Event struct {
 	ID            int64
 	Xid           string
@@ -381,6 +400,24 @@ type NodeSession struct {
 	Replica   string
 	Connected bool
 	TouchedAt time.Time
+}
+
+type Notice struct {
+	ID            string
+	OrgID         string
+	DestinationID string
+	Happening     string
+	Type          string
+	TaskID        string
+	Body          json.RawMessage
+	State         string
+	Attempts      int32
+	Tries         json.RawMessage
+	Error         string
+	CreatedAt     time.Time
+	NextAt        time.Time
+	ExpiresAt     time.Time
+	HandledAt     *time.Time
 }
 
 type Organisation struct {

@@ -92,10 +92,13 @@ WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_sn
 
 -- name: PrunableTasks :many
 -- Tasks that ended longer ago than their events are kept, of whatever
--- organisation. A task that was pruned has no event left.
+-- organisation. A task that was pruned has no event left. One of which a
+-- destination is still to be told keeps them.
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - @older_than::interval
   AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+  AND NOT EXISTS (SELECT 1 FROM destinations d JOIN event_heads h ON h.task_id = t.id
+                  WHERE d.org_id = t.org_id AND d.state = 'enabled' AND d.deleted_at IS NULL AND d.after_xid < h.xid)
 ORDER BY t.finished_at LIMIT @max_rows;
 
 -- name: PruneEvents :exec

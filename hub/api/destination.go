@@ -1,0 +1,283 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/notify"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Destinations serves DestinationService.
+type Destinations struct {
+	Notify *notify.Service
+	Agents *agent.Service
+}
+
+const noticePage = 50
+
+func destinationMessage(d db.Destination, counts db.CountNoticesRow) (*deckhandv1.Destination, error) {
+	spec, err := notify.Spec(d)
+	return &deckhandv1.Destination{
+		Id: d.ID, Name: d.Name, Kind: d.Kind, Spec: spec,
+		State:  deckhandv1.DestinationState(enumValue(deckhandv1.DestinationState_value, "DESTINATION_STATE_", d.State)),
+		Reason: d.Reason, StateSince: timestamppb.New(d.StateAt), SecretEndsIn: d.Hint, Pending: counts.Pending, Dead: counts.Dead,
+		CreatedBy: d.CreatedBy, CreatedAt: timestamppb.New(d.CreatedAt), UpdatedAt: timestamppb.New(d.UpdatedAt),
+	}, err
+}
+
+// show answers a destination as it stands.
+func (h *Destinations) show(ctx context.Context, orgID, id string) (*deckhandv1.Destination, error) {
+	row, err := h.Notify.Get(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	_, counts, err := h.Notify.List(ctx, orgID)
+	if err != nil {
+		return nil, err
+	}
+	return destinationMessage(row, counts[id])
+}
+
+// change finds a destination, does something to it and answers it.
+func (h *Destinations) change(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Destination, error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Notify.Find(ctx, org, ref)
+	if err == nil {
+		err = do(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.show(ctx, org, id)
+}
+
+// named replaces what a request calls its agents by their names.
+func (h *Destinations) named(ctx context.Context, spec *deckhandv1.DestinationSpec) error {
+	org := auth.From(ctx).OrgID
+	for i, ref := range spec.GetAgents() {
+		id, err := h.Agents.Find(ctx, org, ref)
+		if err != nil {
+			return err
+		}
+		row, err := h.Agents.Get(ctx, org, id)
+		if err != nil {
+			return err
+		}
+		spec.Agents[i] = row.Agent.Name
+	}
+	return nil
+}
+
+// CreateDestination makes one.
+func (h *Destinations) CreateDestination(ctx context.Context, req *connect.Request[deckhandv1.CreateDestinationRequest]) (*connect.Response[deckhandv1.CreateDestinationResponse], error) {
+	who := auth.From(ctx)
+	if err := h.named(ctx, req.Msg.GetSpec()); err != nil {
+		return nil, err
+	}
+	row, secret, err := h.Notify.Create(ctx, notify.Draft{
+		OrgID: who.OrgID, Name: req.Msg.GetName(), Spec: req.Msg.GetSpec(), Secret: req.Msg.GetSecret(), Disabled: req.Msg.GetDisabled(), By: actor(who),
+	})
+	if err != nil {
+		return nil, err
+	}
+	m, err := destinationMessage(row, db.CountNoticesRow{})
+	return connect.NewResponse(&deckhandv1.CreateDestinationResponse{Destination: m, Secret: secret}), err
+}
+
+// UpdateDestination changes what is sent to one.
+func (h *Destinations) UpdateDestination(ctx context.Context, req *connect.Request[deckhandv1.UpdateDestinationRequest]) (*connect.Response[deckhandv1.UpdateDestinationResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
+		if err := h.named(ctx, req.Msg.GetSpec()); err != nil {
+			return err
+		}
+		return h.Notify.Update(ctx, who.OrgID, id, req.Msg.GetSpec(), req.Msg.GetSecret(), actor(who))
+	})
+	return connect.NewResponse(&deckhandv1.UpdateDestinationResponse{Destination: m}), err
+}
+
+// GetDestination answers one.
+func (h *Destinations) GetDestination(ctx context.Context, req *connect.Request[deckhandv1.GetDestinationRequest]) (*connect.Response[deckhandv1.GetDestinationResponse], error) {
+	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(string) error { return nil })
+	return connect.NewResponse(&deckhandv1.GetDestinationResponse{Destination: m}), err
+}
+
+// ListDestinations answers all by name.
+func (h *Destinations) ListDestinations(ctx context.Context, _ *connect.Request[deckhandv1.ListDestinationsRequest]) (*connect.Response[deckhandv1.ListDestinationsResponse], error) {
+	rows, counts, err := h.Notify.List(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListDestinationsResponse{}
+	for _, row := range rows {
+		m, err := destinationMessage(row, counts[row.ID])
+		if err != nil {
+			return nil, err
+		}
+		res.Destinations = append(res.Destinations, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// TestDestination sends a notice at once.
+func (h *Destinations) TestDestination(ctx context.Context, req *connect.Request[deckhandv1.TestDestinationRequest]) (*connect.Response[deckhandv1.TestDestinationResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
+	if err != nil {
+		return nil, err
+	}
+	sent, err := h.Notify.Test(ctx, who.OrgID, id, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.notice(ctx, who.OrgID, sent)
+	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notice: m}), err
+}
+
+// EnableDestination has one told of what happens.
+func (h *Destinations) EnableDestination(ctx context.Context, req *connect.Request[deckhandv1.EnableDestinationRequest]) (*connect.Response[deckhandv1.EnableDestinationResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error { return h.Notify.Enable(ctx, who.OrgID, id, actor(who)) })
+	return connect.NewResponse(&deckhandv1.EnableDestinationResponse{Destination: m}), err
+}
+
+// DisableDestination has one told of nothing.
+func (h *Destinations) DisableDestination(ctx context.Context, req *connect.Request[deckhandv1.DisableDestinationRequest]) (*connect.Response[deckhandv1.DisableDestinationResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
+		return h.Notify.Disable(ctx, who.OrgID, id, req.Msg.GetReason(), actor(who))
+	})
+	return connect.NewResponse(&deckhandv1.DisableDestinationResponse{Destination: m}), err
+}
+
+// RotateDestinationSecret gives a webhook another secret.
+func (h *Destinations) RotateDestinationSecret(ctx context.Context, req *connect.Request[deckhandv1.RotateDestinationSecretRequest]) (*connect.Response[deckhandv1.RotateDestinationSecretResponse], error) {
+	who := auth.From(ctx)
+	keep := oldSecretKept
+	if d := req.Msg.GetKeep(); d != nil {
+		keep = d.AsDuration()
+	}
+	res := &deckhandv1.RotateDestinationSecretResponse{}
+	var err error
+	res.Destination, err = h.change(ctx, req.Msg.GetDestinationId(), func(id string) (err error) {
+		res.Secret, err = h.Notify.Rotate(ctx, who.OrgID, id, keep, actor(who))
+		return err
+	})
+	return connect.NewResponse(res), err
+}
+
+// DeleteDestination ends one for good.
+func (h *Destinations) DeleteDestination(ctx context.Context, req *connect.Request[deckhandv1.DeleteDestinationRequest]) (*connect.Response[deckhandv1.DeleteDestinationResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
+	if err == nil {
+		err = h.Notify.Delete(ctx, who.OrgID, id, actor(who))
+	}
+	return connect.NewResponse(&deckhandv1.DeleteDestinationResponse{}), err
+}
+
+// tries reads how sendings went, as hub/notify stores it.
+func tries(data json.RawMessage) []*deckhandv1.NoticeTry {
+	var stored []struct {
+		At     time.Time `json:"at"`
+		Status int32     `json:"status"`
+		Error  string    `json:"error"`
+		Millis int64     `json:"ms"`
+	}
+	if json.Unmarshal(data, &stored) != nil {
+		return nil // the hub alone writes the column
+	}
+	var out []*deckhandv1.NoticeTry
+	for _, t := range stored {
+		out = append(out, &deckhandv1.NoticeTry{
+			At: timestamppb.New(t.At), Status: t.Status, Error: t.Error, Took: durationpb.New(time.Duration(t.Millis) * time.Millisecond),
+		})
+	}
+	return out
+}
+
+func noticeState(word string) deckhandv1.NoticeState {
+	return deckhandv1.NoticeState(enumValue(deckhandv1.NoticeState_value, "NOTICE_STATE_", word))
+}
+
+// ListNotices answers notices.
+func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[deckhandv1.ListNoticesRequest]) (*connect.Response[deckhandv1.ListNoticesResponse], error) {
+	org := auth.From(ctx).OrgID
+	f := notify.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
+	if f.PageSize == 0 {
+		f.PageSize = noticePage
+	}
+	for _, state := range req.Msg.GetStates() {
+		f.States = append(f.States, enumWord(state, "NOTICE_STATE_"))
+	}
+	var err error
+	if ref := req.Msg.GetDestinationId(); ref != "" {
+		if f.DestinationID, err = h.Notify.Find(ctx, org, ref); err != nil {
+			return nil, err
+		}
+	}
+	rows, next, err := h.Notify.Notices(ctx, org, f)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListNoticesResponse{NextPageToken: next}
+	for _, n := range rows {
+		res.Notices = append(res.Notices, &deckhandv1.Notice{
+			Id: n.ID, DestinationId: n.DestinationID, DestinationName: n.DestinationName, Type: n.Type, TaskId: n.TaskID, State: noticeState(n.State),
+			Attempts: n.Attempts, Tries: tries(n.Tries), Error: n.Error, CreatedAt: timestamppb.New(n.CreatedAt), NextAt: timestamppb.New(n.NextAt),
+			ExpiresAt: timestamppb.New(n.ExpiresAt), HandledAt: timestamp(n.HandledAt),
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// notice answers one with what it says.
+func (h *Destinations) notice(ctx context.Context, orgID, id string) (*deckhandv1.Notice, error) {
+	row, err := h.Notify.Notice(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	n := row.Notice
+	return &deckhandv1.Notice{
+		Id: n.ID, DestinationId: n.DestinationID, DestinationName: row.DestinationName, Type: n.Type, TaskId: n.TaskID, State: noticeState(n.State),
+		Attempts: n.Attempts, Tries: tries(n.Tries), Error: n.Error, CreatedAt: timestamppb.New(n.CreatedAt), NextAt: timestamppb.New(n.NextAt),
+		ExpiresAt: timestamppb.New(n.ExpiresAt), HandledAt: timestamp(n.HandledAt), Event: object(n.Body),
+	}, nil
+}
+
+// GetNotice answers one.
+func (h *Destinations) GetNotice(ctx context.Context, req *connect.Request[deckhandv1.GetNoticeRequest]) (*connect.Response[deckhandv1.GetNoticeResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Notify.FindNotice(ctx, org, req.Msg.GetNoticeId())
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.notice(ctx, org, id)
+	return connect.NewResponse(&deckhandv1.GetNoticeResponse{Notice: m}), err
+}
+
+// RedriveNotices has dead notices sent again.
+func (h *Destinations) RedriveNotices(ctx context.Context, req *connect.Request[deckhandv1.RedriveNoticesRequest]) (*connect.Response[deckhandv1.RedriveNoticesResponse], error) {
+	who := auth.From(ctx)
+	var notice, destination string
+	var err error
+	if ref := req.Msg.GetNoticeId(); ref != "" {
+		notice, err = h.Notify.FindNotice(ctx, who.OrgID, ref)
+	} else {
+		destination, err = h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
+	}
+	if err != nil {
+		return nil, err
+	}
+	n, err := h.Notify.Redrive(ctx, who.OrgID, notice, destination, actor(who))
+	return connect.NewResponse(&deckhandv1.RedriveNoticesResponse{Redriven: n}), err
+}

@@ -1,0 +1,153 @@
+-- name: CreateDestination :one
+-- Begins with what happens from now on. Answers no row when the name is taken.
+INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, sealed, hint, after_xid, after_id, created_by)
+SELECT @id, @org_id, @name, @kind, @spec, @state, @reason, @sealed, @hint, CAST(event_horizon() AS xid8),
+       coalesce((SELECT max(e.id) FROM events e), 0), @created_by
+ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
+RETURNING *;
+
+-- name: UpdateDestination :execrows
+UPDATE destinations SET spec = @spec, sealed = @sealed, hint = @hint, updated_at = clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL;
+
+-- name: GetDestination :one
+SELECT * FROM destinations WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL;
+
+-- name: LockDestination :one
+SELECT * FROM destinations WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL FOR UPDATE;
+
+-- name: FindDestinations :many
+SELECT id, (id = @ref OR name = @ref)::boolean AS exact FROM destinations
+WHERE org_id = @org_id AND deleted_at IS NULL AND (id = @ref OR name = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: ListDestinations :many
+-- By name. Without what they have not sent yet; see CountNotices.
+SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL ORDER BY name;
+
+-- name: CountNotices :many
+-- What is pending, and what is dead, of each destination.
+SELECT destination_id, count(*) FILTER (WHERE state = 'pending')::bigint AS pending, count(*) FILTER (WHERE state = 'dead')::bigint AS dead
+FROM notices WHERE org_id = @org_id GROUP BY destination_id;
+
+-- name: EnableDestination :exec
+-- From now on: what happened meanwhile is not told.
+UPDATE destinations SET state = 'enabled', reason = '', state_at = clock_timestamp(), updated_at = clock_timestamp(),
+       after_xid = CAST(event_horizon() AS xid8), after_id = coalesce((SELECT max(e.id) FROM events e), 0)
+WHERE destinations.id = @id AND (destinations.org_id = @org_id) IS TRUE AND deleted_at IS NULL;
+
+-- name: DisableDestination :exec
+UPDATE destinations SET state = 'disabled', reason = @reason, state_at = clock_timestamp(), updated_at = clock_timestamp()
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL AND state = 'enabled';
+
+-- name: DeleteDestination :exec
+UPDATE destinations SET deleted_at = clock_timestamp(), sealed = NULL, state = 'disabled', reason = 'it was deleted'
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL;
+
+-- name: EndNotices :exec
+-- What a destination that is deleted will never get.
+UPDATE notices SET state = 'dead', error = @error, handled_at = clock_timestamp()
+WHERE destination_id = @destination_id AND (org_id = @org_id) IS TRUE AND state = 'pending';
+
+-- name: EnabledDestinations :many
+-- Of whatever organisation.
+SELECT * FROM destinations WHERE state = 'enabled' AND deleted_at IS NULL ORDER BY id;
+
+-- name: DestinationsOf :many
+-- The enabled ones of an organisation.
+SELECT * FROM destinations WHERE org_id = @org_id AND state = 'enabled' AND deleted_at IS NULL ORDER BY id;
+
+-- name: EventsToTell :many
+-- The next events in commit order (see EventsAfter), with what is told of those
+-- of the wanted types.
+SELECT e.id, CAST(e.xid AS text) AS xid, e.task_id, e.seq, e.type, e.time, e.actor_kind, e.actor_id, e.attempt, e.correlation_id, e.payload,
+       e.wanted, coalesce(t.agent_id, '')::text AS agent_id, coalesce(a.name, '')::text AS agent_name, coalesce(t.title, '')::text AS title,
+       coalesce(t.failures, 0)::int AS failures, coalesce(t.input_tokens + t.output_tokens, 0)::bigint AS tokens, coalesce(t.cost_micros, 0)::bigint AS cost_micros
+FROM (SELECT x.id, x.xid, x.task_id, x.seq, x.type, x.time, x.actor_kind, x.actor_id, x.attempt, x.correlation_id,
+             (x.type = ANY (@types::text[]))::boolean AS wanted,
+             CASE WHEN x.type = ANY (@types::text[]) THEN x.payload ELSE '{}' END::jsonb AS payload
+      FROM events x
+      WHERE x.org_id = @org_id AND (x.xid, x.id) > (CAST(@after_xid::text AS xid8), @after_id::bigint) AND x.xid < CAST(@horizon::text AS xid8)
+      ORDER BY x.xid, x.id LIMIT @max_rows) AS e
+LEFT JOIN tasks t ON e.wanted AND t.id = e.task_id
+LEFT JOIN agents a ON a.id = t.agent_id
+ORDER BY e.xid, e.id;
+
+-- name: MoveDestination :execrows
+-- Answers 0 when another hub did, or the destination was disabled meanwhile.
+UPDATE destinations SET after_xid = CAST(@after_xid::text AS xid8), after_id = @after_id::bigint
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND after_xid = CAST(@from_xid::text AS xid8) AND after_id = @from_id::bigint AND state = 'enabled';
+
+-- name: OweNotices :exec
+-- Those that are owed already stay as they are.
+INSERT INTO notices (id, org_id, destination_id, happening, type, task_id, body, expires_at)
+SELECT u.id, @org_id::text, u.destination_id, u.happening, u.type, u.task_id, u.body::jsonb, clock_timestamp() + @keep::interval
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@destinations::text[]) AS destination_id, unnest(@happenings::text[]) AS happening,
+             unnest(@types::text[]) AS type, unnest(@tasks::text[]) AS task_id, unnest(@bodies::text[]) AS body) AS u
+ON CONFLICT (destination_id, happening) DO NOTHING;
+
+-- name: OweTest :exec
+-- A notice that its maker sends itself, once.
+INSERT INTO notices (id, org_id, destination_id, happening, type, body, attempts, next_at, expires_at)
+VALUES (@id, @org_id, @destination_id, @id, @type, @body, 1, clock_timestamp() + @lease::interval, clock_timestamp());
+
+-- name: ClaimNotices :many
+-- Takes what is due, a few of each destination, for as long as lease says. Those
+-- whose sender died come again.
+WITH due AS (
+    SELECT n.id FROM destinations d CROSS JOIN LATERAL (
+        SELECT x.id FROM notices x WHERE x.destination_id = d.id AND x.state = 'pending' AND x.next_at <= clock_timestamp()
+        ORDER BY x.next_at, x.id LIMIT @each FOR UPDATE SKIP LOCKED) n
+    WHERE d.state = 'enabled' AND d.deleted_at IS NULL AND d.id <> ALL (@busy::text[])
+    LIMIT @max_rows
+)
+UPDATE notices n SET attempts = n.attempts + 1, next_at = clock_timestamp() + @lease::interval
+FROM due WHERE n.id = due.id
+RETURNING n.id, n.org_id, n.destination_id, n.type, n.task_id, n.body, n.attempts, n.expires_at, clock_timestamp()::timestamptz AS now;
+
+-- name: SettleNotice :execrows
+-- Stores how a try went. Only whoever sent last does so.
+UPDATE notices SET state = @state, error = @error, tries = tries || @try::jsonb,
+       handled_at = CASE WHEN @state::text <> 'pending' THEN clock_timestamp() END,
+       next_at = clock_timestamp() + @wait::interval
+WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'pending' AND attempts = @attempts;
+
+-- name: ExpireNotices :execrows
+-- What nobody sends, since its destination is disabled, and whose time is over.
+UPDATE notices SET state = 'dead', error = CASE WHEN error = '' THEN @error::text ELSE error END, handled_at = clock_timestamp()
+WHERE id IN (SELECT n.id FROM destinations d JOIN notices n ON n.destination_id = d.id
+             WHERE d.state = 'disabled' AND n.state = 'pending' AND n.expires_at < clock_timestamp() LIMIT @max_rows);
+
+-- name: FindNotices :many
+SELECT id, (id = @ref)::boolean AS exact FROM notices WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) ORDER BY exact DESC, id LIMIT 2;
+
+-- name: GetNotice :one
+SELECT sqlc.embed(n), d.name AS destination_name FROM notices n JOIN destinations d ON d.id = n.destination_id
+WHERE n.id = @id AND (n.org_id = @org_id) IS TRUE;
+
+-- name: ListNotices :many
+-- Newest first, after a keyset position; NULL filters match all. Without the
+-- bodies.
+SELECT n.id, n.destination_id, d.name AS destination_name, n.type, n.task_id, n.state, n.attempts, n.tries, n.error, n.created_at, n.next_at,
+       n.expires_at, n.handled_at
+FROM notices n JOIN destinations d ON d.id = n.destination_id
+WHERE n.org_id = @org_id
+  AND (sqlc.narg(destination_id)::text IS NULL OR n.destination_id = sqlc.narg(destination_id))
+  AND (sqlc.narg(states)::text[] IS NULL OR n.state = ANY (sqlc.narg(states)::text[]))
+  AND (sqlc.narg(before_time)::timestamptz IS NULL OR (n.created_at, n.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY n.created_at DESC, n.id DESC LIMIT @max_rows;
+
+-- name: RedriveNotices :execrows
+-- Dead ones are sent again, as they are: that one, or all of a destination.
+UPDATE notices SET state = 'pending', handled_at = NULL, next_at = clock_timestamp(), expires_at = clock_timestamp() + @keep::interval
+WHERE (notices.org_id = @org_id) IS TRUE AND notices.state = 'dead'
+  AND (notices.id = @id::text OR @id::text = '' AND notices.destination_id = @destination_id::text)
+  AND notices.destination_id IN (SELECT d.id FROM destinations d WHERE d.org_id = @org_id AND d.deleted_at IS NULL);
+
+-- name: PruneNotices :execrows
+DELETE FROM notices WHERE id IN (
+    SELECT n.id FROM notices n WHERE n.state <> 'pending' AND n.handled_at < clock_timestamp() - @keep::interval ORDER BY n.handled_at LIMIT @max_rows);
+
+-- name: RebaseDestinations :execrows
+-- As RebaseEvents. What is looked at again is not sent again.
+UPDATE destinations SET after_xid = '3', after_id = greatest(after_id - @again::bigint, 0) WHERE after_xid > pg_snapshot_xmax(pg_current_snapshot());
