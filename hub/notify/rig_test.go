@@ -54,6 +54,8 @@ type rig struct {
 	recorder *event.Recorder
 	config   notify.Config
 	notify   *notify.Service
+	// stop ends the newest follower.
+	stop func()
 }
 
 // newRig makes one; change is of the service's configuration.
@@ -95,6 +97,7 @@ func (r *rig) service() *notify.Service {
 	require.NoError(r.t, follower.Start(context.WithoutCancel(r.t.Context())))
 	r.t.Cleanup(s.Stop)
 	r.t.Cleanup(follower.Stop)
+	r.stop = follower.Stop
 	return s
 }
 

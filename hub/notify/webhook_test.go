@@ -508,6 +508,7 @@ func TestNoticesArePruned(t *testing.T) {
 	require.NoError(t, r.notify.Prune(t.Context()))
 	require.Empty(t, r.notices(d.ID))
 
+	r.stop()
 	r.exec(`UPDATE tasks SET state = 'cancelled', finished_at = clock_timestamp() - interval '2 hours'`)
 	r.exec(`UPDATE destinations SET after_xid = '3'`)
 	old, err := r.PrunableTasks(t.Context(), db.PrunableTasksParams{OlderThan: time.Hour, MaxRows: 10})
