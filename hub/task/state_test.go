@@ -103,3 +103,27 @@ func TestTheDatabaseRefusesEveryOtherMove(t *testing.T) {
 		}
 	}
 }
+
+// C1: a row that contradicts its state is refused, whoever writes it.
+func TestTheDatabaseRefusesWhatAStateCannotBe(t *testing.T) {
+	t.Parallel()
+	conn := migrated(t)
+	ctx := t.Context()
+	const insert = `
+		INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, reason, workspace_scope, jail_id,
+		                   created_by, created_by_role, correlation_id, state, lineage_id)
+		VALUES ($1, 'org_1', 'agent_1', 1, '', '', 'test', 'task', 'jail_x', 'test', 'admin', 'c', $2, 'task_1')`
+	_, err := conn.Exec(ctx, insert, "task_1", "queued")
+	require.NoError(t, err)
+	for _, state := range []string{"starting", "running", "succeeded", "unheard"} {
+		_, err := conn.Exec(ctx, insert, "task_2", state)
+		require.True(t, store.Violates(err, "task_state"), "%s: %v", state, err)
+	}
+	for _, set := range []string{
+		"reason = ''", "agent_id = ''", "finished_at = now()", "state = 'starting'", "state = 'cancelled'",
+		`lease_hash = '\x00', lease_expires_at = now()`,
+	} {
+		_, err := conn.Exec(ctx, "UPDATE tasks SET "+set+" WHERE id = 'task_1'")
+		require.True(t, store.Violates(err, "task_state"), "%s: %v", set, err)
+	}
+}
