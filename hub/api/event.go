@@ -26,7 +26,9 @@ type Events struct {
 func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.WatchRequest], out *connect.ServerStream[deckhandv1.WatchResponse]) error {
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
-	watch := event.Watch{OrgID: auth.From(ctx).OrgID, Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(), Cut: cutOf(ctx)}
+	watch := event.Watch{
+		OrgID: auth.From(ctx).OrgID, Types: req.Msg.GetTypes(), Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(), Cut: cutOf(ctx),
+	}
 	var err error
 	if watch.After, err = event.ParseCursor(req.Msg.GetCursor()); err != nil {
 		return err

@@ -3,6 +3,7 @@ package event
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,7 +92,9 @@ func (w *Watcher) Open() int64 { return w.open.Load() }
 type Watch struct {
 	OrgID string
 	// TaskIDs are the tasks to watch; none for the whole organisation.
-	TaskIDs  []string
+	TaskIDs []string
+	// Types are of the events to send; none for all.
+	Types    []string
 	After    Cursor
 	Follow   bool
 	Thinking bool
@@ -186,10 +189,14 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			if at, err = cursorOf(row.EventsAfterRow); err != nil {
 				return err
 			}
+			wait = w.cfg.Poll
+			if len(q.Types) > 0 && !slices.Contains(q.Types, row.Type) {
+				continue
+			}
 			if err := send(Item{Cursor: at, Event: row}); err != nil {
 				return err
 			}
-			lastSent, wait = time.Now(), w.cfg.Poll
+			lastSent = time.Now()
 			if q.Follow {
 				w.cfg.Sent(lastSent.Sub(row.Time))
 			}

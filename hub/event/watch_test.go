@@ -253,3 +253,34 @@ func TestACursorOlderThanRetentionIsToldSo(t *testing.T) {
 }
 
 func second[A, B any](_ A, b B) B { return b }
+
+// M1: a watch of some types gets those only, and a heartbeat's cursor stands
+// after what was left out.
+func TestAWatchOfSomeTypes(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, "task_a")
+	for _, kind := range []string{"note", "wanted", "note", "also", "note"} {
+		require.NoError(t, h.recorder.Tx(t.Context(), func(tx *event.Tx) error {
+			return tx.Append(org, "task_a", event.Hub, event.Draft{Type: kind})
+		}))
+	}
+	watcher := event.NewWatcher(event.WatcherConfig{Store: h.Store, Hints: silence{}, Poll: 5 * time.Millisecond, Heartbeat: 50 * time.Millisecond})
+	q := event.Watch{OrgID: org, Types: []string{"wanted", "also"}, Follow: true}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	enough := errors.New("enough")
+	var seen []int64
+	require.ErrorIs(t, watcher.Run(ctx, q, func(item event.Item) error {
+		if item.Event == nil {
+			q.After = item.Cursor
+			return enough
+		}
+		seen = append(seen, item.Event.Seq)
+		return nil
+	}), enough)
+	require.Equal(t, []int64{2, 4}, seen)
+	q.Types, q.Follow = nil, false
+	require.NoError(t, watcher.Run(ctx, q, func(item event.Item) error {
+		return fmt.Errorf("event %d came again", item.Event.Seq)
+	}))
+}

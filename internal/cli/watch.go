@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) taskWatchCommand() *cobra.Command {
-	var follow bool
+	request := &deckhandv1.WatchRequest{}
 	cmd := &cobra.Command{
 		Use: "watch TASK...", Short: "Show what happens in tasks, live",
 		Long: `Shows a task's history and goes on live until it has ended: phases, reasoning,
@@ -26,20 +26,23 @@ tool calls, what came of them, and what they cost. The exit code is 1 when a
 watched task did not succeed.`,
 		Example: `deckhand task watch task_3q9
 # what has happened until now, for a program
-deckhand task watch task_3q9 --follow=false -o jsonl`,
+deckhand task watch task_3q9 --follow=false -o jsonl
+# which tools it chose, and how it ended
+deckhand task watch task_3q9 --type tool_selected,execution_completed,execution_failed`,
 		Args: takes("TASK..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.format == output.Name {
 				return usage(cmd, "events have no names, use another -o")
 			}
-			return a.taskWatch(cmd.Context(), args, follow)
+			return a.taskWatch(cmd.Context(), args, request)
 		},
 	}
-	cmd.Flags().BoolVar(&follow, "follow", true, "go on until the tasks have ended")
+	cmd.Flags().BoolVar(&request.Follow, "follow", true, "go on until the tasks have ended")
+	cmd.Flags().StringSliceVar(&request.Types, "type", nil, "show events of this `TYPE` only (repeatable, or a list with commas)")
 	return cmd
 }
 
-func (a *app) taskWatch(ctx context.Context, ids []string, follow bool) error {
+func (a *app) taskWatch(ctx context.Context, ids []string, request *deckhandv1.WatchRequest) error {
 	client, err := a.connect()
 	if err != nil {
 		return err
@@ -51,7 +54,6 @@ func (a *app) taskWatch(ctx context.Context, ids []string, follow bool) error {
 	if err != nil {
 		return err
 	}
-	request := &deckhandv1.WatchRequest{Follow: follow}
 	for _, task := range tasks {
 		request.TaskIds = append(request.TaskIds, task.GetId())
 	}
@@ -67,7 +69,7 @@ func (a *app) taskWatch(ctx context.Context, ids []string, follow bool) error {
 			return err
 		}
 	}
-	if !follow {
+	if !request.GetFollow() {
 		return nil
 	}
 	if tasks, err = getTasks(ctx, client, request.GetTaskIds()); err != nil {

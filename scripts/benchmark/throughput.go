@@ -98,7 +98,9 @@ func (s *stack) lives(ctx context.Context, n int) (float64, error) {
 		}
 	}()
 	ended := 0
-	for res, err := range s.client.Watch(ctx, &deckhandv1.WatchRequest{Follow: true, Cursor: cursor}) {
+	for res, err := range s.client.Watch(ctx, &deckhandv1.WatchRequest{
+		Follow: true, Cursor: cursor, Types: []string{"execution_completed", "execution_failed", "execution_paused"},
+	}) {
 		if err != nil {
 			select {
 			case err = <-submitted:

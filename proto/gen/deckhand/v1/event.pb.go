@@ -227,7 +227,10 @@ type WatchRequest struct {
 	// Go on with live events after the stored ones.
 	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Send Thinking pieces too.
-	Thinking      bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
+	// Send events of these types only, see docs/events.md; none for all. A
+	// heartbeat's cursor stands after the events that were left out.
+	Types         []string `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +291,13 @@ func (x *WatchRequest) GetThinking() bool {
 		return x.Thinking
 	}
 	return false
+}
+
+func (x *WatchRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
 }
 
 type WatchResponse struct {
@@ -455,12 +465,14 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04turn\x18\x03 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\x92\x01\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xba\x01\n" +
 	"\fWatchRequest\x12,\n" +
 	"\btask_ids\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\ataskIds\x12 \n" +
 	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06cursor\x12\x16\n" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x1a\n" +
-	"\bthinking\x18\x04 \x01(\bR\bthinking\"\xe3\x01\n" +
+	"\bthinking\x18\x04 \x01(\bR\bthinking\x12&\n" +
+	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x102\"\x06r\x04\x10\x01(@R\x05types\"\xe3\x01\n" +
 	"\rWatchResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12*\n" +
 	"\x05event\x18\x02 \x01(\v2\x12.deckhand.v1.EventH\x00R\x05event\x123\n" +
