@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
@@ -133,11 +134,35 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	if override.MemoryBytes > 0 {
 		memory = override.MemoryBytes
 	}
+	allowed := p.Egress
+	if p.Mode == persona.Review {
+		allowed = allowed.ReadOnly()
+	}
 	return &nodev1.JailSpec{
 		JailId: t.JailID, Runtime: runtimes[p.Trust], Rootfs: "host",
 		CpuMillis: p.Jail.CPUMillis, MemoryBytes: memory, Pids: p.Jail.PIDs, TmpBytes: p.Jail.TmpBytes,
 		WorkspaceBytes: p.Workspace.SizeBytes, ReadOnlyPaths: p.Jail.ReadOnlyPaths,
+		Egress: egressOf(allowed),
 	}, nil
+}
+
+// egressOf writes down what is allowed as nodes are told; nil for nothing.
+func egressOf(l allowlist.List) *nodev1.Egress {
+	if len(l.Rules) == 0 && len(l.Forwards) == 0 {
+		return nil
+	}
+	out := &nodev1.Egress{}
+	for _, r := range l.Rules {
+		rule := &nodev1.Egress_Rule{Host: r.Host, Methods: r.Methods, Private: r.Private, ReadOnly: r.ReadOnly}
+		for _, port := range r.Ports {
+			rule.Ports = append(rule.Ports, uint32(port))
+		}
+		out.Rules = append(out.Rules, rule)
+	}
+	for _, f := range l.Forwards {
+		out.Forwards = append(out.Forwards, &nodev1.Egress_Forward{Listen: uint32(f.Listen), Host: f.Host, Port: uint32(f.Port)})
+	}
+	return out
 }
 
 // pauseNext takes the task from its worker when somebody asked for it to pause

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // executing is the event of a step's start.
@@ -32,6 +34,25 @@ func completed(step db.Step, r tool.Result, changed map[string]any) event.Draft 
 		payload["workspace"] = changed
 	}
 	return event.Draft{Type: "tool_completed", Payload: payload}
+}
+
+// recordRefused notes what the node's egress refused to a step's command, in the
+// task's history and in the audit.
+func recordRefused(tx *event.Tx, step db.Step, refused []*nodev1.EgressUse_Refusal) error {
+	list := tool.RefusedOutcome(refused)
+	if err := tx.Append(step.OrgID, step.TaskID, event.Hub, event.Draft{Type: "egress_refused", Payload: map[string]any{
+		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "error_code": string(fault.EgressDenied), "refused": list,
+	}}); err != nil {
+		return err
+	}
+	by := event.Hub
+	if step.NodeID != nil {
+		by = event.Actor{Kind: "node", ID: *step.NodeID}
+	}
+	return audit.Append(tx, audit.Entry{
+		OrgID: step.OrgID, By: by, Action: "egress.refused", ObjectKind: "step", ObjectID: step.ID, Reason: refused[0].GetReason(),
+		After: map[string]any{"task_id": step.TaskID, "refused": list},
+	})
 }
 
 // maxShown is how much of one text among the arguments an event carries; the

@@ -47,7 +47,7 @@ func outcome(r tool.Result) State {
 
 // end stores an outcome in a transaction of its own; see endIn.
 func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	if len(r.Images) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 {
+	if len(r.Images) == 0 && len(r.Refused) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 {
 		return s.endAlone(ctx, step, record, r)
 	}
 	ended := step
@@ -155,6 +155,11 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	}
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, completed(ended, r, changed)); err != nil {
 		return ended, err
+	}
+	if len(r.Refused) > 0 {
+		if err := recordRefused(tx, ended, r.Refused); err != nil {
+			return ended, err
+		}
 	}
 	if record.Place == deckhandv1.ToolPlace_TOOL_PLACE_NODE && ended.NodeID != nil {
 		tx.AfterCommit(func() { s.cfg.Recorded(*ended.NodeID, ended.ExecID) })

@@ -35,7 +35,7 @@ func shellTools() []*Tool {
 	return []*Tool{{
 		Name: shellExec,
 		Description: "Run a command with bash in the workspace's jail and wait for it to end. " +
-			"The working folder is /workspace; there is no network. Standard output and error come back together; " +
+			"The working folder is /workspace; there is no network but what you are told of. Standard output and error come back together; " +
 			"of long output you see the head and the tail.",
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
@@ -126,6 +126,9 @@ func outcome(exec *nodev1.Exec) map[string]any {
 	}
 	if exec.GetSignal() != 0 {
 		out["signal"] = exec.GetSignal()
+	}
+	if use := exec.GetEgress(); use != nil {
+		out["egress"] = egressOutcome(use)
 	}
 	return out
 }

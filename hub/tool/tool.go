@@ -89,6 +89,8 @@ type Result struct {
 	Images []Image
 	// Workspace is what it changed there; nil for tools that change nothing.
 	Workspace *nodev1.WorkspaceChange
+	// Refused is what the node's egress refused to it.
+	Refused []*nodev1.EgressUse_Refusal
 	// WorkspaceNode is the node that Workspace is of; empty for the step's own.
 	WorkspaceNode string
 }
@@ -132,7 +134,21 @@ type Tool struct {
 func (t *Tool) Runs() bool { return t.runs }
 
 // Run has a granted call run, or re-attaches to it.
-func (t *Tool) Run(ctx context.Context, c Call) (Result, error) { return t.run(ctx, c) }
+func (t *Tool) Run(ctx context.Context, c Call) (Result, error) {
+	var use *nodev1.EgressUse
+	ran := c.Ran
+	c.Ran = func(ctx context.Context, e *nodev1.Exec) {
+		use = e.GetEgress()
+		if ran != nil {
+			ran(ctx, e)
+		}
+	}
+	r, err := t.run(ctx, c)
+	if err != nil {
+		return r, err
+	}
+	return withEgress(r, use), nil
+}
 
 // Proto answers the record as the API shows it.
 func (t *Tool) Proto() (*deckhandv1.Tool, error) {

@@ -110,10 +110,11 @@ func (l *List) Match(t Target, method string) *Refusal {
 			Allow:  suggest(Rule{Host: t.Host, Ports: t.ports()}),
 		}
 	case ported:
-		return &Refusal{
-			Reason: fmt.Sprintf("the rules for %s do not allow the method %s", t, method),
-			Allow:  suggest(Rule{Host: t.Host, Ports: t.ports(), Methods: []string{method}}),
+		out := &Refusal{Reason: fmt.Sprintf("the rules for %s do not allow the method %.20s", t, method)}
+		if slices.Contains(Methods, method) {
+			out.Allow = suggest(Rule{Host: t.Host, Ports: t.ports(), Methods: []string{method}})
 		}
+		return out
 	case named:
 		return &Refusal{
 			Reason: fmt.Sprintf("the rules for %s do not allow port %d", t.Host, t.Port),

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -124,6 +125,7 @@ func (a *app) stepNoun() output.Noun[*deckhandv1.Step] {
 			{Header: "log", Value: func(x *deckhandv1.Step) string { return size(x.GetLogBytes()) }},
 			{Header: "arguments", Value: func(x *deckhandv1.Step) string { return arguments(x.GetArguments()) }, Max: 60},
 			{Header: "exit", Value: func(x *deckhandv1.Step) string { return field(x.GetOutcome(), "exit_code") }, Wide: true},
+			{Header: "refused", Value: refusedHosts, Wide: true},
 			{Header: "error", Value: (*deckhandv1.Step).GetErrorCode, Wide: true},
 			{Header: "decision", Value: (*deckhandv1.Step).GetDecisionReason, Wide: true},
 			{Header: "attempt", Value: func(x *deckhandv1.Step) string { return fmt.Sprint(x.GetAttempt()) }, Wide: true},
@@ -314,4 +316,14 @@ func stepStyle(s deckhandv1.StepState) lipgloss.Style {
 // final says whether a task's state never changes again.
 func final(s deckhandv1.TaskState) bool {
 	return s >= deckhandv1.TaskState_TASK_STATE_SUCCEEDED
+}
+
+// refusedHosts answers the hosts that a step's command wanted to reach and may
+// not.
+func refusedHosts(x *deckhandv1.Step) string {
+	var hosts []string
+	for _, value := range x.GetOutcome().GetFields()["egress"].GetStructValue().GetFields()["refused"].GetListValue().GetValues() {
+		hosts = append(hosts, termsafe.Line(field(value.GetStructValue(), "host")))
+	}
+	return strings.Join(hosts, " ")
 }

@@ -74,6 +74,8 @@ func (r *renderer) event(e *deckhandv1.Event) {
 		r.show(e, "inbox", waitStyle, "%s answered %s: %s", get("by"), get("item_id"), withReason(get("answer"), get("reason")))
 	case "inbox_expired":
 		r.show(e, "inbox", failStyle, "nobody answered %s in time: %s", get("item_id"), get("on_expiry"))
+	case "egress_refused":
+		r.refused(e)
 	case "limit_warning", "limit_reached":
 		r.show(e, "limit", failStyle, "%s: %s of %s used", get("kind"), get("current"), get("limit"))
 	case "model_failover":
@@ -162,6 +164,22 @@ func (r *renderer) toolCompleted(e *deckhandv1.Event) {
 		r.block(e, "saw", lipgloss.NewStyle(), r.observation(e.GetTaskId(), field(p, "step_id")))
 	}
 }
+
+// refused shows what a command wanted to reach and may not, with what would allow
+// it.
+func (r *renderer) refused(e *deckhandv1.Event) {
+	for _, value := range e.GetPayload().GetFields()["refused"].GetListValue().GetValues() {
+		one := value.GetStructValue()
+		text := field(one, "method") + ": " + field(one, "reason")
+		if allow := field(one, "allow"); allow != "" {
+			text += "; the persona would have to say " + allow
+		}
+		r.show(e, "net", failStyle, "%s", shorten(termsafe.Line(text), refusalWidth))
+	}
+}
+
+// refusalWidth leaves room for the rule, which is there to be copied.
+const refusalWidth = 400
 
 // spent shows what an iteration's turn cost.
 func (r *renderer) spent(e *deckhandv1.Event, usage *structpb.Struct) {

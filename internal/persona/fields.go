@@ -66,6 +66,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"nodes", func(n *yaml.Node) { d.nodes(n, &p.Nodes) }},
 		{"workspace", func(n *yaml.Node) { d.workspace(n, &p.Workspace) }},
 		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
+		{"egress", func(n *yaml.Node) { p.Egress = d.egress(n) }},
 		{"offline_grace", func(n *yaml.Node) {
 			p.OfflineGrace = d.duration(n, "offline_grace")
 			if p.OfflineGrace > 0 && p.OfflineGrace < leastGrace {

@@ -9,7 +9,11 @@
 // aliases are bounded.
 package persona
 
-import "time"
+import (
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
+)
 
 // Trust says how much the agent's commands are trusted: it chooses the jail's
 // runtime.
@@ -74,6 +78,8 @@ type Persona struct {
 	Nodes     Nodes
 	Workspace Workspace
 	Jail      Jail
+	// Egress is where its commands may connect to: nowhere, unless it says more.
+	Egress allowlist.List
 	// OfflineGrace is how long a command goes on while its node is cut off from
 	// the hub; 0 for the node's own 10 minutes.
 	OfflineGrace time.Duration

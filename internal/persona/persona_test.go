@@ -1,12 +1,14 @@
 package persona_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
@@ -53,6 +55,15 @@ jail:
   pids: 64
   tmp: 100MB
   read_only_paths: [/var/log]
+egress:
+  presets: [git]
+  allow:
+    - api.example.com
+    - "*.example.org:8443"
+    - {host: inner.example.net, ports: [8080, 9090], methods: [GET], private: true}
+    - {host: 10.1.0.0/16, read_only: true}
+    - {preset: models, read_only: true}
+  tcp: ["db.example.net:5432", {to: "10.2.0.7:22", listen: 2222}]
 offline_grace: 90s
 ---
 # Role
@@ -83,6 +94,14 @@ func TestEveryKeyIsRead(t *testing.T) {
 		},
 		Jail: persona.Jail{
 			CPUMillis: 1500, MemoryBytes: 512 << 20, MaxMemoryBytes: 2 << 30, PIDs: 64, TmpBytes: 100e6, ReadOnlyPaths: []string{"/var/log"},
+		},
+		Egress: allowlist.List{
+			Rules: slices.Concat(allowlist.Preset("git"), []allowlist.Rule{
+				{Host: "api.example.com"}, {Host: "*.example.org", Ports: []uint16{8443}},
+				{Host: "inner.example.net", Ports: []uint16{8080, 9090}, Methods: []string{"GET"}, Private: true},
+				{Host: "10.1.0.0/16", ReadOnly: true},
+			}, readOnly(allowlist.Preset("models"))),
+			Forwards: []allowlist.Forward{{Listen: 5432, Host: "db.example.net", Port: 5432}, {Listen: 2222, Host: "10.2.0.7", Port: 22}},
 		},
 		OfflineGrace: 90 * time.Second,
 		Prompt:       "# Role\n\nYou read logs.\n---\nA rule is no end.",
@@ -151,7 +170,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "triggers": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, offline_grace
+bad.md:17: unknown key "triggers": write one of name, description, provider, model, script, fallbacks, max_tokens, thinking, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, offline_grace
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown
@@ -248,4 +267,70 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func readOnly(rules []allowlist.Rule) []allowlist.Rule {
+	for i := range rules {
+		rules[i].ReadOnly = true
+	}
+	return rules
+}
+
+// H8, A2: what is wrong with an egress, and what to write.
+func TestAnEgressIsCheckedLineByLine(t *testing.T) {
+	t.Parallel()
+	_, err := persona.Parse("bad.md", []byte(`---
+name: a
+description: b
+provider: script
+script: a.yaml
+tools: []
+limits: {iterations: 50}
+egress:
+  presets: [gti, internet-of-everything]
+  allow:
+    - https://example.com/
+    - {host: example.com, ports: [0], methods: [get, FETCH], private: maybe}
+    - {private: true}
+    - {preset: git, private: true}
+    - {host: "example.com:80", ports: [81]}
+    - {host: 10.0.0.0/8, private: true}
+    - {host: example.com, methods: [POST], read_only: true}
+    - {hosts: example.com}
+    - "a*.example.com"
+    - 10.0.0.1/8
+  tcp:
+    - db.example.com
+    - {to: "db.example.com:5432", listen: 80}
+    - {listen: 5432}
+  deny: [example.com]
+---
+x`), known)
+	require.Equal(t, strings.TrimSpace(`
+bad.md:9: egress.presets has "gti": write one of git, models, packages
+bad.md:9: egress.presets has "internet-of-everything": write one of git, models, packages
+bad.md:11: egress.allow has "https://example.com/": write the host alone, without "https://" and without a path
+bad.md:12: egress.allow.ports must be a whole number from 1 to 65535
+bad.md:12: egress.allow.methods has "get": write one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE
+bad.md:12: egress.allow.methods has "FETCH": write one of GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE
+bad.md:12: egress.allow.private must be true or false
+bad.md:12: egress.allow: port 0 is named twice, or is none
+bad.md:13: egress.allow has an entry without host and preset, or with both: name one, such as {host: api.example.com}
+bad.md:14: egress.allow has a preset with more than read_only: write its hosts out
+bad.md:15: egress.allow names ports twice, behind the host and as ports: keep one
+bad.md:16: egress.allow: an address says by itself that it is private: leave private out
+bad.md:17: egress.allow: the method POST changes things, and the rule says that it is read-only
+bad.md:18: unknown key "egress.allow.hosts": write "host"
+bad.md:18: egress.allow has an entry without host and preset, or with both: name one, such as {host: api.example.com}
+bad.md:19: egress.allow has "a*.example.com": "a*.example.com" has a * that does not stand for all that is before the first dot: write *.example.com
+bad.md:20: egress.allow has "10.0.0.1/8": 10.0.0.1/8 is no network but an address in one: write 10.0.0.0/8
+bad.md:22: egress.tcp has "db.example.com": "db.example.com" names no port: write a host with its port, such as db.example.com:5432
+bad.md:23: egress.tcp.listen must be a whole number from 1024 to 65535
+bad.md:24: to is missing: write to: and a host with its port, such as db.example.com:5432
+bad.md:25: unknown key "egress.deny": write one of presets, allow, tcp
+`), err.Error())
+
+	_, err = persona.Parse("bad.md", []byte("---\nname: a\ndescription: b\nprovider: script\nscript: a.yaml\ntools: []\nlimits: {iterations: 50}\n"+
+		"egress: {tcp: [\"a.example:443\", \"b.example:5432\"]}\n---\nx"), known)
+	require.EqualError(t, err, "bad.md:8: egress: a TCP forward listens on port 443: use one from 1024 on, other than 3128, which is the proxy's")
 }

@@ -48,6 +48,14 @@ func (d *decoder) integer(n *yaml.Node, key string, least, most int64) int64 {
 	return value
 }
 
+func (d *decoder) flag(n *yaml.Node, key string) bool {
+	var value bool
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&value) != nil {
+		d.problems.add(n.Line, "%s must be true or false", key)
+	}
+	return value
+}
+
 func (d *decoder) decimal(n *yaml.Node, key string, least, most float64) float64 {
 	var value float64
 	tag := n.ShortTag()

@@ -3,6 +3,7 @@ package egress
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -121,8 +122,15 @@ func (a asker) counter(t allowlist.Target) *counter {
 // refused notes a refusal.
 func (a asker) refused(host, method string, why *allowlist.Refusal) {
 	for _, u := range a {
-		u.refuse(&nodev1.EgressUse_Refusal{Host: host, Method: method, Reason: why.Reason, Allow: why.Allow, Count: 1})
+		u.refuse(&nodev1.EgressUse_Refusal{
+			Host: clean(host, 260), Method: clean(method, 32), Reason: clean(why.Reason, 600), Allow: clean(why.Allow, 400), Count: 1,
+		})
 	}
+}
+
+// clean shortens what a command said, so that it can be told.
+func clean(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "\uFFFD")
 }
 
 func (u *use) refuse(r *nodev1.EgressUse_Refusal) {

@@ -46,6 +46,7 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	if tools[toolPin] != nil {
 		out.WriteString("- In a long task your oldest turns give way to a summary. Pin (pin_fact) the exact names and values that you will need later.\n")
 	}
+	out.WriteString(network(p))
 	out.WriteString("- Never state what you have not seen in a result. Give numbers exactly as you found them.\n")
 	out.WriteString("- When the goal is reached, or you are sure that it cannot be, call complete_task: what was done, what was found, which files changed, what is left. It is the last thing you do.\n")
 	if len(byName) > 0 {
@@ -53,6 +54,35 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 			toolFind, strings.Join(byName, ", "))
 	}
 	fmt.Fprintf(&out, "\nYour limits: %d iterations, %s of work, %d tokens.\n", p.Limits.Iterations, p.Limits.ActiveTime, p.Limits.Tokens)
+	return out.String()
+}
+
+// maxHosts is how many hosts of its allow-list an agent is told of.
+const maxHosts = 60
+
+// network says what an agent's commands may reach.
+func network(p *persona.Persona) string {
+	if len(p.Egress.Rules) == 0 && len(p.Egress.Forwards) == 0 {
+		return "- Your commands have no network.\n"
+	}
+	var out strings.Builder
+	if rules := p.Egress.Rules; len(rules) > 0 {
+		out.WriteString("- Your commands reach these hosts only, by a proxy that programs find in http_proxy and https_proxy: ")
+		for i := range rules[:min(len(rules), maxHosts)] {
+			if i > 0 {
+				out.WriteString(", ")
+			}
+			out.WriteString(rules[i].String())
+		}
+		if len(rules) > maxHosts {
+			fmt.Fprintf(&out, " and %d more", len(rules)-maxHosts)
+		}
+		out.WriteString(".\n")
+	}
+	for _, f := range p.Egress.Forwards {
+		fmt.Fprintf(&out, "- 127.0.0.1:%d leads to %s port %d.\n", f.Listen, f.Host, f.Port)
+	}
+	out.WriteString("- What is refused is said with the rule that would allow it. Do not look for a way round it: say in your summary what you would have needed.\n")
 	return out.String()
 }
 
