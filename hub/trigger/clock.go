@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/trigger/schedule"
@@ -14,7 +16,9 @@ import (
 
 const (
 	// dueBatch is how many triggers fire in one transaction.
-	dueBatch = 1000
+	dueBatch = 500
+	// firers is how many such transactions run at once.
+	firers = 2
 	// longestSleep is when a clock looks that nothing has woken: a trigger may have
 	// been made.
 	longestSleep = time.Second
@@ -66,17 +70,26 @@ func (c *Clock) Start(ctx context.Context) error {
 
 // Tick fires all that is due, and answers how long until the next is.
 func (s *Service) Tick(ctx context.Context) (time.Duration, error) {
-	for {
-		n, err := s.fire(ctx)
-		if err != nil {
-			return 0, err
+	n, err := s.fire(ctx)
+	if err == nil && n == dueBatch {
+		// Very many at one moment: their deliveries wait until all have fired.
+		var firing errgroup.Group
+		for range firers {
+			firing.Go(func() error {
+				for {
+					if n, err := s.fire(ctx); err != nil || n < dueBatch {
+						return err
+					}
+				}
+			})
 		}
-		if n > 0 {
-			s.Kick()
-		}
-		if n < dueBatch {
-			break
-		}
+		err = firing.Wait()
+	}
+	if n > 0 {
+		s.Kick()
+	}
+	if err != nil {
+		return 0, err
 	}
 	if err := s.restLoops(ctx); err != nil {
 		return 0, err

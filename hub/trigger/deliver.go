@@ -9,12 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/trigger/mapping"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -24,6 +27,14 @@ import (
 const (
 	// handlers is how many deliveries a hub handles at once.
 	handlers = 4
+	// siftBatch is how many are taken at once, and siftBody of how many bytes at
+	// most each is held in memory meanwhile.
+	siftBatch = 64
+	siftBody  = 256 << 10
+	// gather is the least time between two looks that something new causes.
+	gather = 20 * time.Millisecond
+	// filteredOut is the reason of what a filter leaves out.
+	filteredOut = "the filter leaves it out"
 	// again is when a delivery that no hub could handle is tried again.
 	again = 15 * time.Second
 	// lookAgain is when one that waits for a run is looked at without a cause.
@@ -35,21 +46,7 @@ const (
 )
 
 // Start begins to handle deliveries.
-func (s *Service) Start(ctx context.Context) error {
-	return s.Run(ctx, func(ctx context.Context) error {
-		done := make(chan struct{})
-		for range handlers {
-			go func() {
-				defer func() { done <- struct{}{} }()
-				s.loop(ctx)
-			}()
-		}
-		for range handlers {
-			<-done
-		}
-		return nil
-	})
-}
+func (s *Service) Start(ctx context.Context) error { return s.Run(ctx, s.loop) }
 
 // Kick has a hub look for deliveries.
 func (s *Service) Kick() {
@@ -59,24 +56,29 @@ func (s *Service) Kick() {
 	}
 }
 
-func (s *Service) loop(ctx context.Context) {
+func (s *Service) loop(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.Sweep)
 	defer tick.Stop()
 	for {
+		begun := time.Now()
 		for {
 			some, err := s.next(ctx)
 			if err != nil && ctx.Err() == nil {
-				s.cfg.Log.Warn("cannot handle a delivery; will try again", "error", err)
+				s.cfg.Log.Warn("cannot handle deliveries; will try again", "error", err)
 			}
 			if err != nil || !some {
 				break
 			}
-			s.Kick() // there may be more for another one
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-s.kick:
+			// What comes in a crowd is handled in one: the answers to its senders
+			// need the processor and the disk too.
+			if backoff.Wait(ctx, gather-time.Since(begun)) != nil {
+				return nil
+			}
 		case <-tick.C:
 		}
 	}
@@ -87,20 +89,100 @@ type errReplace struct{ taskID string }
 
 func (e errReplace) Error() string { return "task " + e.taskID + " is replaced" }
 
-// next handles the delivery that has waited longest, and says whether there was
-// one.
+// next handles the deliveries that have waited longest, and says whether there
+// were any. One alone has its task made in the transaction that takes it. Of many,
+// those that the filter leaves out are settled together, and the others handled
+// one by one.
 func (s *Service) next(ctx context.Context) (some bool, err error) {
-	var d db.Delivery
+	var batch []db.LockDueDeliveriesRow
+	var alone db.Delivery
+	var rest []db.LockDueDeliveriesRow
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
-		if d, err = tx.LockDueDelivery(ctx); err != nil {
+		if batch, err = tx.LockDueDeliveries(ctx, db.LockDueDeliveriesParams{Most: siftBody, MaxRows: siftBatch}); err != nil || len(batch) == 0 {
+			return err
+		}
+		if len(batch) > 1 {
+			rest, err = s.sift(ctx, tx, batch)
+			return err
+		}
+		if alone, err = tx.LockDelivery(ctx, db.LockDeliveryParams{OrgID: batch[0].OrgID, ID: batch[0].ID}); err != nil {
+			return err
+		}
+		return s.handle(ctx, tx, alone)
+	})
+	switch len(batch) {
+	case 0:
+		return false, err
+	case 1:
+		return s.handled(ctx, alone, err)
+	}
+	if err != nil {
+		return false, err
+	}
+	var handling errgroup.Group
+	handling.SetLimit(handlers)
+	for _, d := range rest {
+		handling.Go(func() error {
+			_, err := s.one(ctx, d.OrgID, d.ID)
+			return err
+		})
+	}
+	return true, handling.Wait()
+}
+
+// sift settles those deliveries of a locked batch that the filter of their trigger
+// leaves out, and answers the others. Whatever else there is to a delivery, and
+// be it an error, is for handle to see.
+func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeliveriesRow) (rest []db.LockDueDeliveriesRow, err error) {
+	known := map[string]*compiled{}
+	p := db.FilterDeliveriesParams{Reason: filteredOut}
+	for _, d := range batch {
+		c, ok := known[d.TriggerID]
+		if !ok {
+			row, err := tx.GetTrigger(ctx, db.GetTriggerParams{OrgID: d.OrgID, ID: d.TriggerID})
+			if err != nil && !store.IsNotFound(err) {
+				return nil, fmt.Errorf("load trigger %s: %w", d.TriggerID, err)
+			}
+			if err == nil && row.Trigger.State == stateEnabled {
+				c, _ = s.compile(row.Trigger) // nil where it cannot be
+			}
+			known[d.TriggerID] = c
+		}
+		if c != nil && !d.Large {
+			out, err := c.run(ctx, db.Delivery{Event: d.Event, Headers: d.Headers, Body: d.Body, Goal: d.Goal})
+			if err == nil && !out.Matched {
+				p.Ids = append(p.Ids, d.ID)
+				tx.AfterCommit(func() { s.cfg.Handled(d.Source, "filtered") })
+				continue
+			}
+		}
+		rest = append(rest, d)
+	}
+	if len(p.Ids) > 0 {
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.FilterDeliveries(ctx, p) })
+	}
+	return rest, nil
+}
+
+// one handles one delivery, unless another hub does.
+func (s *Service) one(ctx context.Context, orgID, id string) (bool, error) {
+	var d db.Delivery
+	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		if d, err = tx.LockDelivery(ctx, db.LockDeliveryParams{OrgID: orgID, ID: id}); err != nil {
 			return err
 		}
 		return s.handle(ctx, tx, d)
 	})
+	if store.IsNotFound(err) && d.ID == "" {
+		return false, nil
+	}
+	return s.handled(ctx, d, err)
+}
+
+// handled sees to what came of a delivery's transaction.
+func (s *Service) handled(ctx context.Context, d db.Delivery, err error) (some bool, _ error) {
 	var replace errReplace
 	switch {
-	case store.IsNotFound(err) && d.ID == "":
-		return false, nil
 	case err == nil:
 		return true, nil
 	case errors.As(err, &replace):
@@ -181,7 +263,7 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 		return s.fail(ctx, tx, t, d, err.Error(), "", "")
 	}
 	if !out.Matched {
-		s.settle(tx, d, "filtered", "the filter leaves it out", "", "", nil)
+		s.settle(tx, d, "filtered", filteredOut, "", "", nil)
 		return nil
 	}
 	why, err := s.spent(ctx, tx, c, t)

@@ -154,7 +154,7 @@ func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verd
 	case err != nil:
 		v.State, v.Reason = "failed", err.Error()
 	case !v.Matched:
-		v.State, v.Reason = "filtered", "the filter leaves it out"
+		v.State, v.Reason = "filtered", filteredOut
 	}
 	return v, nil
 }

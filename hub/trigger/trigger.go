@@ -27,6 +27,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
@@ -78,7 +79,7 @@ type Service struct {
 	// rates are what each webhook may still take, by id.
 	rates *lru.Cache[string, *rate.Limiter]
 	// room is for bodies under way.
-	room chan struct{}
+	room *semaphore.Weighted
 }
 
 const knownTriggers = 16_384
@@ -102,7 +103,7 @@ func New(cfg Config) *Service {
 	if err != nil {
 		panic(err)
 	}
-	return &Service{cfg: cfg, kick: make(chan struct{}, 1), known: known, rates: rates, room: make(chan struct{}, maxBodies)}
+	return &Service{cfg: cfg, kick: make(chan struct{}, 1), known: known, rates: rates, room: semaphore.NewWeighted(maxRoom)}
 }
 
 // compile answers a trigger ready for use, from memory where that is of its

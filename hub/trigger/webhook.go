@@ -1,6 +1,7 @@
 package trigger
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -8,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"net/http"
@@ -37,9 +37,10 @@ const (
 	Prefix = "/webhooks/"
 	// bodyTimeout is how long a sender may take to send a body.
 	bodyTimeout = 10 * time.Second
-	// maxBodies bounds the requests under way, and with them the memory that
-	// strangers can take.
-	maxBodies = 256
+	// maxRoom is how many bytes the bodies under way may have together, and with
+	// them the memory that strangers can take; each counts for leastRoom.
+	maxRoom   = 256 << 20
+	leastRoom = 32 << 10
 	// heldRetry is when a sender may try again what a hold keeps away.
 	heldRetry = 60
 	maxKey    = 200
@@ -97,15 +98,20 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (int, map[string]
 	if err != nil {
 		return 0, nil, err
 	}
-	select {
-	case s.room <- struct{}{}:
-		defer func() { <-s.room }()
-	default:
+	// What is announced, or, where nothing is, what is allowed.
+	most := cmp.Or(c.spec.GetWebhook().GetMaxBytes(), defaultMaxBytes)
+	room := most
+	if r.ContentLength >= 0 {
+		room = min(r.ContentLength, most)
+	}
+	room = max(room, leastRoom)
+	if !s.room.TryAcquire(room) {
 		no := refuse(http.StatusServiceUnavailable, "the hub is busy")
 		no.retry = 1
 		return 0, nil, no
 	}
-	body, err := read(w, r, c)
+	defer s.room.Release(room)
+	body, err := read(w, r, most)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -149,8 +155,7 @@ func (s *Service) lookup(ctx context.Context, id string, fresh bool) (*compiled,
 }
 
 // read reads a body within its bounds.
-func read(w http.ResponseWriter, r *http.Request, c *compiled) ([]byte, error) {
-	most := cmp.Or(c.spec.GetWebhook().GetMaxBytes(), defaultMaxBytes)
+func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes", most)
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close")
@@ -163,7 +168,11 @@ func read(w http.ResponseWriter, r *http.Request, c *compiled) ([]byte, error) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, fmt.Errorf("bound the time of a body: %w", err)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var body bytes.Buffer
+	if r.ContentLength > 0 {
+		body.Grow(int(r.ContentLength) + bytes.MinRead) // so that it is not copied as it grows
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -174,7 +183,7 @@ func read(w http.ResponseWriter, r *http.Request, c *compiled) ([]byte, error) {
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "the body cannot be read")
 	}
-	return body, nil
+	return body.Bytes(), nil
 }
 
 // errStale says that a trigger is not as it is in memory.

@@ -132,6 +132,21 @@ func (q *Queries) DeliveryByKey(ctx context.Context, arg DeliveryByKeyParams) (D
 	return i, err
 }
 
+const filterDeliveries = `-- name: FilterDeliveries :exec
+UPDATE deliveries SET state = 'filtered', reason = $1, handled_at = clock_timestamp() WHERE id = ANY ($2::text[]) AND state = 'accepted'
+`
+
+type FilterDeliveriesParams struct {
+	Reason string
+	Ids    []string
+}
+
+// Of whatever organisation: their rows are locked.
+func (q *Queries) FilterDeliveries(ctx context.Context, arg FilterDeliveriesParams) error {
+	_, err := q.db.Exec(ctx, filterDeliveries, arg.Reason, arg.Ids)
+	return err
+}
+
 const findDeliveries = `-- name: FindDeliveries :many
 SELECT id, (id = $1)::boolean AS exact FROM deliveries WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
 ORDER BY exact DESC, id LIMIT 2
@@ -337,13 +352,18 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 	return items, nil
 }
 
-const lockDueDelivery = `-- name: LockDueDelivery :one
-SELECT id, org_id, trigger_id, key, source, state, reason, address, sent_by, event, headers, body, goal, slot_at, duplicate_of, replay_of, prompt, task_id, flight, received_at, due_at, handled_at FROM deliveries WHERE state = 'accepted' AND due_at <= clock_timestamp()
-ORDER BY due_at, received_at LIMIT 1 FOR UPDATE SKIP LOCKED
+const lockDelivery = `-- name: LockDelivery :one
+SELECT id, org_id, trigger_id, key, source, state, reason, address, sent_by, event, headers, body, goal, slot_at, duplicate_of, replay_of, prompt, task_id, flight, received_at, due_at, handled_at FROM deliveries WHERE id = $1 AND (org_id = $2) IS TRUE AND state = 'accepted' AND due_at <= clock_timestamp() FOR UPDATE SKIP LOCKED
 `
 
-func (q *Queries) LockDueDelivery(ctx context.Context) (Delivery, error) {
-	row := q.db.QueryRow(ctx, lockDueDelivery)
+type LockDeliveryParams struct {
+	ID    string
+	OrgID string
+}
+
+// One that is still to be handled; no row while another hub does.
+func (q *Queries) LockDelivery(ctx context.Context, arg LockDeliveryParams) (Delivery, error) {
+	row := q.db.QueryRow(ctx, lockDelivery, arg.ID, arg.OrgID)
 	var i Delivery
 	err := row.Scan(
 		&i.ID,
@@ -370,6 +390,61 @@ func (q *Queries) LockDueDelivery(ctx context.Context) (Delivery, error) {
 		&i.HandledAt,
 	)
 	return i, err
+}
+
+const lockDueDeliveries = `-- name: LockDueDeliveries :many
+SELECT d.id, d.org_id, d.trigger_id, d.source, d.event, d.headers, d.goal,
+       (octet_length(d.body) > $1::int)::boolean AS large, CASE WHEN octet_length(d.body) > $1::int THEN '' ELSE d.body END::bytea AS body
+FROM deliveries d WHERE d.state = 'accepted' AND d.due_at <= clock_timestamp()
+ORDER BY d.due_at, d.received_at LIMIT $2 FOR UPDATE SKIP LOCKED
+`
+
+type LockDueDeliveriesParams struct {
+	Most    int32
+	MaxRows int32
+}
+
+type LockDueDeliveriesRow struct {
+	ID        string
+	OrgID     string
+	TriggerID string
+	Source    string
+	Event     string
+	Headers   json.RawMessage
+	Goal      string
+	Large     bool
+	Body      []byte
+}
+
+// Those that have waited longest. A body of more than most bytes is left out.
+func (q *Queries) LockDueDeliveries(ctx context.Context, arg LockDueDeliveriesParams) ([]LockDueDeliveriesRow, error) {
+	rows, err := q.db.Query(ctx, lockDueDeliveries, arg.Most, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LockDueDeliveriesRow{}
+	for rows.Next() {
+		var i LockDueDeliveriesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TriggerID,
+			&i.Source,
+			&i.Event,
+			&i.Headers,
+			&i.Goal,
+			&i.Large,
+			&i.Body,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockFlight = `-- name: LockFlight :one

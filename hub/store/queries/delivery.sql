@@ -37,9 +37,20 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@orgs::text[]) AS org_id, unnest
              unnest(@reasons::text[]) AS reason, unnest(@slots::timestamptz[]) AS slot_at) AS u
 ON CONFLICT (trigger_id, key) WHERE duplicate_of IS NULL DO NOTHING;
 
--- name: LockDueDelivery :one
-SELECT * FROM deliveries WHERE state = 'accepted' AND due_at <= clock_timestamp()
-ORDER BY due_at, received_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+-- name: LockDueDeliveries :many
+-- Those that have waited longest. A body of more than most bytes is left out.
+SELECT d.id, d.org_id, d.trigger_id, d.source, d.event, d.headers, d.goal,
+       (octet_length(d.body) > @most::int)::boolean AS large, CASE WHEN octet_length(d.body) > @most::int THEN '' ELSE d.body END::bytea AS body
+FROM deliveries d WHERE d.state = 'accepted' AND d.due_at <= clock_timestamp()
+ORDER BY d.due_at, d.received_at LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+
+-- name: LockDelivery :one
+-- One that is still to be handled; no row while another hub does.
+SELECT * FROM deliveries WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'accepted' AND due_at <= clock_timestamp() FOR UPDATE SKIP LOCKED;
+
+-- name: FilterDeliveries :exec
+-- Of whatever organisation: their rows are locked.
+UPDATE deliveries SET state = 'filtered', reason = @reason, handled_at = clock_timestamp() WHERE id = ANY (@ids::text[]) AND state = 'accepted';
 
 -- name: SettleDelivery :exec
 UPDATE deliveries SET state = @state, reason = @reason, prompt = @prompt, task_id = sqlc.narg(task_id), flight = @flight, handled_at = clock_timestamp()
