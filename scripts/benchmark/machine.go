@@ -23,6 +23,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
@@ -35,6 +36,7 @@ import (
 type machine struct {
 	dir        string
 	containerd *containerd.Daemon
+	egress     *egress.Proxy
 	jails      *jail.Manager
 	snapshots  *snapshot.Service
 	ledger     *ledger.Ledger
@@ -67,6 +69,11 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 		return nil, err
 	}
 	m.later(func() error { m.containerd.Stop(); return nil })
+	m.egress = egress.New(egress.Config{})
+	if err := m.egress.Start(ctx); err != nil {
+		return nil, err
+	}
+	m.later(func() error { m.egress.Stop(); return nil })
 	if m.jails, err = jail.NewManager(ctx, m.jailConfig()); err != nil {
 		return nil, err
 	}
@@ -83,7 +90,7 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 	if err := m.snapshots.Start(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	service, err := exec.NewService(exec.Config{Ledger: l, Jails: m.jails, Workspaces: m.snapshots})
+	service, err := exec.NewService(exec.Config{Ledger: l, Jails: m.jails, Workspaces: m.snapshots, Egress: m.egress})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -100,7 +107,7 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 }
 
 func (m *machine) jailConfig() jail.Config {
-	return jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: m.namespace}
+	return jail.Config{DataDir: filepath.Join(m.dir, "node"), Containerd: m.containerd.Address(), Namespace: m.namespace, Egress: m.egress}
 }
 
 // serve puts the service behind gRPC on a Unix socket.

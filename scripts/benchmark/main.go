@@ -12,6 +12,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if egressRole() {
+		return
+	}
 	if len(os.Args) != 2 || benchmarks[os.Args[1]] == nil {
 		fmt.Fprintf(os.Stderr, "usage: scripts/bench NAME, where NAME is one of %v\n", names())
 		os.Exit(2)

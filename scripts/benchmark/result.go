@@ -15,6 +15,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"context":          contextHolds,
 	"cron":             cronLateness,
 	"dispatch":         dispatch,
+	"egress":           egressCost,
 	"exec":             execTrue,
 	"exec-e2e":         execEndToEnd,
 	"exec-parallel":    execParallel,
