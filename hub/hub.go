@@ -132,7 +132,7 @@ func (h *Hub) assemble(context.Context) (err error) {
 	})
 	h.recorder = recorder
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
-	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes})
+	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,

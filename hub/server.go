@@ -58,7 +58,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.admission.Kick), options...))
+	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.triggers, h.admission.Kick), options...))
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,

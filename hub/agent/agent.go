@@ -64,13 +64,22 @@ const (
 	Unchanged = "unchanged"
 )
 
+// Parse answers the persona of a file, checked with what the hub knows.
+func (s *Service) Parse(f File) (*persona.Persona, error) {
+	p, err := persona.Parse(f.Name, []byte(f.Markdown), s.known)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+	}
+	return p, nil
+}
+
 // Apply stores a persona file and answers the agent and what changed. The
 // agent is made when its name is new; a version is added when the content
 // differs from the newest one's.
 func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dryRun bool) (db.GetAgentRow, string, error) {
-	p, err := persona.Parse(f.Name, []byte(f.Markdown), s.known)
+	p, err := s.Parse(f)
 	if err != nil {
-		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+		return db.GetAgentRow{}, "", err
 	}
 	if len(p.Agents.Delegate)+len(p.Agents.Handoff) > 0 {
 		known := s.known
@@ -152,6 +161,18 @@ func digestOf(f File) string {
 func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("agent", ref)})
 	return store.One("agent", ref, rows, err)
+}
+
+// ByName answers the id of the agent that has just that name; empty for none.
+func (s *Service) ByName(ctx context.Context, orgID, name string) (string, error) {
+	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: name, Prefix: name})
+	if err != nil {
+		return "", fmt.Errorf("look for agent %s: %w", name, err)
+	}
+	if len(rows) == 0 || !rows[0].Exact {
+		return "", nil
+	}
+	return rows[0].ID, nil
 }
 
 // Get answers an agent by its id.

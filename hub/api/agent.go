@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -19,13 +20,14 @@ type Agents struct {
 	agents *agent.Service
 	tasks  *task.Service
 	given  *subtask.Service
+	starts *trigger.Service
 	admit  func(orgID string)
 }
 
 // NewAgents makes the handler; admit is called when tasks may start that waited
 // for an agent, or have to wait for one.
-func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, admit func(orgID string)) *Agents {
-	return &Agents{agents, tasks, given, admit}
+func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, starts *trigger.Service, admit func(orgID string)) *Agents {
+	return &Agents{agents, tasks, given, starts, admit}
 }
 
 // GetAgentGraph answers which agents may give work to which, and which did.
@@ -124,13 +126,45 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 	if name == "" {
 		name = "persona"
 	}
-	row, change, err := h.agents.Apply(ctx, id.OrgID, agent.File{
-		Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(), Along: req.Msg.GetAlong(),
-	}, id.UserName, req.Msg.GetDryRun())
+	file := agent.File{Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(), Along: req.Msg.GetAlong()}
+	p, err := h.agents.Parse(file)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ApplyAgentResponse{Agent: agentMessage(row), Change: change}), nil
+	if len(p.Triggers) > 0 {
+		// Before anything is stored: what cannot be is refused as a whole.
+		agentID, err := h.agents.ByName(ctx, id.OrgID, p.Name)
+		if err == nil {
+			err = h.starts.Clash(ctx, id.OrgID, agentID, p)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	row, change, err := h.agents.Apply(ctx, id.OrgID, file, id.UserName, req.Msg.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ApplyAgentResponse{Agent: agentMessage(row), Change: change}
+	if req.Msg.GetDryRun() {
+		return connect.NewResponse(res), nil
+	}
+	declared, err := h.starts.Declare(ctx, id.OrgID, row.Agent.ID, p, actor(id))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range declared {
+		spec, err := trigger.Spec(d.Row)
+		if err != nil {
+			return nil, err
+		}
+		m := &deckhandv1.AppliedTrigger{Name: d.Name, Change: d.Change, Kind: d.Row.Kind, Secret: d.Secret, Verify: spec.GetWebhook().GetVerify()}
+		if trigger.Kind(d.Row.Kind) == trigger.Webhook {
+			m.Path = trigger.Prefix + d.Row.ID
+		}
+		res.Triggers = append(res.Triggers, m)
+	}
+	return connect.NewResponse(res), nil
 }
 
 // GetAgent answers one agent with a version of its persona.

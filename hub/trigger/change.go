@@ -29,10 +29,18 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 	})
 }
 
-// Update puts another spec in the place of a trigger's own.
+// Update puts another spec in the place of a trigger's own, unless its agent's
+// persona says what it does.
 func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, by event.Actor) error {
-	spec = clone(spec)
+	return s.update(ctx, orgID, id, clone(spec), false, by)
+}
+
+func (s *Service) update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, declared bool, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Trigger) error {
+		if row.Declared != declared {
+			return fault.New(fault.Precondition, "trigger %s is its agent's persona's", row.Name).
+				WithFix("change it there, and apply the file again: deckhand agent apply").WithObject(id)
+		}
 		kind := Kind(row.Kind)
 		every, err := check(kind, spec)
 		if err != nil {

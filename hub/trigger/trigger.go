@@ -153,6 +153,8 @@ type Draft struct {
 	// Secret is empty for one that is made here.
 	Secret   string
 	Disabled bool
+	// Declared says that a persona names it.
+	Declared bool
 	By       event.Actor
 }
 
@@ -176,7 +178,7 @@ func (s *Service) Create(ctx context.Context, d Draft) (row db.GetTriggerRow, se
 		return row, "", fault.New(fault.Invalid, "secret is for webhooks").WithFix("leave it out")
 	}
 	params := db.CreateTriggerParams{
-		ID: ident.New("trig"), OrgID: d.OrgID, AgentID: d.AgentID, Name: d.Name, Kind: string(d.Kind), State: stateEnabled, CreatedBy: d.By.ID,
+		ID: ident.New("trig"), OrgID: d.OrgID, AgentID: d.AgentID, Name: d.Name, Kind: string(d.Kind), State: stateEnabled, Declared: d.Declared, CreatedBy: d.By.ID,
 	}
 	if params.Spec, err = encode(spec); err != nil {
 		return row, "", err

@@ -80,6 +80,16 @@ func (a *app) agentApply(cmd *cobra.Command, paths []string, dryRun bool) error 
 	if dryRun {
 		a.notef("checked only: nothing was stored")
 	}
+	for _, res := range applied {
+		for _, t := range res.GetTriggers() {
+			if t.GetChange() != "unchanged" {
+				a.notef("trigger %s (%s): %s", t.GetName(), t.GetKind(), t.GetChange())
+			}
+			a.tellSecret(client.URL(), &deckhandv1.Trigger{
+				Path: t.GetPath(), Spec: &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: t.GetVerify()}},
+			}, t.GetSecret())
+		}
+	}
 	return output.List(a.printer(), appliedNoun, applied)
 }
 

@@ -220,9 +220,15 @@ func (h *testHub) ApplyAgent(_ context.Context, req *connect.Request[deckhandv1.
 	}
 	_, rest, _ := strings.Cut(req.Msg.GetMarkdown(), "name: ")
 	name, _, _ := strings.Cut(rest, "\n")
-	return connect.NewResponse(&deckhandv1.ApplyAgentResponse{
+	res := &deckhandv1.ApplyAgentResponse{
 		Agent: &deckhandv1.Agent{Name: name, Version: 1, Provider: "anthropic", Model: "claude-test"}, Change: "created",
-	}), nil
+	}
+	if strings.Contains(rest, "webhook: token") {
+		res.Triggers = []*deckhandv1.AppliedTrigger{{
+			Name: "hook", Change: "created", Kind: "webhook", Path: "/webhooks/trig_1", Verify: "token", Secret: "dhk_secret",
+		}}
+	}
+	return connect.NewResponse(res), nil
 }
 
 func (h *testHub) GetAgent(_ context.Context, req *connect.Request[deckhandv1.GetAgentRequest]) (*connect.Response[deckhandv1.GetAgentResponse], error) {

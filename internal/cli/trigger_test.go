@@ -90,6 +90,20 @@ func TestTriggersAreMade(t *testing.T) {
 	}
 }
 
+// B1: what a persona's webhook needs is told once, and beside the data.
+func TestTriggersOfAPersonaAreTold(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	file := filepath.Join(t.TempDir(), "watch.md")
+	require.NoError(t, os.WriteFile(file, []byte("---\nname: watch\ndescription: d\nprovider: anthropic\nmodel: m\ntools: [shell_exec]\nlimits: {iterations: 5}\n"+
+		"triggers:\n  - {name: hook, webhook: token}\n---\nGo.\n"), 0o600))
+	res := h.run(t, "agent", "apply", "-f", file)
+	require.Zero(t, res.code, res.stderr)
+	require.Contains(t, res.stderr, "trigger hook (webhook): created")
+	require.Contains(t, res.stderr, h.url+"/webhooks/trig_1?token=dhk_secret")
+	require.NotContains(t, res.stdout, "dhk_secret")
+}
+
 func TestATriggerIsChangedInPartsAndTried(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

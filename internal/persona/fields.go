@@ -67,6 +67,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"workspace", func(n *yaml.Node) { d.workspace(n, &p.Workspace) }},
 		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
 		{"egress", func(n *yaml.Node) { p.Egress = d.egress(n) }},
+		{"triggers", func(n *yaml.Node) { p.Triggers = d.triggers(n) }},
 		{"offline_grace", func(n *yaml.Node) {
 			p.OfflineGrace = d.duration(n, "offline_grace")
 			if p.OfflineGrace > 0 && p.OfflineGrace < leastGrace {
@@ -88,6 +89,14 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 			d.problems.add(n.Line, "agents names %s itself: remove it; with the tool create_subtask an agent gives subtasks to itself", quote(n.Value))
 		case d.known.Agents != nil && !slices.Contains(d.known.Agents, n.Value):
 			d.problems.add(n.Line, "there is no agent %s: %s, or apply its file first or in the same command", quote(n.Value), suggest(n.Value, d.known.Agents))
+		}
+	}
+	for _, t := range p.Triggers {
+		if d.known.Trigger == nil || d.problems.err() != nil {
+			break // what is wrong otherwise comes first
+		}
+		if err := d.known.Trigger(p, t); err != nil {
+			d.problems.add(t.Line, "triggers, %s: %s", t.Name, err)
 		}
 	}
 	for _, n := range asked {

@@ -83,6 +83,8 @@ type Persona struct {
 	// OfflineGrace is how long a command goes on while its node is cut off from
 	// the hub; 0 for the node's own 10 minutes.
 	OfflineGrace time.Duration
+	// Triggers have the agent start without a person.
+	Triggers []Trigger
 	// Prompt is the body: the system prompt.
 	Prompt string
 }
@@ -215,6 +217,8 @@ type Known struct {
 	Providers []string
 	Modes     []string
 	Agents    []string
+	// Trigger, if set, says what is wrong with one of the persona's triggers.
+	Trigger func(p *Persona, t Trigger) error
 }
 
 // defaults is what a file that says nothing gets.

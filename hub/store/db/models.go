@@ -640,6 +640,7 @@ type Trigger struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	DeletedAt    *time.Time
+	Declared     bool
 }
 
 type Turn struct {

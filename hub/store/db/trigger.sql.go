@@ -57,10 +57,10 @@ func (q *Queries) CountTriggerRun(ctx context.Context, arg CountTriggerRunParams
 }
 
 const createTrigger = `-- name: CreateTrigger :one
-INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, sealed, hint, slot_at, next_at, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, sealed, hint, slot_at, next_at, declared, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
-RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at
+RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared
 `
 
 type CreateTriggerParams struct {
@@ -76,6 +76,7 @@ type CreateTriggerParams struct {
 	Hint      string
 	SlotAt    *time.Time
 	NextAt    *time.Time
+	Declared  bool
 	CreatedBy string
 }
 
@@ -94,6 +95,7 @@ func (q *Queries) CreateTrigger(ctx context.Context, arg CreateTriggerParams) (T
 		arg.Hint,
 		arg.SlotAt,
 		arg.NextAt,
+		arg.Declared,
 		arg.CreatedBy,
 	)
 	var i Trigger
@@ -120,8 +122,62 @@ func (q *Queries) CreateTrigger(ctx context.Context, arg CreateTriggerParams) (T
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.Declared,
 	)
 	return i, err
+}
+
+const declaredTriggers = `-- name: DeclaredTriggers :many
+SELECT id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared FROM triggers WHERE org_id = $1 AND agent_id = $2 AND declared AND deleted_at IS NULL ORDER BY name
+`
+
+type DeclaredTriggersParams struct {
+	OrgID   string
+	AgentID string
+}
+
+func (q *Queries) DeclaredTriggers(ctx context.Context, arg DeclaredTriggersParams) ([]Trigger, error) {
+	rows, err := q.db.Query(ctx, declaredTriggers, arg.OrgID, arg.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Trigger{}
+	for rows.Next() {
+		var i Trigger
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.AgentID,
+			&i.Name,
+			&i.Kind,
+			&i.Spec,
+			&i.State,
+			&i.Reason,
+			&i.StateAt,
+			&i.Revision,
+			&i.Sealed,
+			&i.SealedBefore,
+			&i.BeforeUntil,
+			&i.Hint,
+			&i.SlotAt,
+			&i.NextAt,
+			&i.LastTaskID,
+			&i.Runs,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.Declared,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deleteTrigger = `-- name: DeleteTrigger :exec
@@ -179,7 +235,7 @@ func (q *Queries) FindTriggers(ctx context.Context, arg FindTriggersParams) ([]F
 }
 
 const getTrigger = `-- name: GetTrigger :one
-SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, a.name AS agent_name, clock_timestamp()::timestamptz AS now
+SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, a.name AS agent_name, clock_timestamp()::timestamptz AS now
 FROM triggers t JOIN agents a ON a.id = t.agent_id
 WHERE t.id = $1 AND (t.org_id = $2) IS TRUE AND t.deleted_at IS NULL
 `
@@ -221,6 +277,7 @@ func (q *Queries) GetTrigger(ctx context.Context, arg GetTriggerParams) (GetTrig
 		&i.Trigger.CreatedAt,
 		&i.Trigger.UpdatedAt,
 		&i.Trigger.DeletedAt,
+		&i.Trigger.Declared,
 		&i.AgentName,
 		&i.Now,
 	)
@@ -228,7 +285,7 @@ func (q *Queries) GetTrigger(ctx context.Context, arg GetTriggerParams) (GetTrig
 }
 
 const listTriggers = `-- name: ListTriggers :many
-SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, a.name AS agent_name, clock_timestamp()::timestamptz AS now
+SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, a.name AS agent_name, clock_timestamp()::timestamptz AS now
 FROM triggers t JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = $1 AND t.deleted_at IS NULL AND ($2::text IS NULL OR t.agent_id = $2)
   AND t.name > $3
@@ -285,6 +342,7 @@ func (q *Queries) ListTriggers(ctx context.Context, arg ListTriggersParams) ([]L
 			&i.Trigger.CreatedAt,
 			&i.Trigger.UpdatedAt,
 			&i.Trigger.DeletedAt,
+			&i.Trigger.Declared,
 			&i.AgentName,
 			&i.Now,
 		); err != nil {
@@ -299,7 +357,7 @@ func (q *Queries) ListTriggers(ctx context.Context, arg ListTriggersParams) ([]L
 }
 
 const lockDueTriggers = `-- name: LockDueTriggers :many
-SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, clock_timestamp()::timestamptz AS now FROM triggers t
+SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, clock_timestamp()::timestamptz AS now FROM triggers t
 WHERE t.state = 'enabled' AND t.deleted_at IS NULL AND t.next_at IS NOT NULL AND t.next_at <= clock_timestamp()
 ORDER BY t.next_at LIMIT $1 FOR UPDATE SKIP LOCKED
 `
@@ -342,6 +400,7 @@ func (q *Queries) LockDueTriggers(ctx context.Context, maxRows int32) ([]LockDue
 			&i.Trigger.CreatedAt,
 			&i.Trigger.UpdatedAt,
 			&i.Trigger.DeletedAt,
+			&i.Trigger.Declared,
 			&i.Now,
 		); err != nil {
 			return nil, err
@@ -355,7 +414,7 @@ func (q *Queries) LockDueTriggers(ctx context.Context, maxRows int32) ([]LockDue
 }
 
 const lockTrigger = `-- name: LockTrigger :one
-SELECT id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at FROM triggers WHERE id = $1 AND (org_id = $2) IS TRUE AND deleted_at IS NULL FOR UPDATE
+SELECT id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared FROM triggers WHERE id = $1 AND (org_id = $2) IS TRUE AND deleted_at IS NULL FOR UPDATE
 `
 
 type LockTriggerParams struct {
@@ -389,6 +448,7 @@ func (q *Queries) LockTrigger(ctx context.Context, arg LockTriggerParams) (Trigg
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.Declared,
 	)
 	return i, err
 }
@@ -408,7 +468,7 @@ func (q *Queries) NextDueTrigger(ctx context.Context) (time.Duration, error) {
 }
 
 const restingLoops = `-- name: RestingLoops :many
-SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state
+SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state
 FROM triggers t
 LEFT JOIN LATERAL (SELECT id, org_id, trigger_id, key, source, state, reason, address, sent_by, event, headers, body, goal, slot_at, duplicate_of, replay_of, prompt, task_id, flight, received_at, due_at, handled_at FROM deliveries WHERE org_id = t.org_id AND trigger_id = t.id AND duplicate_of IS NULL
                    ORDER BY received_at DESC, id DESC LIMIT 1) d ON true
@@ -458,6 +518,7 @@ func (q *Queries) RestingLoops(ctx context.Context, maxRows int32) ([]RestingLoo
 			&i.Trigger.CreatedAt,
 			&i.Trigger.UpdatedAt,
 			&i.Trigger.DeletedAt,
+			&i.Trigger.Declared,
 			&i.EndedAt,
 			&i.DeliveryState,
 		); err != nil {
@@ -491,7 +552,7 @@ UPDATE triggers SET sealed_before = CASE WHEN $1::interval > '0' THEN sealed END
     before_until = CASE WHEN $1::interval > '0' AND sealed IS NOT NULL THEN clock_timestamp() + $1::interval END,
     sealed = $2, hint = $3, revision = revision + 1, updated_at = clock_timestamp()
 WHERE id = $4 AND (org_id = $5) IS TRUE AND deleted_at IS NULL
-RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at
+RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared
 `
 
 type SetTriggerSecretParams struct {
@@ -535,6 +596,7 @@ func (q *Queries) SetTriggerSecret(ctx context.Context, arg SetTriggerSecretPara
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.Declared,
 	)
 	return i, err
 }
@@ -560,7 +622,7 @@ const setTriggerState = `-- name: SetTriggerState :one
 UPDATE triggers SET state = $1, reason = $2, state_at = clock_timestamp(), slot_at = $3, next_at = $4,
     runs = CASE WHEN $1 = 'enabled' THEN 0 ELSE runs END, revision = revision + 1, updated_at = clock_timestamp()
 WHERE id = $5 AND (org_id = $6) IS TRUE AND deleted_at IS NULL
-RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at
+RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared
 `
 
 type SetTriggerStateParams struct {
@@ -605,12 +667,13 @@ func (q *Queries) SetTriggerState(ctx context.Context, arg SetTriggerStateParams
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.Declared,
 	)
 	return i, err
 }
 
 const triggerByID = `-- name: TriggerByID :one
-SELECT id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at FROM triggers WHERE id = $1 AND deleted_at IS NULL
+SELECT id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared FROM triggers WHERE id = $1 AND deleted_at IS NULL
 `
 
 // For senders, who know no organisation.
@@ -640,6 +703,7 @@ func (q *Queries) TriggerByID(ctx context.Context, id string) (Trigger, error) {
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.Declared,
 	)
 	return i, err
 }
@@ -663,11 +727,52 @@ func (q *Queries) TriggerSpend(ctx context.Context, arg TriggerSpendParams) (int
 	return column_1, err
 }
 
+const triggersOfNames = `-- name: TriggersOfNames :many
+SELECT id, name, agent_id, declared FROM triggers WHERE org_id = $1 AND name = ANY ($2::text[]) AND deleted_at IS NULL ORDER BY name
+`
+
+type TriggersOfNamesParams struct {
+	OrgID string
+	Names []string
+}
+
+type TriggersOfNamesRow struct {
+	ID       string
+	Name     string
+	AgentID  string
+	Declared bool
+}
+
+func (q *Queries) TriggersOfNames(ctx context.Context, arg TriggersOfNamesParams) ([]TriggersOfNamesRow, error) {
+	rows, err := q.db.Query(ctx, triggersOfNames, arg.OrgID, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TriggersOfNamesRow{}
+	for rows.Next() {
+		var i TriggersOfNamesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.AgentID,
+			&i.Declared,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const updateTrigger = `-- name: UpdateTrigger :one
 UPDATE triggers SET spec = $1, slot_at = $2, next_at = $3,
     revision = revision + 1, updated_at = clock_timestamp()
 WHERE id = $4 AND (org_id = $5) IS TRUE AND deleted_at IS NULL
-RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at
+RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared
 `
 
 type UpdateTriggerParams struct {
@@ -710,6 +815,7 @@ func (q *Queries) UpdateTrigger(ctx context.Context, arg UpdateTriggerParams) (T
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.DeletedAt,
+		&i.Declared,
 	)
 	return i, err
 }

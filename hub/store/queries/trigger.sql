@@ -1,9 +1,15 @@
 -- name: CreateTrigger :one
 -- Answers no row when the name is taken.
-INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, sealed, hint, slot_at, next_at, created_by)
-VALUES (@id, @org_id, @agent_id, @name, @kind, @spec, @state, @reason, sqlc.narg(sealed), @hint, sqlc.narg(slot_at), sqlc.narg(next_at), @created_by)
+INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, sealed, hint, slot_at, next_at, declared, created_by)
+VALUES (@id, @org_id, @agent_id, @name, @kind, @spec, @state, @reason, sqlc.narg(sealed), @hint, sqlc.narg(slot_at), sqlc.narg(next_at), @declared, @created_by)
 ON CONFLICT (org_id, name) WHERE deleted_at IS NULL DO NOTHING
 RETURNING *;
+
+-- name: TriggersOfNames :many
+SELECT id, name, agent_id, declared FROM triggers WHERE org_id = @org_id AND name = ANY (@names::text[]) AND deleted_at IS NULL ORDER BY name;
+
+-- name: DeclaredTriggers :many
+SELECT * FROM triggers WHERE org_id = @org_id AND agent_id = @agent_id AND declared AND deleted_at IS NULL ORDER BY name;
 
 -- name: FindTriggers :many
 -- By name, id or id prefix; see store.One.

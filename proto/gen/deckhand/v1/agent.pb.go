@@ -609,7 +609,9 @@ type ApplyAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// What happened: "created", "updated" or "unchanged".
-	Change        string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
+	Change string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
+	// The triggers that the persona names, and those that it named before.
+	Triggers      []*AppliedTrigger `protobuf:"bytes,3,rep,name=triggers,proto3" json:"triggers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +660,102 @@ func (x *ApplyAgentResponse) GetChange() string {
 	return ""
 }
 
+func (x *ApplyAgentResponse) GetTriggers() []*AppliedTrigger {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
+}
+
+// AppliedTrigger is what became of a trigger that a persona names.
+type AppliedTrigger struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What happened: "created", "updated", "unchanged" or "deleted".
+	Change string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
+	// webhook, cron, loop or manual.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Of a webhook: its URL, below the hub's, and how senders prove themselves.
+	Path   string `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Verify string `protobuf:"bytes,5,opt,name=verify,proto3" json:"verify,omitempty"`
+	// Of a webhook that was made: what the sender is to be given. Only this once.
+	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedTrigger) Reset() {
+	*x = AppliedTrigger{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedTrigger) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedTrigger) ProtoMessage() {}
+
+func (x *AppliedTrigger) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedTrigger.ProtoReflect.Descriptor instead.
+func (*AppliedTrigger) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AppliedTrigger) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AppliedTrigger) GetChange() string {
+	if x != nil {
+		return x.Change
+	}
+	return ""
+}
+
+func (x *AppliedTrigger) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AppliedTrigger) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *AppliedTrigger) GetVerify() string {
+	if x != nil {
+		return x.Verify
+	}
+	return ""
+}
+
+func (x *AppliedTrigger) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 type GetAgentRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	AgentId string                 `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
@@ -669,7 +767,7 @@ type GetAgentRequest struct {
 
 func (x *GetAgentRequest) Reset() {
 	*x = GetAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +779,7 @@ func (x *GetAgentRequest) String() string {
 func (*GetAgentRequest) ProtoMessage() {}
 
 func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +792,7 @@ func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetAgentRequest) GetAgentId() string {
@@ -721,7 +819,7 @@ type GetAgentResponse struct {
 
 func (x *GetAgentResponse) Reset() {
 	*x = GetAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +831,7 @@ func (x *GetAgentResponse) String() string {
 func (*GetAgentResponse) ProtoMessage() {}
 
 func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +844,7 @@ func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetAgentResponse) GetAgent() *Agent {
@@ -775,7 +873,7 @@ type ListAgentsRequest struct {
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +885,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +898,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListAgentsRequest) GetPageSize() int32 {
@@ -828,7 +926,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +938,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +951,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -882,7 +980,7 @@ type TellAgentRequest struct {
 
 func (x *TellAgentRequest) Reset() {
 	*x = TellAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +992,7 @@ func (x *TellAgentRequest) String() string {
 func (*TellAgentRequest) ProtoMessage() {}
 
 func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1005,7 @@ func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentRequest.ProtoReflect.Descriptor instead.
 func (*TellAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TellAgentRequest) GetAgentId() string {
@@ -942,7 +1040,7 @@ type TellAgentResponse struct {
 
 func (x *TellAgentResponse) Reset() {
 	*x = TellAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1052,7 @@ func (x *TellAgentResponse) String() string {
 func (*TellAgentResponse) ProtoMessage() {}
 
 func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1065,7 @@ func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentResponse.ProtoReflect.Descriptor instead.
 func (*TellAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TellAgentResponse) GetTask() *Task {
@@ -996,7 +1094,7 @@ type PauseAgentRequest struct {
 
 func (x *PauseAgentRequest) Reset() {
 	*x = PauseAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1106,7 @@ func (x *PauseAgentRequest) String() string {
 func (*PauseAgentRequest) ProtoMessage() {}
 
 func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1119,7 @@ func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentRequest.ProtoReflect.Descriptor instead.
 func (*PauseAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PauseAgentRequest) GetAgentId() string {
@@ -1047,7 +1145,7 @@ type PauseAgentResponse struct {
 
 func (x *PauseAgentResponse) Reset() {
 	*x = PauseAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1157,7 @@ func (x *PauseAgentResponse) String() string {
 func (*PauseAgentResponse) ProtoMessage() {}
 
 func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1170,7 @@ func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentResponse.ProtoReflect.Descriptor instead.
 func (*PauseAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PauseAgentResponse) GetAgent() *Agent {
@@ -1092,7 +1190,7 @@ type ResumeAgentRequest struct {
 
 func (x *ResumeAgentRequest) Reset() {
 	*x = ResumeAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1202,7 @@ func (x *ResumeAgentRequest) String() string {
 func (*ResumeAgentRequest) ProtoMessage() {}
 
 func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1215,7 @@ func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentRequest.ProtoReflect.Descriptor instead.
 func (*ResumeAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResumeAgentRequest) GetAgentId() string {
@@ -1136,7 +1234,7 @@ type ResumeAgentResponse struct {
 
 func (x *ResumeAgentResponse) Reset() {
 	*x = ResumeAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1246,7 @@ func (x *ResumeAgentResponse) String() string {
 func (*ResumeAgentResponse) ProtoMessage() {}
 
 func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1259,7 @@ func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentResponse.ProtoReflect.Descriptor instead.
 func (*ResumeAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResumeAgentResponse) GetAgent() *Agent {
@@ -1223,10 +1321,18 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\bfilename\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bfilename\x12!\n" +
 	"\x06script\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x06script\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12'\n" +
-	"\x05along\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01(?R\x05along\"V\n" +
+	"\x05along\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01(?R\x05along\"\x8f\x01\n" +
 	"\x12ApplyAgentResponse\x12(\n" +
 	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12\x16\n" +
-	"\x06change\x18\x02 \x01(\tR\x06change\"[\n" +
+	"\x06change\x18\x02 \x01(\tR\x06change\x127\n" +
+	"\btriggers\x18\x03 \x03(\v2\x1b.deckhand.v1.AppliedTriggerR\btriggers\"\x94\x01\n" +
+	"\x0eAppliedTrigger\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06change\x18\x02 \x01(\tR\x06change\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x16\n" +
+	"\x06verify\x18\x05 \x01(\tR\x06verify\x12\x16\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\"[\n" +
 	"\x0fGetAgentRequest\x12%\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x12!\n" +
@@ -1293,7 +1399,7 @@ func file_deckhand_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_deckhand_v1_agent_proto_goTypes = []any{
 	(AgentStatus)(0),              // 0: deckhand.v1.AgentStatus
 	(*GetAgentGraphRequest)(nil),  // 1: deckhand.v1.GetAgentGraphRequest
@@ -1303,53 +1409,55 @@ var file_deckhand_v1_agent_proto_goTypes = []any{
 	(*AgentVersion)(nil),          // 5: deckhand.v1.AgentVersion
 	(*ApplyAgentRequest)(nil),     // 6: deckhand.v1.ApplyAgentRequest
 	(*ApplyAgentResponse)(nil),    // 7: deckhand.v1.ApplyAgentResponse
-	(*GetAgentRequest)(nil),       // 8: deckhand.v1.GetAgentRequest
-	(*GetAgentResponse)(nil),      // 9: deckhand.v1.GetAgentResponse
-	(*ListAgentsRequest)(nil),     // 10: deckhand.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),    // 11: deckhand.v1.ListAgentsResponse
-	(*TellAgentRequest)(nil),      // 12: deckhand.v1.TellAgentRequest
-	(*TellAgentResponse)(nil),     // 13: deckhand.v1.TellAgentResponse
-	(*PauseAgentRequest)(nil),     // 14: deckhand.v1.PauseAgentRequest
-	(*PauseAgentResponse)(nil),    // 15: deckhand.v1.PauseAgentResponse
-	(*ResumeAgentRequest)(nil),    // 16: deckhand.v1.ResumeAgentRequest
-	(*ResumeAgentResponse)(nil),   // 17: deckhand.v1.ResumeAgentResponse
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*Task)(nil),                  // 19: deckhand.v1.Task
+	(*AppliedTrigger)(nil),        // 8: deckhand.v1.AppliedTrigger
+	(*GetAgentRequest)(nil),       // 9: deckhand.v1.GetAgentRequest
+	(*GetAgentResponse)(nil),      // 10: deckhand.v1.GetAgentResponse
+	(*ListAgentsRequest)(nil),     // 11: deckhand.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),    // 12: deckhand.v1.ListAgentsResponse
+	(*TellAgentRequest)(nil),      // 13: deckhand.v1.TellAgentRequest
+	(*TellAgentResponse)(nil),     // 14: deckhand.v1.TellAgentResponse
+	(*PauseAgentRequest)(nil),     // 15: deckhand.v1.PauseAgentRequest
+	(*PauseAgentResponse)(nil),    // 16: deckhand.v1.PauseAgentResponse
+	(*ResumeAgentRequest)(nil),    // 17: deckhand.v1.ResumeAgentRequest
+	(*ResumeAgentResponse)(nil),   // 18: deckhand.v1.ResumeAgentResponse
+	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
+	(*Task)(nil),                  // 20: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	3,  // 0: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
-	18, // 1: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
+	19, // 1: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
 	0,  // 2: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	18, // 3: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	18, // 4: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	18, // 5: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
-	18, // 6: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	19, // 3: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	19, // 4: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	19, // 5: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
+	19, // 6: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 7: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
-	4,  // 8: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
-	5,  // 9: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
-	4,  // 10: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	19, // 11: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	4,  // 12: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	4,  // 13: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	6,  // 14: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	8,  // 15: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	10, // 16: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	12, // 17: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	14, // 18: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	16, // 19: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	1,  // 20: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
-	7,  // 21: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	9,  // 22: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	11, // 23: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	13, // 24: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	15, // 25: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	17, // 26: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	2,  // 27: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
-	21, // [21:28] is the sub-list for method output_type
-	14, // [14:21] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 8: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
+	4,  // 9: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
+	5,  // 10: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
+	4,  // 11: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
+	20, // 12: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	4,  // 13: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	4,  // 14: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	6,  // 15: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	9,  // 16: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	11, // 17: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	13, // 18: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	15, // 19: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	17, // 20: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	1,  // 21: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
+	7,  // 22: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	10, // 23: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	12, // 24: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	14, // 25: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	16, // 26: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	18, // 27: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	2,  // 28: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
+	22, // [22:29] is the sub-list for method output_type
+	15, // [15:22] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -1364,7 +1472,7 @@ func file_deckhand_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_agent_proto_rawDesc), len(file_deckhand_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
