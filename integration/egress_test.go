@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -79,4 +80,67 @@ turns:
 		}
 	}
 	require.Equal(t, 3, found)
+}
+
+// F4: requests by tool, from the jail and by the node's egress, with caps on
+// what comes back.
+func TestRequestsOfAgentsLeaveByTheNode(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	// Programs never ask a proxy for a loopback address: the server has another.
+	const address = "10.213.78.1"
+	ip := func(verb string) {
+		out, err := exec.Command("ip", "addr", verb, address+"/32", "dev", "lo").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	ip("add")
+	defer ip("del")
+	l, err := net.Listen("tcp", address+":0")
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: l, Config: &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/large" {
+			body = []byte(strings.Repeat("large ", 100_000))
+		}
+		_, _ = io.WriteString(w, r.Method+" with "+string(body))
+	})}}
+	server.Start()
+	defer server.Close()
+	to := "http://" + l.Addr().String()
+	f.persona("caller", `
+turns:
+  - text: I ask.
+    calls:
+      - {tool: http_get, arguments: {url: "`+to+`/large", max_bytes: 1000}}
+      - {tool: http_post, arguments: {url: "`+to+`/", body: "{\"n\":1}"}}
+      - {tool: http_put, arguments: {url: "`+to+`/", body: "two"}}
+      - {tool: http_download, arguments: {url: "`+to+`/large", path: "got/large.txt"}}
+      - {tool: http_download, arguments: {url: "`+to+`/large", path: "got/other.txt", max_file_bytes: 1000}}
+      - {tool: http_get, arguments: {url: "http://files.example.com/"}}
+      - {tool: shell_exec, arguments: {command: "wc -c got/*"}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "asked"}}
+`, "mode: autonomous", `egress: {allow: ["`+l.Addr().String()+`"]}`)
+	id := f.submit("caller")
+	eventually(t, 90*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	var steps []struct {
+		State, Observation string
+		Outcome            map[string]any
+	}
+	f.json(&steps, "task", "steps", id)
+	require.Contains(t, steps[0].Observation, "HTTP 200 OK")
+	require.Contains(t, steps[0].Observation, "have all of it with http_download")
+	require.Less(t, len(steps[0].Observation), 1200)
+	require.Contains(t, steps[1].Observation, `POST with {"n":1}`)
+	require.Contains(t, steps[2].Observation, "PUT with two")
+	require.Contains(t, steps[3].Observation, "saved got/large.txt: 600009 bytes")
+	require.EqualValues(t, 2, steps[3].Outcome["files_changed"], "the file and its folder")
+	require.Equal(t, "STEP_STATE_FAILED", steps[4].State)
+	require.Contains(t, steps[4].Observation, "give more as max_file_bytes")
+	require.Contains(t, steps[5].Observation, "error AGENT_016: connections out of the jail were refused:\n- GET: no rule allows files.example.com:80")
+	require.Contains(t, steps[6].Observation, "600009 got/large.txt\n")
+	require.NotContains(t, steps[6].Observation, "other")
 }

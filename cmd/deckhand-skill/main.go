@@ -15,5 +15,5 @@ func main() {
 		os.Exit(mcpbridge.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	skill.Confine()
-	os.Exit(skill.Main(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(skill.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

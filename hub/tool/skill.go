@@ -88,10 +88,15 @@ func runSkill(ctx context.Context, name string, c Call) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("encode the arguments of %s: %w", name, err)
 	}
-	exec, err := execute(ctx, c, &nodev1.ExecSpec{
+	return runSkillAs(ctx, c, &nodev1.ExecSpec{
 		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(skillTimeout),
 		Argv: []string{nodelink.SkillPath, "--json", name, string(arguments)},
 	})
+}
+
+// runSkillAs has deckhand-skill run, and answers what it says.
+func runSkillAs(ctx context.Context, c Call, spec *nodev1.ExecSpec) (Result, error) {
+	exec, err := execute(ctx, c, spec)
 	if err != nil {
 		return failure(err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/node/skill/answer"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
+	"github.com/deckhand-sh/deckhand/node/skill/httpcall"
 	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
 	"github.com/deckhand-sh/deckhand/node/skill/logdigest"
 	"github.com/deckhand-sh/deckhand/node/skill/outline"
@@ -32,6 +33,10 @@ import (
 const (
 	// timeout is how long a skill reads before it answers with what it has.
 	timeout = 90 * time.Second
+	// httpTimeout is as much for a request, which has a time-out of its own.
+	httpTimeout = time.Hour
+	// maxInput bounds arguments that are read.
+	maxInput = 4 << 20
 	// memory is what the heap is held to, softly; maxMemory is where the program
 	// ends, rather than have its jail run out of memory.
 	memory    = 400 << 20
@@ -64,6 +69,11 @@ type run func(ctx context.Context, arguments []byte) (*answer.Answer, int64, err
 var skills = map[string]run{
 	"csv_profile":   with(csvprofile.Run),
 	"file_outline":  with(outline.Run),
+	"http_delete":   with(httpcall.Delete),
+	"http_download": with(httpcall.Download),
+	"http_get":      with(httpcall.Get),
+	"http_post":     with(httpcall.Post),
+	"http_put":      with(httpcall.Put),
 	"json_query":    with(jsonquery.Run),
 	"log_digest":    with(logdigest.Run),
 	"semantic_grep": with(semgrep.Run),
@@ -88,9 +98,9 @@ func with[Args any](skill func(context.Context, Args) (*answer.Answer, int64, er
 func Names() []string { return slices.Sorted(maps.Keys(skills)) }
 
 // Main runs `deckhand-skill [--json] NAME ARGUMENTS`, the arguments being a
-// JSON object, and answers the exit status: 0, 1 when there is no answer, 2 when
-// it was called wrongly.
-func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// JSON object, or - for one on the standard input, and answers the exit status:
+// 0, 1 when there is no answer, 2 when it was called wrongly.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	asJSON := len(args) > 0 && args[0] == "--json"
 	if asJSON {
 		args = args[1:]
@@ -103,13 +113,25 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 2 {
 		arguments = args[1]
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	if arguments == "-" {
+		read, err := io.ReadAll(io.LimitReader(stdin, maxInput))
+		if err != nil {
+			fmt.Fprintln(stderr, "deckhand-skill: read the arguments:", err)
+			return 2
+		}
+		arguments = string(read)
+	}
+	patience := timeout
+	if strings.HasPrefix(args[0], "http_") {
+		patience = httpTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	text, read, err := skills[args[0]](ctx, []byte(arguments))
 	result := Result{BytesRead: read}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		result.Error = fmt.Sprintf("no answer within %s: ask about less", timeout)
+		result.Error = fmt.Sprintf("no answer within %s: ask about less", patience)
 	case err != nil:
 		result.Error = answer.Clean([]byte(err.Error()), 1000)
 	default:

@@ -20,7 +20,7 @@ func ask(t *testing.T, name string, args map[string]any) skill.Result {
 	arguments, err := json.Marshal(args)
 	require.NoError(t, err)
 	var out, errs bytes.Buffer
-	code := skill.Main(t.Context(), []string{"--json", name, string(arguments)}, &out, &errs)
+	code := skill.Main(t.Context(), []string{"--json", name, string(arguments)}, nil, &out, &errs)
 	var said skill.Result
 	require.NoError(t, json.Unmarshal(out.Bytes(), &said), out.String()+errs.String())
 	require.Equal(t, code == 1, said.Error != "")
@@ -155,9 +155,9 @@ func TestATreeIsSummarised(t *testing.T) {
 func TestASkillIsCalledByNameWithArgumentsThatItKnows(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	require.Equal(t, 2, skill.Main(t.Context(), []string{"nosuch"}, &out, &errs))
-	require.Contains(t, errs.String(), "csv_profile|file_outline|json_query|log_digest|semantic_grep|tail_stats|tree_digest")
+	require.Equal(t, 2, skill.Main(t.Context(), []string{"nosuch"}, nil, &out, &errs))
+	require.Contains(t, errs.String(), "csv_profile|file_outline|http_delete|http_download|http_get|http_post|http_put|json_query|log_digest|semantic_grep|tail_stats|tree_digest")
 	require.Contains(t, ask(t, "tree_digest", map[string]any{"pth": "."}).Error, `unknown field "pth"`)
-	require.Equal(t, 0, skill.Main(t.Context(), []string{"tree_digest", `{"path":"."}`}, &out, &errs))
+	require.Equal(t, 0, skill.Main(t.Context(), []string{"tree_digest", `{"path":"."}`}, nil, &out, &errs))
 	require.Contains(t, out.String(), "FOLDERS")
 }

@@ -1,0 +1,94 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	// A request has a time-out of its own; the command that makes it has a little
+	// more.
+	httpTimeout     = 5*time.Minute + 30*time.Second
+	downloadTimeout = 30*time.Minute + 30*time.Second
+
+	urlSchema = `"url":{"type":"string","minLength":8,"maxLength":8192,"pattern":"^https?://","description":"The whole address"},
+		"headers":{"type":"object","maxProperties":32,"additionalProperties":{"type":"string","maxLength":8192},"description":"Request headers"}`
+	httpSchema = urlSchema + `,
+		"timeout_seconds":{"type":"integer","minimum":1,"maximum":300,"description":"Of the whole request; 60 by default"},
+		"max_bytes":{"type":"integer","minimum":512,"maximum":65536,"description":"How much of the answer you see; 16384 by default"}`
+	bodySchema = httpSchema + `,
+		"body":{"type":"string","maxLength":131072,"description":"Sent as it is, as application/json unless headers say otherwise"}`
+)
+
+// httpTools make requests in the jail, by the node's proxy: what the persona does
+// not allow is refused there.
+func httpTools() []*Tool {
+	const effect = "what the server does with the request"
+	request := func(name, description, schema string, category deckhandv1.ToolCategory) *Tool {
+		return &Tool{
+			Name: name, Description: description + " Only hosts that you are told of are reached.",
+			Category: category, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE, Irreversible: effect, Timeout: httpTimeout, runs: true,
+			schema:  `{"type":"object","additionalProperties":false,"required":["url"],"properties":{` + schema + `}}`,
+			run:     func(ctx context.Context, c Call) (Result, error) { return runHTTP(ctx, name, c, httpTimeout, false) },
+			preview: previewHTTP(name),
+		}
+	}
+	get := request("http_get", "Get an address by HTTP: status, headers and the beginning of a body that is text.",
+		httpSchema, deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE)
+	get.Idempotent, get.ReadOnly, get.Irreversible = true, true, ""
+	return []*Tool{
+		get,
+		request("http_post", "Send a POST request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE),
+		request("http_put", "Send a PUT request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE),
+		request("http_delete", "Send a DELETE request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS),
+		{
+			Name: "http_download", Description: "Get an address by HTTP into a file of the workspace, whole or not at all. Only hosts that you are told of are reached.",
+			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+			Idempotent: true, Reversible: true, Timeout: downloadTimeout, runs: true,
+			schema: `{"type":"object","additionalProperties":false,"required":["url","path"],"properties":{` + urlSchema + `,
+				"path":` + pathSchema + `,
+				"timeout_seconds":{"type":"integer","minimum":1,"maximum":1800,"description":"Of the whole download; 600 by default"},
+				"max_file_bytes":{"type":"integer","minimum":1,"maximum":1073741824,"description":"Longer ones are refused; 100000000 by default"}}}`,
+			run: func(ctx context.Context, c Call) (Result, error) {
+				return runHTTP(ctx, "http_download", c, downloadTimeout, true)
+			},
+		},
+	}
+}
+
+// runHTTP has a request made. Its arguments may be longer than a command line.
+func runHTTP(ctx context.Context, name string, c Call, timeout time.Duration, snapshot bool) (Result, error) {
+	arguments, err := json.Marshal(c.Arguments)
+	if err != nil {
+		return Result{}, fmt.Errorf("encode the arguments of %s: %w", name, err)
+	}
+	return runSkillAs(ctx, c, &nodev1.ExecSpec{
+		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(timeout), Stdin: arguments, Snapshot: snapshot,
+		Argv: []string{nodelink.SkillPath, "--json", name, "-"},
+	})
+}
+
+// previewHTTP shows a request as a person reads it.
+func previewHTTP(name string) func(arguments map[string]any) string {
+	methods := map[string]string{"http_get": "GET", "http_post": "POST", "http_put": "PUT", "http_delete": "DELETE"}
+	return func(arguments map[string]any) string {
+		out := methods[name] + " " + text(arguments, "url")
+		if headers, ok := arguments["headers"].(map[string]any); ok && len(headers) > 0 {
+			if data, err := json.MarshalIndent(headers, "", "  "); err == nil {
+				out += "\n" + string(data)
+			}
+		}
+		if body := text(arguments, "body"); body != "" {
+			out += fmt.Sprintf("\n\n%s", body)
+		}
+		return out
+	}
+}
