@@ -1,11 +1,16 @@
 package relay
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/provider"
@@ -109,20 +114,40 @@ func noEndpoint(serves string) *fault.Error {
 	return fault.New(fault.NotFound, "the relay serves %s only", serves).WithFix("use that")
 }
 
-// fields reads an object and refuses fields that are not known. It is a map,
-// since keys of a struct match whatever their case.
+// fields reads an object and refuses fields that are not known, and such that
+// come twice: the provider may take another one of them. The request is read
+// once, since most of it is a long transcript that comes with each call anew.
 func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
-	var m map[string]json.RawMessage
-	if json.Unmarshal(data, &m) != nil || m == nil {
+	m := map[string]json.RawMessage{}
+	d := jsontext.NewDecoder(bytes.NewBuffer(data))
+	if begin, err := d.ReadToken(); err != nil || begin.Kind() != jsontext.KindBeginObject {
 		return nil, invalid("the request is not a JSON object")
 	}
-	for name := range m {
+	for d.PeekKind() == jsontext.KindString {
+		token, err := d.ReadToken()
+		if err != nil {
+			return nil, broken(err)
+		}
+		name := token.String()
 		if !slices.Contains(known, name) {
 			return nil, invalid("the request has a field %.60q, which the relay does not pass on", name)
 		}
+		value, err := d.ReadValue()
+		if err != nil {
+			return nil, broken(err)
+		}
+		m[name] = bytes.Clone(value)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, broken(err)
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, invalid("the request has something behind its JSON object")
 	}
 	return m, nil
 }
+
+func broken(err error) error { return invalid("the request is not valid JSON: %s", err) }
 
 // object writes fields that were read, whose values are valid as they stand.
 func object(m map[string]json.RawMessage) []byte {

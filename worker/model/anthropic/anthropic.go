@@ -49,6 +49,8 @@ type Model struct {
 	cfg      Config
 	knows    provider.Model
 	messages sdk.MessageService
+
+	transcript wire.Transcript
 }
 
 // New makes a Model. Nothing is sent before the first turn.
@@ -76,13 +78,13 @@ func New(cfg Config) (*Model, error) {
 
 // Generate implements model.Model.
 func (m *Model) Generate(ctx context.Context, req *model.Request, sink model.Sink) (*deckhandv1.Turn, error) {
-	params, err := m.params(req)
+	params, body, err := m.request(req)
 	if err != nil {
 		return nil, &model.Error{Kind: model.Invalid, Provider: Provider, Message: err.Error(), Err: err}
 	}
 	call := wire.Begin(ctx, Provider, m.cfg.StallTimeout)
 	defer call.End()
-	stream := m.messages.NewStreaming(call.Context(), params)
+	stream := m.messages.NewStreaming(call.Context(), params, option.WithRequestBody("application/json", body))
 	defer func() { _ = stream.Close() }()
 	acc := accumulator{Answer: wire.Answer{Sink: sink}}
 	for stream.Next() {

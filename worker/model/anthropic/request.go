@@ -2,7 +2,7 @@ package anthropic
 
 import (
 	"encoding/base64"
-	"fmt"
+	"errors"
 	"slices"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -13,10 +13,11 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
 
-// params makes the API's request. Two prompt caching markers are set: behind
+// params makes the API's request, without the messages, and request all of it.
+// Two prompt caching markers are set: behind
 // the system prompt, which also covers the tools before it, and behind the last
 // message, so that the next turn finds everything up to here in the cache.
-func (m *Model) params(req *model.Request) (sdk.MessageNewParams, error) {
+func (m *Model) params(req *model.Request) sdk.MessageNewParams {
 	out := sdk.MessageNewParams{
 		Model:     m.cfg.Model,
 		MaxTokens: int64(req.MaxTokens),
@@ -45,21 +46,38 @@ func (m *Model) params(req *model.Request) (sdk.MessageNewParams, error) {
 			InputSchema: inputSchema(tool),
 		}})
 	}
-	for i, message := range req.Messages {
+	return out
+}
+
+func (m *Model) request(req *model.Request) (sdk.MessageNewParams, []byte, error) {
+	params := m.params(req)
+	if len(req.Messages) == 0 {
+		return params, nil, errors.New("the transcript is empty")
+	}
+	before := len(req.Messages) - 1
+	messages, err := m.transcript.Encode(req.Messages[:before], func(message model.Message) ([]byte, error) {
 		converted, err := m.convert(message)
 		if err != nil {
-			return out, fmt.Errorf("message %d of the transcript: %w", i+1, err)
+			return nil, err
 		}
-		out.Messages = append(out.Messages, converted)
+		return wire.Items(converted)
+	})
+	if err != nil {
+		return params, nil, err
 	}
-	if len(out.Messages) == 0 {
-		return out, fmt.Errorf("the transcript is empty")
+	last, err := m.convert(req.Messages[before])
+	if err != nil {
+		return params, nil, err
 	}
-	last := out.Messages[len(out.Messages)-1].Content
-	if marker := last[len(last)-1].GetCacheControl(); marker != nil {
+	if marker := last.Content[len(last.Content)-1].GetCacheControl(); marker != nil {
 		*marker = sdk.NewCacheControlEphemeralParam()
 	}
-	return out, nil
+	newest, err := wire.Items(last)
+	if err != nil {
+		return params, nil, err
+	}
+	body, err := wire.Body(params, "messages", append(messages, newest))
+	return params, body, err
 }
 
 // foreign says that the newest turn is another provider's.
@@ -117,7 +135,7 @@ func (m *Model) convert(message model.Message) (sdk.MessageParam, error) {
 		blocks = append(blocks, sdk.NewTextBlock(message.Text))
 	}
 	if len(blocks) == 0 {
-		return sdk.MessageParam{}, fmt.Errorf("it has neither results nor text")
+		return sdk.MessageParam{}, errors.New("a message of the transcript has neither results nor text")
 	}
 	return sdk.NewUserMessage(blocks...), nil
 }

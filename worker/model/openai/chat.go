@@ -2,8 +2,10 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 
 	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/packages/respjson"
 	"github.com/openai/openai-go/v3/shared"
@@ -16,7 +18,23 @@ import (
 
 // complete asks by chat completions.
 func (m *Model) complete(call *wire.Call, req *model.Request, answer *wire.Answer) (*deckhandv1.Turn, error) {
-	stream := m.chat.NewStreaming(call.Context(), m.chatParams(req))
+	params := m.chatParams(req)
+	messages, err := m.transcript.Encode(req.Messages, func(message model.Message) ([]byte, error) {
+		return wire.Items(m.chatMessages(message)...)
+	})
+	if err == nil && req.System != "" {
+		var system []byte
+		system, err = wire.Items(sdk.SystemMessage(req.System))
+		messages = slices.Insert(messages, 0, system)
+	}
+	var body []byte
+	if err == nil {
+		body, err = wire.Body(params, "messages", messages)
+	}
+	if err != nil {
+		return nil, m.broken(model.Invalid, err)
+	}
+	stream := m.chat.NewStreaming(call.Context(), params, option.WithRequestBody("application/json", body))
 	defer func() { _ = stream.Close() }()
 	c := completion{Answer: answer, open: map[int64]*wire.Block{}}
 	for stream.Next() {
@@ -30,40 +48,40 @@ func (m *Model) complete(call *wire.Call, req *model.Request, answer *wire.Answe
 	return &deckhandv1.Turn{Model: c.model, Usage: c.usage, Blocks: c.Blocks(), StopReason: c.stop()}, nil
 }
 
-// chatParams makes the request. What a model thought stays with it: the API
+// chatParams makes the request, without its messages. What a model thought stays with it: the API
 // takes no reasoning back. The cap is max_tokens, which all who are not OpenAI
 // know.
 func (m *Model) chatParams(req *model.Request) sdk.ChatCompletionNewParams {
 	out := sdk.ChatCompletionNewParams{Model: m.cfg.Model, MaxTokens: param.NewOpt(int64(req.MaxTokens))}
-	if req.System != "" {
-		out.Messages = append(out.Messages, sdk.SystemMessage(req.System))
-	}
 	for _, tool := range req.Tools {
 		out.Tools = append(out.Tools, sdk.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
 			Name: tool.GetName(), Description: param.NewOpt(tool.GetDescription()), Parameters: tool.GetInputSchema().AsMap(),
 		}))
 	}
-	for _, message := range req.Messages {
-		if message.Turn != nil {
-			out.Messages = append(out.Messages, m.said(message.Turn))
-			continue
-		}
-		var pictures []sdk.ChatCompletionContentPartUnionParam
-		for _, result := range message.Results {
-			out.Messages = append(out.Messages, sdk.ToolMessage(resultText(result, m.knows.Images), m.callID(result.CallID)))
-			if m.knows.Images && len(result.Images) > 0 {
-				pictures = append(pictures, sdk.TextContentPart(wire.ShownWith(result)))
-				for _, image := range result.Images {
-					pictures = append(pictures, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: wire.DataURL(image)}))
-				}
+	return out
+}
+
+// chatMessages are a message as the API wants it.
+func (m *Model) chatMessages(message model.Message) []sdk.ChatCompletionMessageParamUnion {
+	if message.Turn != nil {
+		return []sdk.ChatCompletionMessageParamUnion{m.said(message.Turn)}
+	}
+	var out []sdk.ChatCompletionMessageParamUnion
+	var pictures []sdk.ChatCompletionContentPartUnionParam
+	for _, result := range message.Results {
+		out = append(out, sdk.ToolMessage(resultText(result, m.knows.Images), m.callID(result.CallID)))
+		if m.knows.Images && len(result.Images) > 0 {
+			pictures = append(pictures, sdk.TextContentPart(wire.ShownWith(result)))
+			for _, image := range result.Images {
+				pictures = append(pictures, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: wire.DataURL(image)}))
 			}
 		}
-		if len(pictures) > 0 {
-			out.Messages = append(out.Messages, sdk.UserMessage(pictures))
-		}
-		if message.Text != "" {
-			out.Messages = append(out.Messages, sdk.UserMessage(message.Text))
-		}
+	}
+	if len(pictures) > 0 {
+		out = append(out, sdk.UserMessage(pictures))
+	}
+	if message.Text != "" {
+		out = append(out, sdk.UserMessage(message.Text))
 	}
 	return out
 }

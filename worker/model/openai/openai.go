@@ -54,6 +54,8 @@ type Model struct {
 	knows     provider.Model
 	chat      sdk.ChatCompletionService
 	responses responses.ResponseService
+
+	transcript wire.Transcript
 }
 
 // New makes a Model. Nothing is sent before the first turn.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
@@ -18,7 +19,18 @@ import (
 
 // respond asks by responses.
 func (m *Model) respond(call *wire.Call, req *model.Request, answer *wire.Answer) (*deckhandv1.Turn, error) {
-	stream := m.responses.NewStreaming(call.Context(), m.responseParams(req))
+	params := m.responseParams(req)
+	input, err := m.transcript.Encode(req.Messages, func(message model.Message) ([]byte, error) {
+		return wire.Items(m.inputItems(message)...)
+	})
+	var body []byte
+	if err == nil {
+		body, err = wire.Body(params, "input", input)
+	}
+	if err != nil {
+		return nil, m.broken(model.Invalid, err)
+	}
+	stream := m.responses.NewStreaming(call.Context(), params, option.WithRequestBody("application/json", body))
 	defer func() { _ = stream.Close() }()
 	r := response{Answer: answer}
 	for stream.Next() {
@@ -36,7 +48,7 @@ func (m *Model) respond(call *wire.Call, req *model.Request, answer *wire.Answer
 	return r.turn(), nil
 }
 
-// responseParams makes the request. Nothing is kept at the provider's: what the
+// responseParams makes the request, without its input. Nothing is kept at the provider's: what the
 // model thought comes back sealed, and goes there again with the next request.
 func (m *Model) responseParams(req *model.Request) responses.ResponseNewParams {
 	out := responses.ResponseNewParams{Model: m.cfg.Model, MaxOutputTokens: param.NewOpt(int64(req.MaxTokens)), Store: param.NewOpt(false)}
@@ -55,25 +67,26 @@ func (m *Model) responseParams(req *model.Request) responses.ResponseNewParams {
 			Strict: param.NewOpt(false),
 		}})
 	}
-	input := responses.ResponseInputParam{}
-	for _, message := range req.Messages {
-		if message.Turn != nil {
-			input = append(input, m.items(message.Turn)...)
-			continue
-		}
-		for _, result := range message.Results {
-			output := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(result, m.knows.ResultImages))
-			if m.knows.ResultImages && len(result.Images) > 0 {
-				output = responses.ResponseInputItemParamOfFunctionCallOutput(pictured(result))
-			}
-			output.OfFunctionCallOutput.CallID = param.NewOpt(wire.CallID(result.CallID))
-			input = append(input, output)
-		}
-		if message.Text != "" {
-			input = append(input, responses.ResponseInputItemParamOfMessage(message.Text, responses.EasyInputMessageRoleUser))
-		}
+	return out
+}
+
+// inputItems are a message as the API wants it.
+func (m *Model) inputItems(message model.Message) []responses.ResponseInputItemUnionParam {
+	if message.Turn != nil {
+		return m.items(message.Turn)
 	}
-	out.Input = responses.ResponseNewParamsInputUnion{OfInputItemList: input}
+	var out []responses.ResponseInputItemUnionParam
+	for _, result := range message.Results {
+		output := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(result, m.knows.ResultImages))
+		if m.knows.ResultImages && len(result.Images) > 0 {
+			output = responses.ResponseInputItemParamOfFunctionCallOutput(pictured(result))
+		}
+		output.OfFunctionCallOutput.CallID = param.NewOpt(wire.CallID(result.CallID))
+		out = append(out, output)
+	}
+	if message.Text != "" {
+		out = append(out, responses.ResponseInputItemParamOfMessage(message.Text, responses.EasyInputMessageRoleUser))
+	}
 	return out
 }
 
