@@ -222,6 +222,42 @@ func TestALoop(t *testing.T) {
 	require.Len(t, r.audited("trigger.tripped"), 2)
 }
 
+// B9: a run says how long it is until the next one, within bounds.
+func TestARunSaysWhenItsLoopGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newTriggerRig(t)
+	for name, c := range map[string]struct {
+		spec  *deckhandv1.LoopSpec
+		asked string
+		want  time.Duration
+	}{
+		"as-asked":  {&deckhandv1.LoopSpec{}, `,"next_run_in_seconds":7200`, 2 * time.Hour},
+		"not-asked": {&deckhandv1.LoopSpec{Pause: durationpb.New(3 * time.Hour)}, "", 3 * time.Hour},
+		"too-long":  {&deckhandv1.LoopSpec{}, `,"next_run_in_seconds":2592000`, 24 * time.Hour},
+		"too-short": {&deckhandv1.LoopSpec{LeastPause: durationpb.New(time.Hour)}, `,"next_run_in_seconds":0`, time.Hour},
+		"its-most":  {&deckhandv1.LoopSpec{MostPause: durationpb.New(90 * time.Minute)}, `,"next_run_in_seconds":86400`, 90 * time.Minute},
+	} {
+		r.create(&deckhandv1.CreateTriggerRequest{
+			Name: name, Kind: deckhandv1.TriggerKind_TRIGGER_KIND_LOOP, Spec: &deckhandv1.TriggerSpec{Goal: "Go round.", Loop: c.spec},
+		})
+		id := r.fired(name, 1)[0].GetTaskId()
+		require.Contains(t, r.task(id).GetContext(), "next_run_in_seconds of complete_task, ", name)
+		lease := r.begin(id, 1)
+		r.turn(lease, 1)
+		_, err := r.propose(lease, 1, 0, "complete_task", `{"summary":"s"`+c.asked+`}`)
+		require.NoError(t, err)
+		r.finish(lease)
+		require.Eventually(t, func() bool { return len(r.trigger(name).GetNextRuns()) == 1 }, patience, 10*time.Millisecond, name)
+		ended := r.task(id).GetFinishedAt().AsTime()
+		require.WithinDuration(t, ended.Add(c.want), r.trigger(name).GetNextRuns()[0].AsTime(), time.Second, name)
+	}
+	_, err := r.user.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+		Name: "wrong", AgentId: "watch", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_LOOP,
+		Spec: &deckhandv1.TriggerSpec{Loop: &deckhandv1.LoopSpec{LeastPause: durationpb.New(time.Hour), MostPause: durationpb.New(time.Minute)}},
+	}))
+	require.ErrorContains(t, err, "least_pause")
+}
+
 // B8: by hand, with the persona's own instructions or with a goal.
 func TestByHand(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,7 @@ func workTools() []*Tool {
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{
 				"summary":{"type":"string","minLength":1,"maxLength":20000,"description":"What was done and found, for a person"},
 				"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","maxLength":4096}},
+				"next_run_in_seconds":{"type":"integer","minimum":0,"maximum":2592000,"description":"When a loop woke you: how long it is until your next run"},
 				"left_over":{"type":"array","maxItems":100,"items":{"type":"string","maxLength":2000}}}}`,
 			run: func(context.Context, Call) (Result, error) { return Result{Observation: "recorded"}, nil },
 		},

@@ -207,6 +207,10 @@ func (s *Service) restLoops(ctx context.Context) error {
 			return err
 		}
 		pause := c.pause()
+		if row.Asked >= 0 {
+			least, most := c.pauses()
+			pause = min(max(time.Duration(row.Asked)*time.Second, least), most)
+		}
 		if row.DeliveryState != "started" {
 			pause = max(pause, loopAfterFailure)
 		}

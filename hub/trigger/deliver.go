@@ -466,6 +466,9 @@ func wakeUp(c *compiled, t db.Trigger, d db.Delivery, prompt string) string {
 		if t.LastTaskID != "" {
 			fmt.Fprintf(&out, " The run before was task %s.", t.LastTaskID)
 		}
+		least, most := c.pauses()
+		fmt.Fprintf(&out, " The next begins %s after this one has ended, unless you say otherwise as you end it: next_run_in_seconds of complete_task, %d to %d.",
+			c.pause(), int64(least.Seconds()), int64(most.Seconds()))
 	default:
 		fmt.Fprintf(&out, "A webhook woke you: delivery %s of trigger %s, received at %s.", d.ID, t.Name, at(d.ReceivedAt))
 	}

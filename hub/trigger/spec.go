@@ -45,6 +45,8 @@ const (
 	defaultRate         = 600
 	defaultDedupeWindow = 5 * time.Minute
 	defaultPause        = time.Minute
+	defaultLeastPause   = 10 * time.Second
+	defaultMostPause    = 24 * time.Hour
 	defaultLoopBudget   = 10_000_000
 	defaultBreakerRuns  = 10
 	defaultBreakerCost  = 1_000_000
@@ -139,6 +141,19 @@ func (c *compiled) pause() time.Duration {
 	return defaultPause
 }
 
+// pauses answers within which a run may say how long it is until the next one.
+func (c *compiled) pauses() (least, most time.Duration) {
+	l := c.spec.GetLoop()
+	least, most = min(defaultLeastPause, c.pause()), max(defaultMostPause, c.pause())
+	if d := l.GetLeastPause(); d != nil {
+		least = d.AsDuration()
+	}
+	if d := l.GetMostPause(); d != nil {
+		most = d.AsDuration()
+	}
+	return least, max(least, most)
+}
+
 // check refuses a spec that does not go with a kind, or cannot be used.
 func check(kind Kind, spec *deckhandv1.TriggerSpec) (*schedule.Schedule, error) {
 	for _, part := range []struct {
@@ -151,6 +166,9 @@ func check(kind Kind, spec *deckhandv1.TriggerSpec) (*schedule.Schedule, error) 
 	}
 	if kind == Loop && spec.GetOverlap() != "" {
 		return nil, fault.New(fault.Invalid, "spec.overlap does nothing for a loop: its runs come one after the other").WithFix("leave it out")
+	}
+	if least, most := spec.GetLoop().GetLeastPause(), spec.GetLoop().GetMostPause(); least != nil && most != nil && least.AsDuration() > most.AsDuration() {
+		return nil, fault.New(fault.Invalid, "spec.loop.least_pause is %s, and most_pause %s", least.AsDuration(), most.AsDuration()).WithFix("give the greater one as most_pause")
 	}
 	if err := checkWebhook(kind, spec); err != nil {
 		return nil, err

@@ -88,6 +88,8 @@ func (f *triggerFlags) register(cmd *cobra.Command) {
 		return s.GetLoop()
 	}
 	f.time(flags, "pause", "between a loop's runs", func(s *deckhandv1.TriggerSpec, v *durationpb.Duration) { round(s).Pause = v })
+	f.time(flags, "least-pause", "the least that a run may ask for until the next one", func(s *deckhandv1.TriggerSpec, v *durationpb.Duration) { round(s).LeastPause = v })
+	f.time(flags, "most-pause", "the most that a run may ask for until the next one", func(s *deckhandv1.TriggerSpec, v *durationpb.Duration) { round(s).MostPause = v })
 	f.number(flags, "max-runs", "a loop stops after so many runs", func(s *deckhandv1.TriggerSpec, v int32) { round(s).MaxRuns = int64(v) })
 	f.dollars(flags, "loop-budget", "a loop stops when its runs have cost so many US dollars", func(s *deckhandv1.TriggerSpec, v *int64) { round(s).BudgetMicros = v })
 }

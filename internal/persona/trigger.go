@@ -99,7 +99,7 @@ func (d *decoder) trigger(n *yaml.Node) Trigger {
 		text("time_zone", 64, &clock.TimeZone), text("missed", 20, &clock.Missed), period("jitter", &clock.Jitter),
 		number("max_missed", 100, func(v int64) { clock.MaxMissed = int32(v) }), //nolint:gosec // bounded
 
-		period("pause", &round.Pause), number("max_runs", math.MaxInt32, func(v int64) { round.MaxRuns = v }), dollars("budget_usd", &round.BudgetMicros),
+		period("pause", &round.Pause), period("least_pause", &round.LeastPause), period("most_pause", &round.MostPause), number("max_runs", math.MaxInt32, func(v int64) { round.MaxRuns = v }), dollars("budget_usd", &round.BudgetMicros),
 	})
 	if n.Kind != yaml.MappingNode {
 		return t
@@ -119,7 +119,7 @@ func (d *decoder) trigger(n *yaml.Node) Trigger {
 	for kind, keys := range map[string]string{
 		"webhook": "signature_header signature_prefix signature_encoding signature_hash dedupe_header dedupe_key dedupe_window tolerance max_body rate",
 		"cron":    "time_zone missed jitter max_missed",
-		"loop":    "pause max_runs budget_usd",
+		"loop":    "pause least_pause most_pause max_runs budget_usd",
 	} {
 		for key := range strings.FieldsSeq(keys) {
 			if t.Kind != kind && met[key] != 0 {

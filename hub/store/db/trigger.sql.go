@@ -468,7 +468,10 @@ func (q *Queries) NextDueTrigger(ctx context.Context) (time.Duration, error) {
 }
 
 const restingLoops = `-- name: RestingLoops :many
-SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state
+SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state,
+       coalesce((SELECT least(greatest((s.arguments ->> 'next_run_in_seconds')::numeric, 0), 2592000)::bigint FROM steps s
+                 WHERE s.task_id = k.id AND s.tool = 'complete_task' AND s.state <> 'denied' AND jsonb_typeof(s.arguments -> 'next_run_in_seconds') = 'number'
+                 ORDER BY s.number DESC LIMIT 1), -1)::bigint AS asked
 FROM triggers t
 LEFT JOIN LATERAL (SELECT id, org_id, trigger_id, key, source, state, reason, address, sent_by, event, headers, body, goal, slot_at, duplicate_of, replay_of, prompt, task_id, flight, received_at, due_at, handled_at FROM deliveries WHERE org_id = t.org_id AND trigger_id = t.id AND duplicate_of IS NULL
                    ORDER BY received_at DESC, id DESC LIMIT 1) d ON true
@@ -482,10 +485,12 @@ type RestingLoopsRow struct {
 	Trigger       Trigger
 	EndedAt       time.Time
 	DeliveryState string
+	Asked         int64
 }
 
 // Loops that wait for nothing but their pause to be begun: their newest firing is
-// done with, and its task has ended.
+// done with, and its task has ended. asked is how many seconds of pause that run
+// asked for; -1 for none.
 func (q *Queries) RestingLoops(ctx context.Context, maxRows int32) ([]RestingLoopsRow, error) {
 	rows, err := q.db.Query(ctx, restingLoops, maxRows)
 	if err != nil {
@@ -521,6 +526,7 @@ func (q *Queries) RestingLoops(ctx context.Context, maxRows int32) ([]RestingLoo
 			&i.Trigger.Declared,
 			&i.EndedAt,
 			&i.DeliveryState,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}

@@ -83,8 +83,12 @@ UPDATE triggers SET next_at = sqlc.narg(next_at) WHERE id = @id AND (org_id = @o
 
 -- name: RestingLoops :many
 -- Loops that wait for nothing but their pause to be begun: their newest firing is
--- done with, and its task has ended.
-SELECT sqlc.embed(t), coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state
+-- done with, and its task has ended. asked is how many seconds of pause that run
+-- asked for; -1 for none.
+SELECT sqlc.embed(t), coalesce(k.finished_at, d.handled_at, t.state_at)::timestamptz AS ended_at, coalesce(d.state, '')::text AS delivery_state,
+       coalesce((SELECT least(greatest((s.arguments ->> 'next_run_in_seconds')::numeric, 0), 2592000)::bigint FROM steps s
+                 WHERE s.task_id = k.id AND s.tool = 'complete_task' AND s.state <> 'denied' AND jsonb_typeof(s.arguments -> 'next_run_in_seconds') = 'number'
+                 ORDER BY s.number DESC LIMIT 1), -1)::bigint AS asked
 FROM triggers t
 LEFT JOIN LATERAL (SELECT * FROM deliveries WHERE org_id = t.org_id AND trigger_id = t.id AND duplicate_of IS NULL
                    ORDER BY received_at DESC, id DESC LIMIT 1) d ON true

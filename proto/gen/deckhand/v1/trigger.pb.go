@@ -588,7 +588,11 @@ type LoopSpec struct {
 	MaxRuns int64 `protobuf:"varint,2,opt,name=max_runs,json=maxRuns,proto3" json:"max_runs,omitempty"`
 	// Stops when its runs have cost so much, in millionths of a US dollar; unset
 	// for 10 dollars.
-	BudgetMicros  *int64 `protobuf:"varint,3,opt,name=budget_micros,json=budgetMicros,proto3,oneof" json:"budget_micros,omitempty"`
+	BudgetMicros *int64 `protobuf:"varint,3,opt,name=budget_micros,json=budgetMicros,proto3,oneof" json:"budget_micros,omitempty"`
+	// Within which a run may say, by complete_task, how long it is until the next
+	// one. Unset for 10 seconds to a day, widened to pause.
+	LeastPause    *durationpb.Duration `protobuf:"bytes,4,opt,name=least_pause,json=leastPause,proto3" json:"least_pause,omitempty"`
+	MostPause     *durationpb.Duration `protobuf:"bytes,5,opt,name=most_pause,json=mostPause,proto3" json:"most_pause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +646,20 @@ func (x *LoopSpec) GetBudgetMicros() int64 {
 		return *x.BudgetMicros
 	}
 	return 0
+}
+
+func (x *LoopSpec) GetLeastPause() *durationpb.Duration {
+	if x != nil {
+		return x.LeastPause
+	}
+	return nil
+}
+
+func (x *LoopSpec) GetMostPause() *durationpb.Duration {
+	if x != nil {
+		return x.MostPause
+	}
+	return nil
 }
 
 // Trigger is what starts tasks of an agent.
@@ -2505,11 +2523,15 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\n" +
 	"max_missed\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\tmaxMissed\x12@\n" +
 	"\x06jitter\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
-	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x06jitter\"\xbc\x01\n" +
+	"\xaa\x01\a\"\x03\b\x90\x1c2\x00R\x06jitter\"\xd4\x02\n" +
 	"\bLoopSpec\x12@\n" +
 	"\x05pause\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\x05pause\x12\"\n" +
 	"\bmax_runs\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\amaxRuns\x128\n" +
-	"\rbudget_micros\x18\x03 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x00R\fbudgetMicros\x88\x01\x01B\x10\n" +
+	"\rbudget_micros\x18\x03 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x00R\fbudgetMicros\x88\x01\x01\x12K\n" +
+	"\vleast_pause\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\n" +
+	"leastPause\x12I\n" +
+	"\n" +
+	"most_pause\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\x9a\x9e\x012\x00R\tmostPauseB\x10\n" +
 	"\x0e_budget_micros\"\xe1\x05\n" +
 	"\aTrigger\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2783,70 +2805,72 @@ var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	38, // 5: deckhand.v1.WebhookSpec.dedupe_window:type_name -> google.protobuf.Duration
 	38, // 6: deckhand.v1.CronSpec.jitter:type_name -> google.protobuf.Duration
 	38, // 7: deckhand.v1.LoopSpec.pause:type_name -> google.protobuf.Duration
-	0,  // 8: deckhand.v1.Trigger.kind:type_name -> deckhand.v1.TriggerKind
-	3,  // 9: deckhand.v1.Trigger.spec:type_name -> deckhand.v1.TriggerSpec
-	1,  // 10: deckhand.v1.Trigger.state:type_name -> deckhand.v1.TriggerState
-	39, // 11: deckhand.v1.Trigger.state_since:type_name -> google.protobuf.Timestamp
-	39, // 12: deckhand.v1.Trigger.old_secret_until:type_name -> google.protobuf.Timestamp
-	39, // 13: deckhand.v1.Trigger.next_runs:type_name -> google.protobuf.Timestamp
-	39, // 14: deckhand.v1.Trigger.created_at:type_name -> google.protobuf.Timestamp
-	39, // 15: deckhand.v1.Trigger.updated_at:type_name -> google.protobuf.Timestamp
-	0,  // 16: deckhand.v1.CreateTriggerRequest.kind:type_name -> deckhand.v1.TriggerKind
-	3,  // 17: deckhand.v1.CreateTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	7,  // 18: deckhand.v1.CreateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	3,  // 19: deckhand.v1.UpdateTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	7,  // 20: deckhand.v1.UpdateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 21: deckhand.v1.GetTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 22: deckhand.v1.ListTriggersResponse.triggers:type_name -> deckhand.v1.Trigger
-	7,  // 23: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 24: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	38, // 25: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
-	7,  // 26: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
-	28, // 27: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
-	36, // 28: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
-	3,  // 29: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	2,  // 30: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
-	40, // 31: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
-	2,  // 32: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
-	39, // 33: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
-	39, // 34: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
-	39, // 35: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
-	37, // 36: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
-	2,  // 37: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
-	28, // 38: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
-	28, // 39: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	28, // 40: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	8,  // 41: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
-	10, // 42: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
-	12, // 43: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
-	14, // 44: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
-	16, // 45: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
-	18, // 46: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
-	20, // 47: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
-	22, // 48: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
-	24, // 49: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
-	26, // 50: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
-	29, // 51: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
-	31, // 52: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
-	33, // 53: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
-	9,  // 54: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
-	11, // 55: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
-	13, // 56: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
-	15, // 57: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
-	17, // 58: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
-	19, // 59: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
-	21, // 60: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
-	23, // 61: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
-	25, // 62: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
-	27, // 63: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
-	30, // 64: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
-	32, // 65: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
-	34, // 66: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
-	54, // [54:67] is the sub-list for method output_type
-	41, // [41:54] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	38, // 8: deckhand.v1.LoopSpec.least_pause:type_name -> google.protobuf.Duration
+	38, // 9: deckhand.v1.LoopSpec.most_pause:type_name -> google.protobuf.Duration
+	0,  // 10: deckhand.v1.Trigger.kind:type_name -> deckhand.v1.TriggerKind
+	3,  // 11: deckhand.v1.Trigger.spec:type_name -> deckhand.v1.TriggerSpec
+	1,  // 12: deckhand.v1.Trigger.state:type_name -> deckhand.v1.TriggerState
+	39, // 13: deckhand.v1.Trigger.state_since:type_name -> google.protobuf.Timestamp
+	39, // 14: deckhand.v1.Trigger.old_secret_until:type_name -> google.protobuf.Timestamp
+	39, // 15: deckhand.v1.Trigger.next_runs:type_name -> google.protobuf.Timestamp
+	39, // 16: deckhand.v1.Trigger.created_at:type_name -> google.protobuf.Timestamp
+	39, // 17: deckhand.v1.Trigger.updated_at:type_name -> google.protobuf.Timestamp
+	0,  // 18: deckhand.v1.CreateTriggerRequest.kind:type_name -> deckhand.v1.TriggerKind
+	3,  // 19: deckhand.v1.CreateTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
+	7,  // 20: deckhand.v1.CreateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	3,  // 21: deckhand.v1.UpdateTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
+	7,  // 22: deckhand.v1.UpdateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 23: deckhand.v1.GetTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 24: deckhand.v1.ListTriggersResponse.triggers:type_name -> deckhand.v1.Trigger
+	7,  // 25: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 26: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	38, // 27: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
+	7,  // 28: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
+	28, // 29: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
+	36, // 30: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
+	3,  // 31: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
+	2,  // 32: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
+	40, // 33: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
+	2,  // 34: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
+	39, // 35: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
+	39, // 36: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
+	39, // 37: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
+	37, // 38: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
+	2,  // 39: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
+	28, // 40: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
+	28, // 41: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	28, // 42: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	8,  // 43: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
+	10, // 44: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
+	12, // 45: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
+	14, // 46: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
+	16, // 47: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
+	18, // 48: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
+	20, // 49: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
+	22, // 50: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
+	24, // 51: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
+	26, // 52: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
+	29, // 53: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
+	31, // 54: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
+	33, // 55: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
+	9,  // 56: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
+	11, // 57: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
+	13, // 58: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
+	15, // 59: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
+	17, // 60: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
+	19, // 61: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
+	21, // 62: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
+	23, // 63: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
+	25, // 64: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
+	27, // 65: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
+	30, // 66: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
+	32, // 67: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
+	34, // 68: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
+	56, // [56:69] is the sub-list for method output_type
+	43, // [43:56] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_trigger_proto_init() }
