@@ -116,10 +116,11 @@ func noEndpoint(serves string) *fault.Error {
 
 // fields reads an object and refuses fields that are not known, and such that
 // come twice: the provider may take another one of them. The request is read
-// once, since most of it is a long transcript that comes with each call anew.
+// once, since most of it is a long transcript that comes with each call anew; what
+// a model wrote stands in that as it wrote it, twice the same name included.
 func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 	m := map[string]json.RawMessage{}
-	d := jsontext.NewDecoder(bytes.NewBuffer(data))
+	d := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if begin, err := d.ReadToken(); err != nil || begin.Kind() != jsontext.KindBeginObject {
 		return nil, invalid("the request is not a JSON object")
 	}
@@ -131,6 +132,9 @@ func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 		name := token.String()
 		if !slices.Contains(known, name) {
 			return nil, invalid("the request has a field %.60q, which the relay does not pass on", name)
+		}
+		if m[name] != nil {
+			return nil, invalid("the request has the field %s twice", name)
 		}
 		value, err := d.ReadValue()
 		if err != nil {
