@@ -102,17 +102,17 @@ var rules = map[string]Rule{
 	c.TriggerServiceReplayDeliveryProcedure:      {Kind: User, Role: "advanced"},
 
 	// What happens to everybody's tasks leaves the house: an administrator says
-	// whereto.
+	// whereto. A URL may be a secret.
 	c.DestinationServiceCreateDestinationProcedure:       {Kind: User, Role: "admin"},
 	c.DestinationServiceUpdateDestinationProcedure:       {Kind: User, Role: "admin"},
-	c.DestinationServiceGetDestinationProcedure:          {Kind: User, Role: "viewer"},
-	c.DestinationServiceListDestinationsProcedure:        {Kind: User, Role: "viewer"},
+	c.DestinationServiceGetDestinationProcedure:          {Kind: User, Role: "admin"},
+	c.DestinationServiceListDestinationsProcedure:        {Kind: User, Role: "admin"},
 	c.DestinationServiceTestDestinationProcedure:         {Kind: User, Role: "admin"},
 	c.DestinationServiceEnableDestinationProcedure:       {Kind: User, Role: "admin"},
 	c.DestinationServiceDisableDestinationProcedure:      {Kind: User, Role: "admin"},
 	c.DestinationServiceRotateDestinationSecretProcedure: {Kind: User, Role: "admin"},
 	c.DestinationServiceDeleteDestinationProcedure:       {Kind: User, Role: "admin"},
-	c.DestinationServiceListNoticesProcedure:             {Kind: User, Role: "viewer"},
+	c.DestinationServiceListNoticesProcedure:             {Kind: User, Role: "admin"},
 	c.DestinationServiceGetNoticeProcedure:               {Kind: User, Role: "admin"},
 	c.DestinationServiceRedriveNoticesProcedure:          {Kind: User, Role: "admin"},
 

@@ -82,7 +82,7 @@ func (q *Queries) ClaimNotices(ctx context.Context, arg ClaimNoticesParams) ([]C
 
 const countNotices = `-- name: CountNotices :many
 SELECT destination_id, count(*) FILTER (WHERE state = 'pending')::bigint AS pending, count(*) FILTER (WHERE state = 'dead')::bigint AS dead
-FROM notices WHERE org_id = $1 GROUP BY destination_id
+FROM notices WHERE org_id = $1 AND state <> 'delivered' GROUP BY destination_id
 `
 
 type CountNoticesRow struct {

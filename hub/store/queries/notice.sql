@@ -28,7 +28,7 @@ SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL ORDER B
 -- name: CountNotices :many
 -- What is pending, and what is dead, of each destination.
 SELECT destination_id, count(*) FILTER (WHERE state = 'pending')::bigint AS pending, count(*) FILTER (WHERE state = 'dead')::bigint AS dead
-FROM notices WHERE org_id = @org_id GROUP BY destination_id;
+FROM notices WHERE org_id = @org_id AND state <> 'delivered' GROUP BY destination_id;
 
 -- name: EnableDestination :exec
 -- From now on: what happened meanwhile is not told.
