@@ -18,6 +18,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/notify"
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -518,4 +519,27 @@ func TestNoticesArePruned(t *testing.T) {
 	old, err = r.PrunableTasks(t.Context(), db.PrunableTasksParams{OlderThan: time.Hour, MaxRows: 10})
 	require.NoError(t, err)
 	require.Len(t, old, 1)
+}
+
+// After a restore into a younger server, whose transactions have lower ids than
+// those of the events, nothing is told twice, and nothing is left out.
+func TestARestoredDatabaseTellsEachEventOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	rec := newReceiver(t, nil)
+	d, _ := r.webhook("hook", rec.URL)
+	r.happen("task_one", "input_required", nil)
+	r.settled(d.ID, "delivered", 1)
+	r.stop()
+	r.happen("task_one", "outcome_unknown", nil)
+	r.exec(`UPDATE events SET xid = '99999999990'`)
+	r.exec(`UPDATE event_heads SET xid = '99999999990'`)
+	r.exec(`UPDATE destinations SET after_xid = '99999999990'`)
+	again, err := store.Open(t.Context(), r.url)
+	require.NoError(t, err)
+	again.Close()
+	r.service()
+	r.happen("task_one", "approval_requested", nil)
+	r.settled(d.ID, "delivered", 3)
+	require.Equal(t, map[string]int{"input_required": 1, "outcome_unknown": 1, "approval_requested": 1}, rec.kinds())
 }
