@@ -132,3 +132,62 @@ turns:
 	require.Contains(t, steps[3].Observation, "disk-report")
 	require.NotContains(t, steps[3].Observation, "broken")
 }
+
+// H6: in a jail with little memory, a skill that may not read something, or meets
+// far more than fits, answers within its bounds and says so; the jail goes on.
+func TestSkillsSayWhatTheyMayNotReadOrHold(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	f.persona("bounded", `
+turns:
+  - text: I make what is hard to read.
+    calls:
+      - tool: shell_exec
+        arguments:
+          command: |
+            mkdir locked && echo 'func hidden() {}' > locked/a.go && echo 'func seen() {}' > seen.go
+            echo 'ERROR out of reach' > closed.log && chmod 000 locked closed.log
+            head -c 100000000 /dev/zero | tr '\0' a > line.log
+            (printf '['; yes '{"id":1},' | head -c 100000000 | tr -d '\n'; printf '{}]') > big.json
+  - text: I read it.
+    calls:
+      - {tool: log_digest, arguments: {path: closed.log}}
+      - {tool: tree_digest, arguments: {path: .}}
+      - {tool: semantic_grep, arguments: {query: "hidden or seen function", path: .}}
+      - {tool: log_digest, arguments: {path: line.log}}
+      - {tool: tail_stats, arguments: {path: line.log}}
+      - {tool: csv_profile, arguments: {path: line.log}}
+      - {tool: file_outline, arguments: {path: line.log}}
+      - {tool: json_query, arguments: {path: big.json, query: ".[0].id"}}
+      - {tool: shell_exec, arguments: {command: "echo still here"}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "read"}}
+`, "mode: autonomous", "jail: {memory: 64MiB}")
+	id := f.submit("bounded")
+	eventually(t, 180*time.Second, "the task to end", func() bool { return f.task(id).State == "TASK_STATE_SUCCEEDED" })
+	var steps []struct{ Tool, State, Observation string }
+	f.json(&steps, "task", "steps", id)
+	for _, s := range steps {
+		require.Less(t, len(s.Observation), 9<<10, s.Tool)
+	}
+	for i, want := range []struct{ state, says string }{
+		{"SUCCEEDED", "exit status 0"},
+		{"FAILED", "closed.log: permission denied"},
+		{"SUCCEEDED", "1 folders may not be read, such as locked: permission denied"},
+		{"SUCCEEDED", "2 files may not be read"},
+		{"SUCCEEDED", "1 line longer than 32 kB, of which the rest is skipped"},
+		{"SUCCEEDED", "1 line longer than 32 kB, of which the rest is skipped"},
+		{"FAILED", "a record is longer than 4 MB"},
+		{"SUCCEEDED", "only the first 67.1 MB are looked at"},
+		{"FAILED", "more than a query holds in memory"},
+		{"SUCCEEDED", "still here"},
+	} {
+		require.Equal(t, "STEP_STATE_"+want.state, steps[i].State, "%s: %s", steps[i].Tool, steps[i].Observation)
+		require.Contains(t, steps[i].Observation, want.says, steps[i].Tool)
+		require.NotContains(t, steps[i].Observation, "hidden()")
+		require.NotContains(t, steps[i].Observation, "ERROR out of reach")
+	}
+}
