@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -82,6 +84,22 @@ turns:
 	require.Equal(t, 3, found)
 }
 
+// listenAt listens on an address that is the machine's for the time of the test:
+// programs never ask a proxy for a loopback address.
+func listenAt(t *testing.T, address string) net.Listener {
+	t.Helper()
+	ip := func(verb string) {
+		out, err := exec.Command("ip", "addr", verb, address+"/32", "dev", "lo").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	ip("add")
+	t.Cleanup(func() { ip("del") })
+	l, err := net.Listen("tcp", address+":0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
 // F4: requests by tool, from the jail and by the node's egress, with caps on
 // what comes back.
 func TestRequestsOfAgentsLeaveByTheNode(t *testing.T) {
@@ -89,16 +107,7 @@ func TestRequestsOfAgentsLeaveByTheNode(t *testing.T) {
 	f := newFleet(t)
 	f.startNode()
 	f.startWorker()
-	// Programs never ask a proxy for a loopback address: the server has another.
-	const address = "10.213.78.1"
-	ip := func(verb string) {
-		out, err := exec.Command("ip", "addr", verb, address+"/32", "dev", "lo").CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	ip("add")
-	defer ip("del")
-	l, err := net.Listen("tcp", address+":0")
-	require.NoError(t, err)
+	l := listenAt(t, "10.213.78.1")
 	server := &httptest.Server{Listener: l, Config: &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/large" {
@@ -143,4 +152,44 @@ turns:
 	require.Contains(t, steps[5].Observation, "error AGENT_016: connections out of the jail were refused:\n- GET: no rule allows files.example.com:80")
 	require.Contains(t, steps[6].Observation, "600009 got/large.txt\n")
 	require.NotContains(t, steps[6].Observation, "other")
+}
+
+// F10: an MCP server elsewhere is spoken with from the jail and by the node's
+// egress, which the persona must allow.
+func TestAnMCPServerElsewhere(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.startNode()
+	f.startWorker()
+	far := mcp.NewServer(&mcp.Implementation{Name: "far", Version: "1"}, nil)
+	type saying struct {
+		Text string `json:"text"`
+	}
+	mcp.AddTool(far, &mcp.Tool{Name: "echo", Description: "Says it again"}, func(_ context.Context, _ *mcp.CallToolRequest, in saying) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "far away: " + in.Text}}}, nil, nil
+	})
+	l := listenAt(t, "10.213.78.2")
+	server := &httptest.Server{Listener: l, Config: &http.Server{
+		ReadHeaderTimeout: time.Minute, Handler: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return far }, nil),
+	}}
+	server.Start()
+	defer func() {
+		server.CloseClientConnections()
+		server.Close()
+	}()
+	f.persona("distant", `
+turns:
+  - text: I ask.
+    calls:
+      - {tool: mcp__far__echo, arguments: {text: hello}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "asked"}}
+`, "mode: autonomous", `egress: {allow: ["`+l.Addr().String()+`"]}`, `mcp: [{name: far, url: "http://`+l.Addr().String()+`/mcp"}]`)
+	id := f.submit("distant")
+	f.succeeds(id)
+	var steps []struct{ Tool, State, Observation string }
+	f.json(&steps, "task", "steps", id)
+	require.Equal(t, "mcp__far__echo", steps[0].Tool)
+	require.Equal(t, "far away: hello", steps[0].Observation)
 }

@@ -147,7 +147,7 @@ func keepMCP(ctx context.Context, c Call) error {
 		}
 	}
 	cfg, err := json.Marshal(map[string]any{
-		"socket": mcpSocket(c.MCP), "command": c.MCP.Server.Command, "idle_seconds": int(mcpIdle.Seconds()),
+		"socket": mcpSocket(c.MCP), "command": c.MCP.Server.Command, "url": c.MCP.Server.URL, "idle_seconds": int(mcpIdle.Seconds()),
 	})
 	if err != nil {
 		return fmt.Errorf("encode how MCP server %s is kept: %w", c.MCP.Server.Name, err)

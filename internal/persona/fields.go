@@ -83,6 +83,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		"limits":      "limits: with at least iterations, such as limits: {iterations: 50}",
 	})
 	d.provider(met, p)
+	d.reached(&p.Egress)
 	for _, n := range named {
 		switch {
 		case n.Value == p.Name:

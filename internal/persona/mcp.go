@@ -2,16 +2,19 @@ package persona
 
 import (
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 )
 
-// MCPServer is an MCP server that runs beside the agent's commands in its jail
-// and offers it tools.
+// MCPServer is an MCP server that offers the agent tools. It runs beside the
+// agent's commands in its jail, or elsewhere and is spoken with from there.
 type MCPServer struct {
 	// Name is the server's among those of the persona.
 	Name string
@@ -19,6 +22,8 @@ type MCPServer struct {
 	// NAME=value.
 	Command []string
 	Env     []string
+	// URL is that of one elsewhere, in place of Command.
+	URL string
 	// Tools are the only ones that the agent may use, by the server's own names;
 	// nil for all.
 	Tools []string
@@ -73,6 +78,7 @@ func (d *decoder) mcp(n *yaml.Node) []MCPServer {
 				}
 			}},
 			{"command", func(n *yaml.Node) { s.Command = d.words(n, "mcp.command") }},
+			{"url", func(n *yaml.Node) { s.URL = d.mcpURL(n) }},
 			{"env", func(n *yaml.Node) { s.Env = d.env(n, "mcp.env") }},
 			{"tools", func(n *yaml.Node) { s.Tools = d.list(n, "mcp.tools", 256, func(*yaml.Node, string) {}) }},
 			{"category", func(n *yaml.Node) { s.Category = d.choice(n, "mcp.category", categories) }},
@@ -83,10 +89,14 @@ func (d *decoder) mcp(n *yaml.Node) []MCPServer {
 			}},
 		})
 		if item.Kind == yaml.MappingNode {
-			d.require(item, met, map[string]string{
-				"name":    "name: and a short name for the server, such as notes",
-				"command": "command: and the program with its arguments, such as [python3, notes.py]",
-			})
+			d.require(item, met, map[string]string{"name": "name: and a short name for the server, such as notes"})
+			switch {
+			case (met["command"] == 0) == (met["url"] == 0):
+				d.problems.add(item.Line, "mcp has a server with neither command nor url, or with both: write the program with its arguments, "+
+					"such as command: [python3, notes.py], or where it is, such as url: https://mcp.example.com/mcp")
+			case met["url"] != 0 && met["env"] != 0:
+				d.problems.add(met["env"], "mcp.env is for a server that runs in the jail: remove it beside url")
+			}
 		}
 		if slices.ContainsFunc(out, func(other MCPServer) bool { return other.Name == s.Name && s.Name != "" }) {
 			d.problems.add(item.Line, "mcp has two servers named %s: give one another name", quote(s.Name))
@@ -94,6 +104,43 @@ func (d *decoder) mcp(n *yaml.Node) []MCPServer {
 		out = append(out, s)
 	}
 	return out
+}
+
+// mcpURL reads where a server is.
+func (d *decoder) mcpURL(n *yaml.Node) string {
+	value := d.text(n, "mcp.url", 2048)
+	if value == "" {
+		return ""
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+		d.problems.add(n.Line, "mcp.url is %s: write an address without a password, such as https://mcp.example.com/mcp", quote(value))
+		return ""
+	}
+	d.servers = append(d.servers, n)
+	return value
+}
+
+// reached reports the servers elsewhere that the persona's egress does not allow.
+func (d *decoder) reached(list *allowlist.List) {
+	for _, n := range d.servers {
+		u, err := url.Parse(n.Value)
+		if err != nil {
+			continue // reported
+		}
+		port, method := uint16(443), allowlist.Opaque
+		if u.Scheme == "http" {
+			port, method = 80, "POST"
+		}
+		t, err := allowlist.ParseTarget(u.Host, port)
+		if err != nil {
+			d.problems.add(n.Line, "mcp.url: %s", err)
+			continue
+		}
+		if refusal := list.Match(t, method); refusal != nil {
+			d.problems.add(n.Line, "mcp.url leads to %s, which egress does not allow: write %s", t, refusal.Allow)
+		}
+	}
 }
 
 // words reads a command: its program and arguments, of which some may be the

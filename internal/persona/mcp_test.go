@@ -25,11 +25,14 @@ mcp:
     tools: [add, list]
     category: safe
     timeout: 5m
-  - {name: other-1, command: [other]}`), persona.Known{})
+  - {name: other-1, command: [other]}
+  - {name: far, url: "https://mcp.example.com/mcp"}
+egress: {allow: [mcp.example.com]}`), persona.Known{})
 	require.NoError(t, err)
 	require.Equal(t, []persona.MCPServer{
 		{Name: "notes", Command: []string{"python3", "notes.py", "1", "true", "1"}, Env: []string{"A=1", "LANG=C"}, Tools: []string{"add", "list"}, Category: "safe", Timeout: 5 * time.Minute},
 		{Name: "other-1", Command: []string{"other"}, Category: "moderate", Timeout: time.Minute},
+		{Name: "far", URL: "https://mcp.example.com/mcp", Category: "moderate", Timeout: time.Minute},
 	}, p.MCP)
 	require.Equal(t, "notes", p.MCPServerOf("mcp__notes__add").Name)
 	require.Nil(t, p.MCPServerOf("mcp__note__add"))
@@ -45,10 +48,12 @@ func TestEveryProblemOfAnMCPServerIsReported(t *testing.T) {
     env: {"A B": c, LIST: [1]}
     category: harmless
     timeout: 2h
-    url: http://x
+    url: http://far.example:8080/mcp
   - {name: twice, command: [x]}
   - {name: twice, command: [""]}
   - {command: [x]}
+  - {name: far, url: "https://a:b@far.example/"}
+  - {name: none}
 context: {summary_model: {provider: script, model: m}}
 approvals: {tools: [mcp__absent__add]}`), persona.Known{})
 	require.Error(t, err)
@@ -59,12 +64,15 @@ approvals: {tools: [mcp__absent__add]}`), persona.Known{})
 		"a.md:11: mcp.env.LIST must be one word",
 		`a.md:12: mcp.category is "harmless": write one of safe, moderate, dangerous`,
 		"a.md:13: mcp.timeout is 2h0m0s: at most 1h is allowed",
-		`a.md:14: unknown key "mcp.url"`,
+		"a.md:9: mcp has a server with neither command nor url, or with both",
+		`a.md:14: mcp.url leads to far.example:8080, which egress does not allow: write egress: {allow: ["far.example:8080"]}`,
+		`a.md:18: mcp.url is "https://a:b@far.example/": write an address without a password`,
+		"a.md:19: mcp has a server with neither command nor url",
 		`a.md:16: mcp has two servers named "twice"`,
 		"a.md:16: mcp.command names no program",
 		"a.md:17: name is missing",
-		"a.md:18: context.summary_model has provider script",
-		`a.md:19: approvals.tools has "mcp__absent__add", which tools does not list`,
+		"a.md:20: context.summary_model has provider script",
+		`a.md:21: approvals.tools has "mcp__absent__add", which tools does not list`,
 	} {
 		require.Contains(t, err.Error(), want)
 	}

@@ -55,6 +55,7 @@ func Parse(filename string, data []byte, known Known) (*Persona, error) {
 type decoder struct {
 	problems *Problems
 	known    Known
+	servers  []*yaml.Node // of mcp.url
 }
 
 // split answers the front matter, with its first line kept empty so that line

@@ -1,6 +1,7 @@
 // Package mcpbridge runs one MCP server of an agent inside its jail, as
 // deckhand-skill: `deckhand-skill mcp serve` holds the server's process and
-// speaks MCP with it over its standard input and output, and
+// speaks MCP with it over its standard input and output, or over HTTP with one
+// elsewhere, and
 // `deckhand-skill mcp ask` hands one request to it over a Unix socket. So the
 // server lives as long as the task, each call is a command of its own in the
 // node's ledger, and what a server says is parsed nowhere but in the jail.
@@ -42,9 +43,11 @@ const (
 
 // Config says which server a bridge runs.
 type Config struct {
-	// Socket is where it is asked, and Command the server.
+	// Socket is where it is asked, and Command the server; or URL, for one that is
+	// spoken with over HTTP.
 	Socket  string   `json:"socket"`
 	Command []string `json:"command"`
+	URL     string   `json:"url"`
 	// IdleSeconds is how long it lives without being asked.
 	IdleSeconds int `json:"idle_seconds"`
 }
@@ -126,8 +129,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 // Serve holds a server until it ends, or nobody has asked for it for so long.
 func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
-	if cfg.Socket == "" || len(cfg.Command) == 0 || cfg.IdleSeconds <= 0 {
-		return errors.New("socket, command and idle_seconds must be given")
+	if cfg.Socket == "" || (len(cfg.Command) == 0) == (cfg.URL == "") || cfg.IdleSeconds <= 0 {
+		return errors.New("socket, command or url, and idle_seconds must be given")
 	}
 	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
 		return err
@@ -147,7 +150,7 @@ func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b := &bridge{session: newSession(cfg.Command, stderr), idle: time.Duration(cfg.IdleSeconds) * time.Second}
+	b := &bridge{session: newSession(cfg, stderr), idle: time.Duration(cfg.IdleSeconds) * time.Second}
 	defer b.session.close()
 	go b.session.start(ctx)
 	b.touch(0)

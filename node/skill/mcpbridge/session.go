@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -52,6 +53,7 @@ const (
 // session is a server's process and the conversation with it.
 type session struct {
 	command []string
+	url     string // in place of command
 	stderr  io.Writer
 	said    *tail
 
@@ -61,6 +63,7 @@ type session struct {
 	cmd   *exec.Cmd
 	conn  *mcp.ClientSession
 	input io.Closer
+	way   *http.Transport // to the server elsewhere
 	// watching are those who wait for its end.
 	watching sync.WaitGroup
 
@@ -74,9 +77,9 @@ type session struct {
 	changed atomic.Bool
 }
 
-func newSession(command []string, stderr io.Writer) *session {
+func newSession(cfg Config, stderr io.Writer) *session {
 	return &session{
-		command: command, stderr: stderr, said: &tail{}, ready: make(chan struct{}), over: make(chan struct{}),
+		command: cfg.Command, url: cfg.URL, stderr: stderr, said: &tail{}, ready: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
@@ -85,7 +88,11 @@ func (s *session) start(ctx context.Context) {
 	defer close(s.ready)
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
-	if err := s.begin(ctx); err != nil {
+	begin := s.begin
+	if s.url != "" {
+		begin = s.reach
+	}
+	if err := begin(ctx); err != nil {
 		s.end(fmt.Errorf("the server did not start: %w", err))
 	}
 }
@@ -132,11 +139,7 @@ func (s *session) begin(ctx context.Context) error {
 		}
 		s.end(why)
 	})
-	client := mcp.NewClient(&mcp.Implementation{Name: "deckhand", Version: version.Version}, &mcp.ClientOptions{
-		Capabilities:           &mcp.ClientCapabilities{},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { s.changed.Store(true) },
-	})
-	conn, err := client.Connect(ctx, &mcp.IOTransport{Reader: output, Writer: input, MaxLineLength: maxMessage}, nil)
+	conn, err := s.client().Connect(ctx, &mcp.IOTransport{Reader: output, Writer: input, MaxLineLength: maxMessage}, nil)
 	if err != nil {
 		return err
 	}
@@ -151,6 +154,13 @@ func (s *session) begin(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+func (s *session) client() *mcp.Client {
+	return mcp.NewClient(&mcp.Implementation{Name: "deckhand", Version: version.Version}, &mcp.ClientOptions{
+		Capabilities:           &mcp.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { s.changed.Store(true) },
+	})
 }
 
 func brokenOff(err error) error {
@@ -190,6 +200,9 @@ func (s *session) spoke() bool {
 // close ends the server and all that it started.
 func (s *session) close() {
 	<-s.ready
+	if s.way != nil {
+		s.leave()
+	}
 	if s.input == nil {
 		return
 	}
@@ -301,6 +314,9 @@ func (s *session) call(ctx context.Context, req Request) Answer {
 	return answerOf(result)
 }
 
+// undelivered is the SDK's code for a request that HTTP brought no answer to.
+const undelivered = -32005
+
 // failed answers what an error of the conversation means.
 func (s *session) failed(ctx context.Context, err error) Answer {
 	var refused *jsonrpc.Error
@@ -309,8 +325,12 @@ func (s *session) failed(ctx context.Context, err error) Answer {
 		return Answer{TimedOut: true, Error: "no answer in time"}
 	case ctx.Err() != nil:
 		return Answer{Error: "cancelled"}
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && refused.Code != undelivered:
 		return Answer{Error: clean(refused.Message)}
+	}
+	if s.way != nil {
+		// There is no process whose end would say more.
+		s.end(brokenOff(err))
 	}
 	// What went wrong is told by the server's end, where there is one.
 	select {
