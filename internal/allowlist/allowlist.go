@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/netaddr"
 )
 
 // Rule allows connections to a host.
@@ -145,14 +147,14 @@ func (l *List) Forwarded(t Target) bool {
 // machine's: what listens there may trust whoever comes from it.
 func (l *List) Address(t Target, addr netip.Addr, own bool) *Refusal {
 	addr = addr.Unmap()
-	kind := special(addr)
+	kind := netaddr.Special(addr)
 	if kind == nil && own {
-		kind = ownKind(addr)
+		kind = netaddr.One(addr, "an address of the node itself", true) // only itself names it
 	}
 	if kind == nil {
 		return nil
 	}
-	if kind.private && l.Forwarded(t) {
+	if kind.Private && l.Forwarded(t) {
 		return nil
 	}
 	for i := range l.Rules {
@@ -160,21 +162,21 @@ func (l *List) Address(t Target, addr netip.Addr, own bool) *Refusal {
 		if !slices.Contains(r.ports(), t.Port) {
 			continue
 		}
-		if kind.private && r.Private && r.names(t) {
+		if kind.Private && r.Private && r.names(t) {
 			return nil
 		}
-		if network, ok := r.network(); ok && network.Contains(addr) && kind.holds(network) {
+		if network, ok := r.network(); ok && network.Contains(addr) && kind.Holds(network) {
 			return nil
 		}
 	}
 	if slices.ContainsFunc(l.Forwards, func(f Forward) bool { return f.Host == addr.String() && f.Port == t.Port }) {
 		return nil
 	}
-	out := &Refusal{Reason: fmt.Sprintf("%s is %s, %s", t, addr, kind.word)}
+	out := &Refusal{Reason: fmt.Sprintf("%s is %s, %s", t, addr, kind.Word)}
 	if t.Addr.IsValid() {
-		out.Reason = fmt.Sprintf("%s is %s", t, kind.word)
+		out.Reason = fmt.Sprintf("%s is %s", t, kind.Word)
 	}
-	if kind.private {
+	if kind.Private {
 		out.Allow = suggest(Rule{Host: t.Host, Ports: t.ports(), Private: !t.Addr.IsValid()})
 	}
 	return out
@@ -272,7 +274,7 @@ func suggest(r Rule) string {
 // suggestion answers what would allow a target that no rule names.
 func suggestion(t Target) string {
 	if t.Addr.IsValid() {
-		if kind := special(t.Addr); kind != nil && !kind.private {
+		if kind := netaddr.Special(t.Addr); kind != nil && !kind.Private {
 			return ""
 		}
 	}

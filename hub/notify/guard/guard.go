@@ -10,32 +10,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/netaddr"
 )
-
-// special are the networks that are not of the public Internet (IANA's
-// registries of special-purpose addresses, and multicast), and those that lead
-// to IPv4 by another way.
-var special = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
-	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4")
-
-// global is what is handed out of IPv6. All else of it is special.
-var global = netip.MustParsePrefix("2000::/3")
-
-// specialV6 are parts of global that are not public, or lead to IPv4.
-var specialV6 = prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-
-func prefixes(texts ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(texts))
-	for i, text := range texts {
-		out[i] = netip.MustParsePrefix(text)
-	}
-	return out
-}
 
 // ErrRefused is the cause of every refusal.
 var ErrRefused = errors.New("refused")
@@ -69,15 +51,8 @@ func ParseAllow(list string) ([]netip.Prefix, error) {
 }
 
 // allowed says whether the operator has named the address.
-func (g Guard) allowed(a netip.Addr) bool { return within(a, g.Allow) }
-
-func within(a netip.Addr, networks []netip.Prefix) bool {
-	for _, p := range networks {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
+func (g Guard) allowed(a netip.Addr) bool {
+	return slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // Check answers an error, which wraps ErrRefused, for an address that may not be
@@ -87,7 +62,7 @@ func (g Guard) Check(a netip.Addr, plain bool) error {
 	switch {
 	case g.allowed(a):
 		return nil
-	case a.Is4() && within(a, special), a.Is6() && (!global.Contains(a) || within(a, specialV6)):
+	case netaddr.Special(a) != nil:
 		return fmt.Errorf("%w: %s is not a public address: an operator may allow it with --notify-allow", ErrRefused, a)
 	case plain:
 		return fmt.Errorf("%w: what is sent to %s would not be encrypted: use TLS, or an operator allows it with --notify-allow", ErrRefused, a)
