@@ -8,7 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -18,8 +20,8 @@ const tellTimeout = 5 * time.Second
 // tellDrain tells a node whether it is drained, as the database has it. The
 // hub keeps new tasks off by itself; the node refuses new jails besides. One
 // that is not connected here is told when its next session starts. It answers
-// what it read of the node, nil when it could not.
-func (h *Hub) tellDrain(ctx context.Context, nodeID string) *db.NodeStandingRow {
+// what it read of the node, nil when it could not, and whether the node was told.
+func (h *Hub) tellDrain(ctx context.Context, nodeID string) (read *db.NodeStandingRow, told bool) {
 	// One after another for one node: of two, the one that read last is told
 	// last. A node that does not answer holds up few others.
 	turn := &h.drains[turnOf(nodeID)]
@@ -29,9 +31,8 @@ func (h *Hub) tellDrain(ctx context.Context, nodeID string) *db.NodeStandingRow 
 	defer cancel()
 	link, err := h.edge.Node(nodeID)
 	if err != nil {
-		return nil
+		return nil, false
 	}
-	var read *db.NodeStandingRow
 	row, err := h.store.NodeStanding(ctx, nodeID)
 	if err == nil {
 		read = &row
@@ -39,10 +40,34 @@ func (h *Hub) tellDrain(ctx context.Context, nodeID string) *db.NodeStandingRow 
 			Draining: row.DrainedAt != nil, Reason: firstRunes(row.DrainReason, maxDrainReason),
 		})
 	}
-	if err != nil && status.Code(err) != codes.Unimplemented { // a node of before
-		h.cfg.Log.Info("a node could not be told whether it is drained; it will be when it connects again", "node_id", nodeID, "reason", err)
+	told = err == nil || status.Code(err) == codes.Unimplemented // a node of before
+	if !told {
+		h.cfg.Log.Info("a node could not be told whether it is drained; it will be told again, or when it connects", "node_id", nodeID, "reason", err)
 	}
-	return read
+	return read, told
+}
+
+// drainChanged tells a node at once, and again where that fails. One that another
+// replica holds is told again when it connects.
+func (h *Hub) drainChanged(ctx context.Context, nodeID string) {
+	if _, told := h.tellDrain(ctx, nodeID); told {
+		return
+	}
+	if link, err := h.edge.Local(nodeID); err == nil {
+		h.background.Go(func() { h.tellAgain(link) })
+	}
+}
+
+// tellAgain is tellDrain for as long as a link lasts, until its node was told.
+func (h *Hub) tellAgain(link *edge.Link) {
+	for n, told := 1, false; !told; n++ {
+		select {
+		case <-link.Done():
+			return
+		case <-time.After(backoff.Policy{}.Delay(n)):
+			_, told = h.tellDrain(context.Background(), link.NodeID())
+		}
+	}
 }
 
 // turns is how many nodes may be told at once, at most.

@@ -348,8 +348,12 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 		if err != nil {
 			return
 		}
-		h.reconcile(link, h.tellDrain(context.Background(), nodeID))
+		standing, told := h.tellDrain(context.Background(), nodeID)
+		h.reconcile(link, standing)
 		h.admission.Kick(link.OrgID())
+		if !told {
+			h.tellAgain(link)
+		}
 	})
 }
 

@@ -341,7 +341,7 @@ func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.node.Drain().GetDraining())
 	require.NoError(t, r.node.Start(t.Context()))
-	require.Eventually(t, func() bool { return r.node.Drain().GetDraining() }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return r.node.Drain().GetDraining() }, time.Minute, 10*time.Millisecond, "the node is told again")
 	require.Equal(t, strings.Repeat("é", 200), r.node.Drain().GetReason())
 }
 

@@ -78,7 +78,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop, Admit: h.admission.Kick,
-		Drained: func(ctx context.Context, id string) { h.tellDrain(ctx, id) },
+		Drained: h.drainChanged,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents}, options...))
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
