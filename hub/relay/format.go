@@ -140,7 +140,9 @@ func fields(data []byte, known []string) (map[string]json.RawMessage, error) {
 		if err != nil {
 			return nil, broken(err)
 		}
-		m[name] = bytes.Clone(value)
+		// Of data itself: what the decoder answers is good until it reads on.
+		end := d.InputOffset()
+		m[name] = data[end-int64(len(value)) : end : end]
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return nil, broken(err)

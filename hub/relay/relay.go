@@ -198,7 +198,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 		return nil, r.refuse(err, "check the lease")
 	}
 	t := grant.Task
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxRequest))
+	body, err := readAll(http.MaxBytesReader(w, req.Body, maxRequest), req.ContentLength)
 	if err != nil {
 		return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
 	}
@@ -238,6 +238,14 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	req.Body = io.NopCloser(bytes.NewReader(asked.body))
 	req.ContentLength = int64(len(asked.body))
 	return c, nil
+}
+
+// readAll reads a request of the size that it says it has, or of another one.
+func readAll(r io.Reader, size int64) ([]byte, error) {
+	var body bytes.Buffer
+	body.Grow(int(min(max(size, 0), maxRequest)) + bytes.MinRead) // it asks for so much room to see the end
+	_, err := body.ReadFrom(r)
+	return body.Bytes(), err
 }
 
 // worst bounds what a call can use: a token is a byte or more of the request,

@@ -28,10 +28,8 @@ func held(m map[string]json.RawMessage) error {
 	return nil
 }
 
-// quoted are the fields that name content, or may, as they are written.
-var quoted = [][]byte{
-	[]byte(`"file_url"`), []byte(`"file_id"`), []byte(`"fileData"`), []byte(`"source"`), []byte(`"image_url"`), []byte(`"file"`),
-}
+// quoted is how the fields begin that name content, or may, as they are written.
+var quoted = [][]byte{[]byte(`"file`), []byte(`"source"`), []byte(`"image_url"`)}
 
 // mayName says whether any of those fields can be in a text of JSON, at whatever
 // depth. Most requests are a long transcript that has none of them, and each call

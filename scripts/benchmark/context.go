@@ -51,7 +51,7 @@ func contextHolds(ctx context.Context) (_ result, err error) {
 		return call(a, "shell_exec", map[string]any{"command": fmt.Sprintf("make part-%d", a.turn)})
 	})
 	defer m.Close()
-	m.counts = true
+	m.reads = true
 	s, err := longRuns(ctx, m, func(command string) string {
 		if strings.Contains(command, "cat facts") {
 			return "the pin is " + pinned + "\nthe licence key is " + read + "\n"

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -42,7 +44,7 @@ type asked struct {
 	task string
 	// turn counts the task's own from 1. It is 0 where a summary is asked for.
 	turn int
-	// text is all that the model is shown, and tokens its size.
+	// text is all that the model is shown, where it reads, and tokens its size.
 	text   string
 	tokens int
 	// at is when it came.
@@ -56,8 +58,9 @@ type model struct {
 	answer func(a asked) anthropictest.Block
 	// answered, if set, is told when the answer to a request is out.
 	answered func(a asked, at time.Time)
-	// counts says that prompts are counted, which takes its time.
-	counts bool
+	// reads says that prompts are read and counted, which takes its time: that of
+	// the process which is measured.
+	reads bool
 
 	mu    sync.Mutex
 	turns map[string]int
@@ -72,23 +75,22 @@ func newTurnModel(answer func(asked) anthropictest.Block) *model {
 // ServeHTTP implements http.Handler.
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := asked{at: time.Now()}
-	var body map[string]any
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		w.WriteHeader(http.StatusBadRequest)
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
 		return
 	}
-	var text strings.Builder
-	for _, part := range []any{body["system"], body["messages"]} {
-		shown(part, &text)
-	}
-	a.text = text.String()
-	_, rest, _ := strings.Cut(a.text, "run[")
-	a.task, _, _ = strings.Cut(rest, "]")
-	a.tokens = len(a.text) / 4
-	if m.counts {
+	_, rest, _ := bytes.Cut(body, []byte("run["))
+	task, _, _ := bytes.Cut(rest, []byte("]"))
+	a.task = string(task)
+	a.tokens = len(body) / 4
+	if m.reads {
+		if a.text, err = all(body); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
 		a.tokens = token.Count(a.text)
 	}
-	if tools, _ := body["tools"].([]any); len(tools) > 0 {
+	if bytes.Contains(body, []byte(`"tools":[{`)) {
 		m.mu.Lock()
 		m.turns[a.task]++
 		a.turn = m.turns[a.task]
@@ -105,6 +107,19 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.answered != nil {
 		m.answered(a, time.Now())
 	}
+}
+
+// all answers what a request shows the model.
+func all(body []byte) (string, error) {
+	var request map[string]any
+	if err := json.Unmarshal(body, &request); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for _, part := range []any{request["system"], request["messages"]} {
+		shown(part, &text)
+	}
+	return text.String(), nil
 }
 
 // shown collects what a part of a request shows the model.

@@ -151,8 +151,10 @@ type run struct {
 	window window
 	// offered are the tools that the model is told of.
 	offered []*deckhandv1.Tool
-	// planned is the plan in force; nil when it must be looked for.
-	planned *standing
+	// planned is the plan in force after some turns.
+	planned standing
+	// memory is the first message; nil when it has to be made.
+	memory *memory
 	// forgot is the last turn whose results the window let go of.
 	forgot int32
 	// since is when time was last counted into state.Active.
@@ -371,7 +373,6 @@ func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error) {
 	results := r.results(turn)
 	r.phase.enter("observe_result", observed(results))
-	r.planned = nil
 	plan := r.planUpdated(turn)
 	if plan != nil {
 		r.out.add("plan_updated", plan.payload(turn.GetTurn()))

@@ -169,19 +169,26 @@ func (r *run) planUpdated(turn *deckhandv1.Turn) *plan {
 	return nil
 }
 
-// plan answers the plan in force, and the turn that set it; nil for none.
+// plan answers the plan in force, and the turn that set it; nil for none. What
+// became of the calls of an unfinished turn is looked at each time.
 func (r *run) plan() (*plan, int32) {
-	if r.planned == nil || len(r.turns) > int(r.state.Iteration) {
-		p, turn := r.planUpTo(int32(len(r.turns))) //nolint:gosec // at most 1 000
-		r.planned = &standing{p, turn}
+	turns := int32(len(r.turns)) //nolint:gosec // at most 1 000
+	for n := turns; n > r.planned.upTo; n-- {
+		if p := r.planUpdated(r.turns[n-1]); p != nil {
+			r.planned.plan, r.planned.turn = p, r.turns[n-1].GetTurn()
+			break
+		}
 	}
+	r.planned.upTo = min(turns, r.state.Iteration)
 	return r.planned.plan, r.planned.turn
 }
 
-// standing is the plan in force and the turn that set it.
+// standing is the plan in force and the turn that set it, of the turns up to
+// one.
 type standing struct {
 	plan *plan
 	turn int32
+	upTo int32
 }
 
 // planUpTo answers the plan in force after a turn.

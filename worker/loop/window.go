@@ -135,13 +135,8 @@ func (r *run) catchUp() {
 // relearn takes what the provider said, in an earlier attempt, of the request
 // for the last turn.
 func (r *run) relearn(last *deckhandv1.Turn) {
-	cut := int(r.state.Summary.UpTo)
-	opening := r.window.counted[0]
-	if cut > 0 {
-		opening = token.Count(join(r.window.all[0].Text, r.remembered()))
-	}
 	n := len(r.window.counted)
-	r.window.asked = r.window.count(opening, cut) - r.window.counted[n-1] - r.window.counted[n-2]
+	r.window.asked = r.window.count(r.recall().counted, int(r.state.Summary.UpTo)) - r.window.counted[n-1] - r.window.counted[n-2]
 	r.reported(last)
 }
 
@@ -197,12 +192,8 @@ func (r *run) forget(turn *deckhandv1.Turn) {
 func (r *run) request() *model.Request {
 	r.catchUp()
 	cut := int(r.state.Summary.UpTo)
-	opening := r.window.all[0]
-	counted := r.window.counted[0]
-	if cut > 0 {
-		opening.Text = join(opening.Text, r.remembered())
-		counted = token.Count(opening.Text)
-	}
+	opening, recalled := r.window.all[0], r.recall()
+	opening.Text = recalled.text
 	messages := make([]model.Message, 0, len(r.window.all)-2*cut)
 	messages = append(append(messages, opening), r.window.all[1+2*cut:]...)
 	request := &model.Request{
@@ -212,7 +203,7 @@ func (r *run) request() *model.Request {
 	if cut > 0 && r.provider() == persona.ProviderScript {
 		request.Before = r.window.all[:1+2*cut]
 	}
-	r.window.asked = r.window.count(counted, cut)
+	r.window.asked = r.window.count(recalled.counted, cut)
 	return request
 }
 
@@ -222,8 +213,36 @@ func (r *run) reported(turn *deckhandv1.Turn) {
 	r.window.meter.Report(r.window.asked, u.GetInputTokens()+u.GetCacheReadTokens()+u.GetCacheWriteTokens())
 }
 
+// memory is the first message as the model is given it: the opening, and what
+// stands in the place of the turns that it no longer sees. It stays the same until
+// one of those does not.
+type memory struct {
+	opening string
+	summary summary
+
+	text string
+	// counted is its tokens, and pinned how many facts it has.
+	counted, pinned int
+}
+
+// recall answers the first message.
+func (r *run) recall() *memory {
+	opening := r.window.all[0].Text
+	if m := r.memory; m != nil && m.opening == opening && m.summary == r.state.Summary {
+		return m
+	}
+	m := &memory{opening: opening, summary: r.state.Summary, text: opening, counted: r.window.counted[0]}
+	if upTo := r.state.Summary.UpTo; upTo > 0 {
+		pins := r.pins(upTo)
+		m.text = join(opening, r.remembered(pins))
+		m.counted, m.pinned = token.Count(m.text), len(pins)
+	}
+	r.memory = m
+	return m
+}
+
 // remembered stands in the place of the turns that the model no longer sees.
-func (r *run) remembered() string {
+func (r *run) remembered(pins []pin) string {
 	s := r.state.Summary
 	var out strings.Builder
 	fmt.Fprintf(&out, "# What you did before: turns 1 to %d\n\n", s.UpTo)
@@ -232,7 +251,7 @@ func (r *run) remembered() string {
 		fmt.Fprintf(&out, " Nothing is lost: %s finds every word of those turns and their results.", toolSearch)
 	}
 	out.WriteString("\n\n" + fenceMark.ReplaceAllString(s.Text, `<\$1`))
-	if pins := r.pins(s.UpTo); len(pins) > 0 {
+	if len(pins) > 0 {
 		out.WriteString("\n\n## Facts that you pinned\n")
 		for _, p := range pins {
 			fmt.Fprintf(&out, "\n- %s: %s", p.key, fenceMark.ReplaceAllString(p.fact, `<\$1`))
@@ -287,10 +306,11 @@ func (r *run) pins(upTo int32) []pin {
 // gathered says, for the phase's event, what the next turn of the model is asked
 // with.
 func (r *run) gathered() map[string]any {
+	r.catchUp()
 	said := int32(len(r.turns)) //nolint:gosec // at most 1 000
 	return map[string]any{
 		"turns": len(r.turns), "summarized_up_to": r.state.Summary.UpTo, "prompt_tokens": r.window.meter.Estimate(r.window.asked),
-		"token_limit": r.window.limit, "messages_heard": len(r.told[said]), "pinned": len(r.pins(r.state.Summary.UpTo)),
+		"token_limit": r.window.limit, "messages_heard": len(r.told[said]), "pinned": r.recall().pinned,
 		"scratchpad_bytes": len(r.cfg.Scratchpad), "instructions_bytes": len(r.cfg.Project.Instructions), "skills": len(r.cfg.Project.Skills),
 	}
 }

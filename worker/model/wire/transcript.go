@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"sync"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -16,14 +15,28 @@ import (
 // safe for use by many goroutines; its zero value keeps nothing yet.
 type Transcript struct {
 	mu   sync.Mutex
-	kept map[entry][]byte
+	kept []entry
 }
 
-// entry tells messages apart: turns and results are never changed.
+// entry is a message and its JSON, nil for one that is nothing.
 type entry struct {
+	of      identity
+	encoded []byte
+}
+
+// identity tells messages apart: turns and results are never changed.
+type identity struct {
 	turn   *deckhandv1.Turn
 	result *model.Result
 	text   string
+}
+
+func identify(message model.Message) identity {
+	of := identity{turn: message.Turn, text: message.Text}
+	if len(message.Results) > 0 {
+		of.result = &message.Results[0]
+	}
+	return of
 }
 
 // Encode answers what encode makes of each message, in their order, but for
@@ -32,20 +45,32 @@ func (t *Transcript) Encode(messages []model.Message, encode func(model.Message)
 	t.mu.Lock()
 	kept := t.kept
 	t.mu.Unlock()
-	next, out := make(map[entry][]byte, len(messages)), make([][]byte, 0, len(messages)+1)
-	for _, message := range messages {
-		of := entry{turn: message.Turn, text: message.Text}
-		if len(message.Results) > 0 {
-			of.result = &message.Results[0]
+	next, out := make([]entry, len(messages), len(messages)+2), make([][]byte, 0, len(messages)+1)
+	// Most messages stand where they stood. Where older ones have made room for a
+	// summary, those that stayed have moved.
+	var moved map[identity][]byte
+	for i, message := range messages {
+		of := identify(message)
+		var encoded []byte
+		var ok bool
+		if i < len(kept) && kept[i].of == of {
+			encoded, ok = kept[i].encoded, true
+		} else if i < len(kept) || moved != nil {
+			if moved == nil {
+				moved = make(map[identity][]byte, len(kept))
+				for _, e := range kept {
+					moved[e.of] = e.encoded
+				}
+			}
+			encoded, ok = moved[of]
 		}
-		encoded, ok := kept[of]
 		if !ok {
 			var err error
 			if encoded, err = encode(message); err != nil {
 				return nil, err
 			}
 		}
-		next[of] = encoded
+		next[i] = entry{of, encoded}
 		if len(encoded) > 0 {
 			out = append(out, encoded)
 		}
@@ -76,6 +101,17 @@ func Body(params json.Marshaler, list string, items [][]byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head = bytes.TrimSuffix(head, []byte("}"))
-	return slices.Concat(head, fmt.Appendf(nil, `,"stream":true,%q:[`, list), bytes.Join(items, []byte(",")), []byte("]}")), nil
+	size := len(head) + len(list) + len(`,"stream":true,"":[]}`)
+	for _, item := range items {
+		size += len(item) + len(",")
+	}
+	out := append(make([]byte, 0, size), bytes.TrimSuffix(head, []byte("}"))...)
+	out = fmt.Appendf(out, `,"stream":true,%q:[`, list)
+	for i, item := range items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	return append(out, "]}"...), nil
 }
