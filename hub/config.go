@@ -79,6 +79,10 @@ type Config struct {
 	// DrainDelay is how long a hub that is told to stop goes on serving while it
 	// says that it is not ready, for a balancer to notice.
 	DrainDelay time.Duration `koanf:"drain-delay"`
+	// SessionIdle is for how long a login may go unused, and SessionLifetime how
+	// old it may get; 0 for 12 h and 7 days.
+	SessionIdle     time.Duration `koanf:"session-idle"`
+	SessionLifetime time.Duration `koanf:"session-lifetime"`
 	// MaxPerUser caps one user's tasks that run at once.
 	MaxPerUser int `koanf:"max-active-per-user"`
 	// AnthropicBaseURL and AnthropicKey are what the model relay uses.
@@ -115,6 +119,7 @@ const (
 	maxLeaseTTL        = 10 * time.Minute
 	keysetFile         = "keyset.json"
 	maxDrainDelay      = 5 * time.Minute
+	minSession         = 5 * time.Minute
 	maxGiveUp          = 30 * 24 * time.Hour
 	heartbeatInterval  = 5 * time.Second
 	nodeStaleIntervals = 4
@@ -168,6 +173,10 @@ func (c *Config) fill() error {
 		return invalid("event-retention is %s", c.EventRetention).WithFix("use 0 to keep events for ever, or 1h or more")
 	case c.NotifyGiveUp < time.Minute || c.NotifyGiveUp > maxGiveUp:
 		return invalid("notify-give-up is %s", c.NotifyGiveUp).WithFix("use %s to %s", time.Minute, maxGiveUp)
+	case c.SessionIdle < 0 || c.SessionIdle > 0 && c.SessionIdle < minSession:
+		return invalid("session-idle is %s", c.SessionIdle).WithFix("use %s or more", minSession)
+	case c.SessionLifetime < 0 || c.SessionLifetime > 0 && c.SessionLifetime < minSession:
+		return invalid("session-lifetime is %s", c.SessionLifetime).WithFix("use %s or more", minSession)
 	case c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay:
 		return invalid("drain-delay is %s", c.DrainDelay).WithFix("use 0 to %s", maxDrainDelay)
 	case c.MaxPerUser < 1:

@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
+	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -35,6 +36,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/hub/user"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -82,6 +84,8 @@ type Hub struct {
 	self       *replica.Replica
 	leader     *leader.Elector
 	tokens     *auth.Tokens
+	users      *user.Users
+	sessions   *session.Sessions
 	nodes      *node.Nodes
 	execs      *nodeexec.Execs
 	tools      *tool.Registry
@@ -131,6 +135,10 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Redact: c.Redact, Notify: h.hint, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
 	})
 	h.recorder = recorder
+	h.users = user.New(user.Config{Store: h.store, Recorder: recorder})
+	h.sessions = session.New(session.Config{
+		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime,
+	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
 	h.admission = admission.New(admission.Config{

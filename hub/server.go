@@ -50,7 +50,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(append(interceptors,
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
-			auth.Interceptor(h.tokens),
+			auth.Interceptor(h.tokens, h.sessions),
 			validate.NewInterceptor(),
 			api.Text(),
 		)...),
@@ -95,6 +95,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
 		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
+		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "",
+	}, options...))
 	mux.Handle(relay.Prefix, h.relay)
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(&api.Triggers{
 		Store: h.store, Triggers: h.triggers, Agents: h.agents, Redact: h.cfg.Redact,
@@ -111,7 +114,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler: mux, Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		Handler: auth.SameOrigin(mux), Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
 	return s, nil

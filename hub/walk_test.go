@@ -35,6 +35,7 @@ func procedures() []protoreflect.MethodDescriptor {
 		deckhandv1.File_deckhand_v1_workspace_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
 		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto,
+		deckhandv1.File_deckhand_v1_session_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -54,6 +55,16 @@ func path(m protoreflect.MethodDescriptor) string {
 // whole body.
 func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body map[string]any) (code, text string) {
 	t.Helper()
+	header := http.Header{}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return callWith(t, url, header, m, body)
+}
+
+// callWith is call with headers of the caller's choice.
+func callWith(t *testing.T, url string, header http.Header, m protoreflect.MethodDescriptor, body map[string]any) (code, text string) {
+	t.Helper()
 	data, err := json.Marshal(body)
 	require.NoError(t, err)
 	kind := "application/json"
@@ -68,10 +79,8 @@ func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+path(m), bytes.NewReader(data))
 	require.NoError(t, err)
+	req.Header = header.Clone()
 	req.Header.Set("Content-Type", kind)
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
 	transport := &http.Transport{Protocols: protocols}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Timeout: 20 * time.Second, Transport: transport}
@@ -112,7 +121,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 // others are the objects of an organisation that the caller is not of.
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
-	destination, notice                                                       string
+	destination, notice, session                                              string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -160,6 +169,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			}
 		case "notice_id":
 			out[name] = o.notice
+		case "session_id":
+			out[name] = o.session
 		case "kind":
 			if m.Name() == "CreateTriggerRequest" {
 				out[name] = "TRIGGER_KIND_MANUAL"
@@ -233,7 +244,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph",
-	"ListDestinations", "ListNotices"}
+	"ListDestinations", "ListNotices", "GetSession", "ListSessions", "CreateLoginCode"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -252,6 +263,8 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, auth.NewTokens(s).Revoke(t.Context(), intruder.org, auth.User, "late"))
 
+	cookie := login(t, h, viewer)
+
 	for _, m := range procedures() {
 		t.Run(string(m.Name()), func(t *testing.T) {
 			rule, _ := auth.RuleOf(path(m))
@@ -265,11 +278,31 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				code, _ := call(t, h.URL(), token, m, body)
 				require.Equal(t, "unauthenticated", code, what)
 			}
+			// G1: with a session's cookie all the same holds, and besides the request
+			// has to be of a page of this hub.
+			for what, header := range map[string]http.Header{
+				"a cookie, and nothing that says where from": {"Cookie": {cookie}},
+				"a cookie, from another site's page":         {"Cookie": {cookie}, "Sec-Fetch-Site": {"cross-site"}},
+				"a cookie, from another host's page":         {"Cookie": {cookie}, "Origin": {"https://evil.example"}},
+				"a cookie, from a neighbour's page":          {"Cookie": {cookie}, "Sec-Fetch-Site": {"same-site"}},
+			} {
+				code, _ := callWith(t, h.URL(), header, m, body)
+				require.Equal(t, "permission_denied", code, what)
+			}
+			page := http.Header{"Cookie": {auth.CookieName + "=" + ident.Secret("dhs")}, "Sec-Fetch-Site": {"same-origin"}}
+			code, _ := callWith(t, h.URL(), page, m, body)
+			require.Equal(t, "unauthenticated", code, "a made-up cookie")
+			page.Set("Cookie", cookie)
+			if code, _ = callWith(t, h.URL(), page, m, body); rule.Kind == auth.Worker || rule.Role != "viewer" {
+				require.Equal(t, "permission_denied", code, "a viewer's cookie")
+			} else {
+				require.NotContains(t, []string{"permission_denied", "unauthenticated"}, code, "a viewer's cookie, from a page of this hub")
+			}
 			wrongKind, own := workerToken, intruder.token
 			if rule.Kind == auth.Worker {
 				wrongKind, own = intruder.token, workerToken
 			}
-			code, _ := call(t, h.URL(), wrongKind, m, body)
+			code, _ = call(t, h.URL(), wrongKind, m, body)
 			require.Equal(t, "permission_denied", code, "a token of the wrong kind")
 			if rule.Kind == auth.User && rule.Role != "viewer" {
 				code, _ := call(t, h.URL(), viewer, m, body)
@@ -284,7 +317,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				delete(body, "destination_id")
 				_, text := call(t, h.URL(), own, m, body)
 				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery,
-					victim.destination, victim.notice} {
+					victim.destination, victim.notice, victim.session} {
 					require.NotContains(t, text, id)
 				}
 				if m.Name() == "ListWorkers" {
@@ -356,6 +389,18 @@ func userToken(t *testing.T, s *store.Store, orgID, name, role string) string {
 	return token
 }
 
+// login answers the Cookie header of a session that was made with a token.
+func login(t *testing.T, h *hubtest.Hub, token string) string {
+	t.Helper()
+	res, err := h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+		With: &deckhandv1.CreateSessionRequest_Token{Token: token},
+	}))
+	require.NoError(t, err)
+	set, err := http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	require.NoError(t, err)
+	return set.Name + "=" + set.Value
+}
+
 // organisation makes one with an object of each kind, its task leased.
 func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) others {
 	t.Helper()
@@ -367,6 +412,10 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		destination: ident.New("dest"), notice: ident.New("ntc")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
+	login(t, h, o.token)
+	sessions, err := client.Sessions.ListSessions(ctx, connect.NewRequest(&deckhandv1.ListSessionsRequest{}))
+	require.NoError(t, err)
+	o.session = sessions.Msg.GetSessions()[0].GetId()
 	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
 		Filename: "walker.md", Markdown: scripted("walker"), Script: "turns: []\n",
 	}))

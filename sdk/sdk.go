@@ -70,6 +70,8 @@ type Client struct {
 	Triggers  deckhandv1connect.TriggerServiceClient
 	// Destinations are told of what happens.
 	Destinations deckhandv1connect.DestinationServiceClient
+	// Sessions logs people in.
+	Sessions deckhandv1connect.SessionServiceClient
 
 	url  string
 	http *http.Client
@@ -138,6 +140,7 @@ func New(cfg Config) (*Client, error) {
 		Budgets:      deckhandv1connect.NewBudgetServiceClient(client, target, options),
 		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),
+		Sessions:     deckhandv1connect.NewSessionServiceClient(client, target, options),
 		url:          target,
 		http:         client,
 	}, nil

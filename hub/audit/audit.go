@@ -41,7 +41,7 @@ func Append(tx *event.Tx, e Entry) error {
 	mask := tx.Redact()
 	p := db.AppendAuditParams{
 		OrgID: e.OrgID, ActorKind: e.By.Kind, ActorID: e.By.ID, Action: e.Action, ObjectKind: e.ObjectKind, ObjectID: e.ObjectID,
-		Reason: mask.String(e.Reason), Address: e.By.Address, UserAgent: clean(mask.String(e.By.UserAgent)),
+		Reason: mask.String(e.Reason), Address: e.By.Address, UserAgent: Clean(mask.String(e.By.UserAgent)),
 	}
 	var err error
 	if p.Before, err = encode(mask.Map(e.Before)); err == nil {
@@ -59,8 +59,8 @@ func Append(tx *event.Tx, e Entry) error {
 	return nil
 }
 
-// clean makes a caller's text fit to be stored.
-func clean(text string) string {
+// Clean makes a caller's text fit to be stored.
+func Clean(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
 	if r := []rune(text); len(r) > maxUserAgent {
 		text = string(r[:maxUserAgent])

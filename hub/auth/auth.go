@@ -38,6 +38,13 @@ type Identity struct {
 	UserID   string
 	UserName string
 	Role     string
+	// SessionID is set where the call came with a session's cookie.
+	SessionID string
+	// Scope is what the token, or the session's, leaves of the user's rights.
+	// Role is within it already.
+	Scope Scope
+	// ExpiresAt is when the token or the session ends; nil for never.
+	ExpiresAt *time.Time
 	// Address and UserAgent say where the call came from.
 	Address, UserAgent string
 }
@@ -87,7 +94,7 @@ func (t *Tokens) Create(ctx context.Context, orgID string, kind Kind, userID, na
 	}
 	secret := ident.Secret(prefix)
 	params := db.CreateTokenParams{
-		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret),
+		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret), Scope: Scope{}.Encode(),
 	}
 	if kind == User {
 		params.UserID = &userID
@@ -111,11 +118,20 @@ func (t *Tokens) Revoke(ctx context.Context, orgID string, kind Kind, name strin
 // Identify answers whose token a request's Authorization header carries.
 func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) {
 	scheme, secret, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return Identity{}, fault.New(fault.Unauthenticated, "the request carries no token").
-			WithFix("set DECKHAND_TOKEN or --token, or choose a context with: deckhand context use")
+	if secret = strings.TrimSpace(secret); !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return Identity{}, errNoToken()
 	}
-	hash := ident.Hash(strings.TrimSpace(secret))
+	return t.Lookup(ctx, secret)
+}
+
+func errNoToken() error {
+	return fault.New(fault.Unauthenticated, "the request carries no token").
+		WithFix("set DECKHAND_TOKEN or --token, or choose a context with: deckhand context use")
+}
+
+// Lookup answers whose a token is.
+func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
+	hash := ident.Hash(secret)
 	if id, ok := t.found.Get(string(hash)); ok {
 		return id, nil
 	}
@@ -129,7 +145,10 @@ func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) 
 	}
 	id := Identity{
 		Kind: Kind(row.Kind), OrgID: row.OrgID, TokenID: row.ID,
-		UserID: row.UserID, UserName: row.UserName, Role: row.Role,
+		UserID: row.UserID, UserName: row.UserName, Role: row.Role, ExpiresAt: row.ExpiresAt,
+	}
+	if err := id.Narrow(row.Scope); err != nil {
+		return Identity{}, fmt.Errorf("token %s: %w", row.ID, err)
 	}
 	t.found.Add(string(hash), id)
 	return id, nil

@@ -9,11 +9,32 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Interceptor refuses whoever has no right to call, and tells handlers who
-// calls.
-func Interceptor(tokens *Tokens) connect.Interceptor { return interceptor{tokens} }
+// Sessions knows whose sessions there are.
+type Sessions interface {
+	// Identify answers whose session a cookie's value is of.
+	Identify(ctx context.Context, secret string) (Identity, error)
+}
 
-type interceptor struct{ tokens *Tokens }
+// Interceptor refuses whoever has no right to call, and tells handlers who
+// calls. A call with both a token and a cookie is the token's.
+func Interceptor(tokens *Tokens, sessions Sessions) connect.Interceptor {
+	return interceptor{tokens, sessions}
+}
+
+type interceptor struct {
+	tokens   *Tokens
+	sessions Sessions
+}
+
+func (i interceptor) identify(ctx context.Context, header http.Header) (Identity, error) {
+	if bearer := header.Get("Authorization"); bearer != "" {
+		return i.tokens.Identify(ctx, bearer)
+	}
+	if secret := cookie(header); secret != "" {
+		return i.sessions.Identify(ctx, secret)
+	}
+	return Identity{}, errNoToken()
+}
 
 func (i interceptor) admit(ctx context.Context, procedure, peer string, header http.Header) (context.Context, error) {
 	rule, ok := RuleOf(procedure)
@@ -23,7 +44,7 @@ func (i interceptor) admit(ctx context.Context, procedure, peer string, header h
 	if rule.Public {
 		return ctx, nil
 	}
-	id, err := i.tokens.Identify(ctx, header.Get("Authorization"))
+	id, err := i.identify(ctx, header)
 	if err != nil {
 		return ctx, err
 	}

@@ -19,6 +19,12 @@ type Rule struct {
 // roles, least first.
 var roles = []string{"viewer", "basic", "advanced", "admin"}
 
+// AtLeast says whether a role has all the rights of another. A role that there
+// is not has none.
+func AtLeast(role, least string) bool {
+	return slices.Contains(roles, role) && slices.Index(roles, role) >= slices.Index(roles, least)
+}
+
 // rules is the whole table.
 var rules = map[string]Rule{
 	c.AgentServiceApplyAgentProcedure: {Kind: User, Role: "advanced"},
@@ -138,6 +144,13 @@ var rules = map[string]Rule{
 	c.NodeExecServiceReadNodeLogProcedure:   {Kind: User, Role: "viewer"},
 	c.NodeExecServiceSearchNodeLogProcedure: {Kind: User, Role: "viewer"},
 
+	// The token, the password or the code is the proof.
+	c.SessionServiceCreateSessionProcedure:   {Public: true},
+	c.SessionServiceGetSessionProcedure:      {Kind: User, Role: "viewer"},
+	c.SessionServiceListSessionsProcedure:    {Kind: User, Role: "viewer"},
+	c.SessionServiceDeleteSessionProcedure:   {Kind: User, Role: "viewer"},
+	c.SessionServiceCreateLoginCodeProcedure: {Kind: User, Role: "viewer"},
+
 	// The join token, or the node's key, is the proof.
 	c.EnrollmentServiceEnrollNodeProcedure:       {Public: true},
 	c.EnrollmentServiceRenewCertificateProcedure: {Public: true},
@@ -169,7 +182,10 @@ func Allow(id Identity, procedure string, rule Rule) error {
 		return fault.New(fault.Denied, "a %s token may not call %s", id.Kind, procedure).
 			WithCode(fault.PermissionDenied).WithFix("use a %s token", rule.Kind)
 	}
-	if rule.Kind == User && slices.Index(roles, id.Role) < slices.Index(roles, rule.Role) {
+	if err := id.Scope.allow(procedure); err != nil {
+		return err
+	}
+	if rule.Kind == User && !AtLeast(id.Role, rule.Role) {
 		return fault.New(fault.Denied, "%s needs the role %s, and you have %s", procedure, rule.Role, id.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}

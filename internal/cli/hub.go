@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/notify"
+	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -59,6 +60,8 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")
 	flags.Duration("event-retention", 0, "how long the events of a finished task are kept; 0 for ever")
+	flags.Duration("session-idle", session.DefaultIdle, "for how long a login may go unused")
+	flags.Duration("session-lifetime", session.DefaultLifetime, "how long a login lasts at most")
 	flags.Duration("drain-delay", time.Second, "how long to go on serving, no longer ready, once told to stop")
 	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
 	flags.Int("max-active-per-user", hub.DefaultMaxPerUser, "how many tasks of one user run at once")

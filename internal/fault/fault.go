@@ -7,6 +7,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is the class of an error. Kinds map one to one to RPC codes (rpc.go).
@@ -84,6 +85,9 @@ type Error struct {
 	Message  string
 	Fix      string
 	ObjectID string
+	// RetryAfter is when to try again, where that is known; it becomes the header
+	// Retry-After.
+	RetryAfter time.Duration
 	// Err is the cause, for logs; it is not shown to callers.
 	Err error
 }
@@ -104,6 +108,9 @@ func (e *Error) WithFix(format string, args ...any) *Error {
 
 // WithObject names the object at fault.
 func (e *Error) WithObject(id string) *Error { e.ObjectID = id; return e }
+
+// WithRetryAfter says when to try again.
+func (e *Error) WithRetryAfter(d time.Duration) *Error { e.RetryAfter = d; return e }
 
 // WithCause keeps the cause for logs and errors.Is.
 func (e *Error) WithCause(err error) *Error { e.Err = err; return e }

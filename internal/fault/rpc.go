@@ -3,6 +3,8 @@ package fault
 import (
 	"context"
 	"errors"
+	"math"
+	"strconv"
 
 	"connectrpc.com/connect"
 	"google.golang.org/grpc/codes"
@@ -89,6 +91,9 @@ func ToConnect(err error) error {
 	}
 	e := normal(err)
 	out := connect.NewError(kindToCode[e.Kind], errors.New(e.Error()))
+	if e.RetryAfter > 0 {
+		out.Meta().Set("Retry-After", strconv.FormatFloat(math.Ceil(e.RetryAfter.Seconds()), 'f', 0, 64))
+	}
 	if detail, derr := connect.NewErrorDetail(e.info()); derr == nil {
 		out.AddDetail(detail)
 	}

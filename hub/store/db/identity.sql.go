@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -46,8 +47,8 @@ func (q *Queries) CreateSecret(ctx context.Context, arg CreateSecretParams) (int
 }
 
 const createToken = `-- name: CreateToken :exec
-INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, scope, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type CreateTokenParams struct {
@@ -57,6 +58,7 @@ type CreateTokenParams struct {
 	UserID    *string
 	Name      string
 	Hash      []byte
+	Scope     json.RawMessage
 	ExpiresAt *time.Time
 }
 
@@ -68,6 +70,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) error 
 		arg.UserID,
 		arg.Name,
 		arg.Hash,
+		arg.Scope,
 		arg.ExpiresAt,
 	)
 	return err
@@ -75,8 +78,8 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) error 
 
 const createUser = `-- name: CreateUser :one
 INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4)
-ON CONFLICT (org_id, name) DO UPDATE SET role = excluded.role
-RETURNING id, org_id, name, role, created_at
+ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
+RETURNING id, org_id, name, role, created_at, password_hash, disabled_at
 `
 
 type CreateUserParams struct {
@@ -86,6 +89,7 @@ type CreateUserParams struct {
 	Role  string
 }
 
+// Somebody who is there already stays as they are.
 func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, createUser,
 		arg.ID,
@@ -100,6 +104,8 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.Name,
 		&i.Role,
 		&i.CreatedAt,
+		&i.PasswordHash,
+		&i.DisabledAt,
 	)
 	return i, err
 }
@@ -133,20 +139,23 @@ func (q *Queries) RevokeTokens(ctx context.Context, arg RevokeTokensParams) erro
 }
 
 const tokenByHash = `-- name: TokenByHash :one
-SELECT t.id, t.org_id, t.kind, t.name, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
+SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
        coalesce(u.role, '') AS role
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.hash = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+  AND u.disabled_at IS NULL
 `
 
 type TokenByHashRow struct {
-	ID       string
-	OrgID    string
-	Kind     string
-	Name     string
-	UserID   string
-	UserName string
-	Role     string
+	ID        string
+	OrgID     string
+	Kind      string
+	Name      string
+	Scope     json.RawMessage
+	ExpiresAt *time.Time
+	UserID    string
+	UserName  string
+	Role      string
 }
 
 // Answers a token that may be used now, with its user's role.
@@ -158,6 +167,8 @@ func (q *Queries) TokenByHash(ctx context.Context, hash []byte) (TokenByHashRow,
 		&i.OrgID,
 		&i.Kind,
 		&i.Name,
+		&i.Scope,
+		&i.ExpiresAt,
 		&i.UserID,
 		&i.UserName,
 		&i.Role,

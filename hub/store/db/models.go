@@ -47,6 +47,7 @@ type ApiToken struct {
 	CreatedAt time.Time
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
+	Scope     json.RawMessage
 }
 
 type ArtifactTransfer struct {
@@ -291,6 +292,21 @@ type KillOrder struct {
 	Problem     string
 }
 
+type LoginAttempt struct {
+	Key      []byte
+	Attempts int32
+	Since    time.Time
+}
+
+type LoginCode struct {
+	Hash      []byte
+	OrgID     string
+	UserID    string
+	TokenID   *string
+	Scope     json.RawMessage
+	ExpiresAt time.Time
+}
+
 type McpTool struct {
 	OrgID         string
 	AgentID       string
@@ -451,6 +467,22 @@ type QueueTurn struct {
 	OrgID    string
 	Share    string
 	ServedAt time.Time
+}
+
+type Session struct {
+	ID        string
+	OrgID     string
+	UserID    string
+	TokenID   *string
+	Hash      []byte
+	Method    string
+	Scope     json.RawMessage
+	Address   string
+	UserAgent string
+	CreatedAt time.Time
+	SeenAt    time.Time
+	ExpiresAt time.Time
+	EndedAt   *time.Time
 }
 
 type Step struct {
@@ -678,11 +710,13 @@ type Undo struct {
 }
 
 type User struct {
-	ID        string
-	OrgID     string
-	Name      string
-	Role      string
-	CreatedAt time.Time
+	ID           string
+	OrgID        string
+	Name         string
+	Role         string
+	CreatedAt    time.Time
+	PasswordHash string
+	DisabledAt   *time.Time
 }
 
 type Worker struct {

@@ -1859,7 +1859,7 @@ func (q *Queries) TriggerKnown(ctx context.Context, arg TriggerKnownParams) (boo
 }
 
 const userByName = `-- name: UserByName :one
-SELECT id, org_id, name, role, created_at FROM users WHERE org_id = $1 AND name = $2
+SELECT id, org_id, name, role, created_at, password_hash, disabled_at FROM users WHERE org_id = $1 AND name = $2
 `
 
 type UserByNameParams struct {
@@ -1876,6 +1876,8 @@ func (q *Queries) UserByName(ctx context.Context, arg UserByNameParams) (User, e
 		&i.Name,
 		&i.Role,
 		&i.CreatedAt,
+		&i.PasswordHash,
+		&i.DisabledAt,
 	)
 	return i, err
 }

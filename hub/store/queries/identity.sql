@@ -4,13 +4,14 @@ ON CONFLICT (name) DO UPDATE SET name = excluded.name
 RETURNING *;
 
 -- name: CreateUser :one
+-- Somebody who is there already stays as they are.
 INSERT INTO users (id, org_id, name, role) VALUES (@id, @org_id, @name, @role)
-ON CONFLICT (org_id, name) DO UPDATE SET role = excluded.role
+ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
 RETURNING *;
 
 -- name: CreateToken :exec
-INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, expires_at)
-VALUES (@id, @org_id, @kind, sqlc.narg(user_id), @name, @hash, sqlc.narg(expires_at));
+INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, scope, expires_at)
+VALUES (@id, @org_id, @kind, sqlc.narg(user_id), @name, @hash, @scope, sqlc.narg(expires_at));
 
 -- name: RevokeTokens :exec
 -- Ends every token of that kind and name.
@@ -19,10 +20,11 @@ WHERE org_id = @org_id AND kind = @kind AND name = @name AND revoked_at IS NULL;
 
 -- name: TokenByHash :one
 -- Answers a token that may be used now, with its user's role.
-SELECT t.id, t.org_id, t.kind, t.name, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
+SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
        coalesce(u.role, '') AS role
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
-WHERE t.hash = @hash AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now());
+WHERE t.hash = @hash AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+  AND u.disabled_at IS NULL;
 
 -- name: LoadSecret :one
 SELECT sealed FROM cluster_secrets WHERE name = @name;

@@ -1,0 +1,149 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/session"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Sessions serves SessionService.
+type Sessions struct {
+	Store    *store.Store
+	Sessions *session.Sessions
+	// TLS says that the API speaks it: the cookie is then sent with TLS only.
+	TLS bool
+}
+
+// cookie answers the header that sets the session's cookie; an empty secret
+// takes it away.
+func (h *Sessions) cookie(header http.Header, secret string) string {
+	c := &http.Cookie{ //nolint:gosec // Secure depends, see below
+		Name: auth.CookieName, Value: secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		// A proxy before the hub may be the one that speaks TLS. Whoever lies
+		// about it keeps the cookie from themselves only.
+		Secure: h.TLS || strings.EqualFold(header.Get("X-Forwarded-Proto"), "https"),
+	}
+	if secret == "" {
+		c.MaxAge = -1
+	}
+	return c.String()
+}
+
+// CreateSession logs somebody in.
+func (h *Sessions) CreateSession(ctx context.Context, req *connect.Request[deckhandv1.CreateSessionRequest]) (*connect.Response[deckhandv1.CreateSessionResponse], error) {
+	from := session.From{Address: req.Peer().Addr, UserAgent: req.Header().Get("User-Agent")}
+	var secret string
+	var row db.GetSessionRow
+	var err error
+	switch with := req.Msg.GetWith().(type) {
+	case *deckhandv1.CreateSessionRequest_Token:
+		secret, row, err = h.Sessions.ByToken(ctx, with.Token, from)
+	case *deckhandv1.CreateSessionRequest_Code:
+		secret, row, err = h.Sessions.ByCode(ctx, with.Code, from)
+	case *deckhandv1.CreateSessionRequest_Password:
+		p := with.Password
+		secret, row, err = h.Sessions.ByPassword(ctx, p.GetOrganisation(), p.GetName(), p.GetPassword(), from)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := sessionMessage(row)
+	if err != nil {
+		return nil, err
+	}
+	res := connect.NewResponse(&deckhandv1.CreateSessionResponse{Session: m})
+	res.Header().Set("Set-Cookie", h.cookie(req.Header(), secret))
+	return res, nil
+}
+
+func sessionMessage(row db.GetSessionRow) (*deckhandv1.Session, error) {
+	s := row.Session
+	id := auth.Identity{Role: row.Role}
+	if err := id.Narrow(s.Scope); err != nil {
+		return nil, err
+	}
+	return &deckhandv1.Session{
+		Id: s.ID, UserId: s.UserID, UserName: row.UserName, OrganisationId: s.OrgID, OrganisationName: row.OrganisationName,
+		Role: id.Role, ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, Method: s.Method,
+		Address: s.Address, UserAgent: s.UserAgent,
+		CreatedAt: timestamppb.New(s.CreatedAt), SeenAt: timestamppb.New(s.SeenAt), ExpiresAt: timestamppb.New(s.ExpiresAt),
+	}, nil
+}
+
+// GetSession answers who calls.
+func (h *Sessions) GetSession(ctx context.Context, _ *connect.Request[deckhandv1.GetSessionRequest]) (*connect.Response[deckhandv1.GetSessionResponse], error) {
+	id := auth.From(ctx)
+	if id.SessionID != "" {
+		row, err := h.Sessions.Get(ctx, id.OrgID, id.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		m, err := sessionMessage(row)
+		return connect.NewResponse(&deckhandv1.GetSessionResponse{Session: m}), err
+	}
+	org, err := h.Store.GetOrganisation(ctx, id.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetSessionResponse{Session: &deckhandv1.Session{
+		UserId: id.UserID, UserName: id.UserName, OrganisationId: id.OrgID, OrganisationName: org.Name, Role: id.Role,
+		ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, ExpiresAt: timestamp(id.ExpiresAt),
+	}}), nil
+}
+
+// ListSessions answers the caller's sessions.
+func (h *Sessions) ListSessions(ctx context.Context, _ *connect.Request[deckhandv1.ListSessionsRequest]) (*connect.Response[deckhandv1.ListSessionsResponse], error) {
+	id := auth.From(ctx)
+	rows, err := h.Sessions.List(ctx, id.OrgID, id.UserID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListSessionsResponse{}
+	for _, row := range rows {
+		m, err := sessionMessage(db.GetSessionRow(row))
+		if err != nil {
+			return nil, err
+		}
+		res.Sessions = append(res.Sessions, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// DeleteSession logs out.
+func (h *Sessions) DeleteSession(ctx context.Context, req *connect.Request[deckhandv1.DeleteSessionRequest]) (*connect.Response[deckhandv1.DeleteSessionResponse], error) {
+	id := auth.From(ctx)
+	end := req.Msg.GetSessionId()
+	if end == "" {
+		if end = id.SessionID; end == "" {
+			return nil, fault.New(fault.Invalid, "session_id is empty, and the call came with a token and not with a session").
+				WithFix("name one of ListSessions")
+		}
+	}
+	if err := h.Sessions.End(ctx, id.OrgID, id.UserID, end, actor(id)); err != nil {
+		return nil, err
+	}
+	res := connect.NewResponse(&deckhandv1.DeleteSessionResponse{})
+	if end == id.SessionID {
+		res.Header().Set("Set-Cookie", h.cookie(req.Header(), ""))
+	}
+	return res, nil
+}
+
+// CreateLoginCode makes a code for one login.
+func (h *Sessions) CreateLoginCode(ctx context.Context, _ *connect.Request[deckhandv1.CreateLoginCodeRequest]) (*connect.Response[deckhandv1.CreateLoginCodeResponse], error) {
+	code, expires, err := h.Sessions.CreateCode(ctx, auth.From(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.CreateLoginCodeResponse{Code: code, ExpiresAt: timestamppb.New(expires)}), nil
+}

@@ -1,0 +1,81 @@
+package auth
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Scope is what a token leaves of its user's rights. The zero value leaves all.
+type Scope struct {
+	// Role is the most that the token may; empty for the user's own.
+	Role string `json:"role,omitempty"`
+	// ReadOnly leaves procedures that change nothing.
+	ReadOnly bool `json:"read_only,omitempty"`
+	// Services, such as TaskService, are the only ones that may be called; empty
+	// for all.
+	Services []string `json:"services,omitempty"`
+}
+
+// Encode answers a scope as it is stored.
+func (s Scope) Encode() json.RawMessage {
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // strings and a bool
+	}
+	return data
+}
+
+// Narrow gives an identity a stored scope.
+func (id *Identity) Narrow(stored json.RawMessage) error {
+	if err := json.Unmarshal(stored, &id.Scope); err != nil {
+		return fmt.Errorf("read scope: %w", err)
+	}
+	if id.Scope.Role != "" && !AtLeast(id.Scope.Role, id.Role) {
+		id.Role = id.Scope.Role
+	}
+	return nil
+}
+
+// sessionService is what every token may call: it only says who calls, logs
+// out, and makes logins with the same rights.
+const sessionService = "SessionService"
+
+// reads are how the names of procedures begin that change nothing.
+var reads = []string{"Get", "List", "Watch", "Read", "Search", "Compare", "Describe", "Diff", "Download"}
+
+// split answers a procedure's service and method.
+func split(procedure string) (service, method string) {
+	full, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
+	return full[strings.LastIndex(full, ".")+1:], method
+}
+
+// Reads says whether a procedure changes nothing.
+func Reads(procedure string) bool {
+	_, method := split(procedure)
+	return slices.ContainsFunc(reads, func(word string) bool {
+		rest, ok := strings.CutPrefix(method, word)
+		return ok && (rest == "" || rest[0] >= 'A' && rest[0] <= 'Z')
+	})
+}
+
+// allow refuses a procedure that is out of scope.
+func (s Scope) allow(procedure string) error {
+	service, _ := split(procedure)
+	if service == sessionService {
+		return nil
+	}
+	denied := func(why string, args ...any) error {
+		return fault.New(fault.Denied, why, args...).WithCode(fault.PermissionDenied).WithFix("use a token with a wider scope: deckhand token create --help")
+	}
+	if len(s.Services) > 0 && !slices.Contains(s.Services, service) {
+		return denied("this token may call %s only, and not %s", strings.Join(s.Services, ", "), service)
+	}
+	if s.ReadOnly && !Reads(procedure) {
+		return denied("this token may only read, and %s changes something", procedure)
+	}
+	return nil
+}
