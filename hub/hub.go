@@ -135,7 +135,10 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Store: h.store, Redact: c.Redact, Notify: h.hint, Stored: h.metrics.Events, Ended: h.taskEnded, Parked: h.taskParked, Family: h.taskMoved,
 	})
 	h.recorder = recorder
-	h.users = user.New(user.Config{Store: h.store, Recorder: recorder})
+	h.users = user.New(user.Config{Store: h.store, Recorder: recorder, Changed: func() {
+		h.tokens.Forget()
+		h.sessions.Forget()
+	}})
 	h.sessions = session.New(session.Config{
 		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime,
 	})

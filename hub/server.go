@@ -16,6 +16,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/hub/relay"
+	"github.com/deckhand-sh/deckhand/hub/team"
+	"github.com/deckhand-sh/deckhand/hub/token"
 	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
@@ -97,6 +99,12 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
 		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "",
+	}, options...))
+	people := &api.People{Users: h.users, Teams: team.New(h.store, h.users)}
+	mux.Handle(deckhandv1connect.NewUserServiceHandler(people, options...))
+	mux.Handle(deckhandv1connect.NewTeamServiceHandler(people, options...))
+	mux.Handle(deckhandv1connect.NewTokenServiceHandler(&api.Tokens{
+		Tokens: token.New(h.store, h.recorder, h.tokens), Users: h.users,
 	}, options...))
 	mux.Handle(relay.Prefix, h.relay)
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(&api.Triggers{

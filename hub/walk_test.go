@@ -35,7 +35,8 @@ func procedures() []protoreflect.MethodDescriptor {
 		deckhandv1.File_deckhand_v1_workspace_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
 		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto,
-		deckhandv1.File_deckhand_v1_session_proto,
+		deckhandv1.File_deckhand_v1_session_proto, deckhandv1.File_deckhand_v1_user_proto, deckhandv1.File_deckhand_v1_team_proto,
+		deckhandv1.File_deckhand_v1_token_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -121,7 +122,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 // others are the objects of an organisation that the caller is not of.
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
-	destination, notice, session                                              string
+	destination, notice, session, user, team, apiToken                        string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -171,6 +172,18 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.notice
 		case "session_id":
 			out[name] = o.session
+		case "user_id":
+			out[name] = o.user
+		case "team_id":
+			out[name] = o.team
+		case "token_id":
+			out[name] = o.apiToken
+		case "password":
+			if f.Kind() == protoreflect.StringKind {
+				out[name] = "correct horse battery"
+			}
+		case "role":
+			out[name] = "basic"
 		case "kind":
 			if m.Name() == "CreateTriggerRequest" {
 				out[name] = "TRIGGER_KIND_MANUAL"
@@ -244,7 +257,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph",
-	"ListDestinations", "ListNotices", "GetSession", "ListSessions", "CreateLoginCode"}
+	"ListDestinations", "ListNotices", "GetSession", "ListSessions", "CreateLoginCode",
+	"CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -264,6 +278,17 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	require.NoError(t, auth.NewTokens(s).Revoke(t.Context(), intruder.org, auth.User, "late"))
 
 	cookie := login(t, h, viewer)
+	scoped := func(name string, scope auth.Scope) string {
+		admin, err := s.FindUsers(t.Context(), db.FindUsersParams{OrgID: intruder.org, Ref: "admin"})
+		require.NoError(t, err)
+		secret := auth.NewSecret(auth.User)
+		require.NoError(t, s.CreateToken(t.Context(), db.CreateTokenParams{
+			ID: ident.New("token"), OrgID: intruder.org, Kind: "user", UserID: &admin[0].ID, Name: name, Hash: ident.Hash(secret), Scope: scope.Encode(),
+		}))
+		return secret
+	}
+	onlyReads, onlyViews := scoped("reads", auth.Scope{ReadOnly: true}), scoped("views", auth.Scope{Role: "viewer"})
+	onlyEvents, onlyTasks := scoped("events", auth.Scope{Services: []string{"EventService"}}), scoped("tasks", auth.Scope{Services: []string{"TaskService"}})
 
 	for _, m := range procedures() {
 		t.Run(string(m.Name()), func(t *testing.T) {
@@ -307,6 +332,21 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 			if rule.Kind == auth.User && rule.Role != "viewer" {
 				code, _ := call(t, h.URL(), viewer, m, body)
 				require.Equal(t, "permission_denied", code, "a viewer")
+				code, _ = call(t, h.URL(), onlyViews, m, body)
+				require.Equal(t, "permission_denied", code, "an administrator's token for viewing")
+			}
+			// O1: a token does no more than its scope says, whoever's it is.
+			if service := string(m.Parent().Name()); rule.Kind == auth.User && service != "SessionService" {
+				if !auth.Reads(path(m)) {
+					code, _ := call(t, h.URL(), onlyReads, m, body)
+					require.Equal(t, "permission_denied", code, "an administrator's token for reading")
+				}
+				elsewhere := onlyEvents
+				if service == "EventService" {
+					elsewhere = onlyTasks
+				}
+				code, _ := call(t, h.URL(), elsewhere, m, body)
+				require.Equal(t, "permission_denied", code, "an administrator's token for another service")
 			}
 			if slices.Contains(unfiltered, string(m.Name())) {
 				delete(body, "agent_id")
@@ -317,7 +357,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				delete(body, "destination_id")
 				_, text := call(t, h.URL(), own, m, body)
 				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery,
-					victim.destination, victim.notice, victim.session} {
+					victim.destination, victim.notice, victim.session, victim.user, victim.team, victim.apiToken} {
 					require.NotContains(t, text, id)
 				}
 				if m.Name() == "ListWorkers" {
@@ -416,6 +456,15 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	sessions, err := client.Sessions.ListSessions(ctx, connect.NewRequest(&deckhandv1.ListSessionsRequest{}))
 	require.NoError(t, err)
 	o.session = sessions.Msg.GetSessions()[0].GetId()
+	users, err := client.Users.ListUsers(ctx, connect.NewRequest(&deckhandv1.ListUsersRequest{}))
+	require.NoError(t, err)
+	o.user = users.Msg.GetUsers()[0].GetId()
+	team, err := client.Teams.CreateTeam(ctx, connect.NewRequest(&deckhandv1.CreateTeamRequest{Name: "walkers"}))
+	require.NoError(t, err)
+	o.team = team.Msg.GetTeam().GetId()
+	tokens, err := client.Tokens.ListTokens(ctx, connect.NewRequest(&deckhandv1.ListTokensRequest{}))
+	require.NoError(t, err)
+	o.apiToken = tokens.Msg.GetTokens()[0].GetId()
 	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
 		Filename: "walker.md", Markdown: scripted("walker"), Script: "turns: []\n",
 	}))

@@ -72,6 +72,9 @@ type Client struct {
 	Destinations deckhandv1connect.DestinationServiceClient
 	// Sessions logs people in.
 	Sessions deckhandv1connect.SessionServiceClient
+	Users    deckhandv1connect.UserServiceClient
+	Teams    deckhandv1connect.TeamServiceClient
+	Tokens   deckhandv1connect.TokenServiceClient
 
 	url  string
 	http *http.Client
@@ -141,6 +144,9 @@ func New(cfg Config) (*Client, error) {
 		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:     deckhandv1connect.NewSessionServiceClient(client, target, options),
+		Users:        deckhandv1connect.NewUserServiceClient(client, target, options),
+		Teams:        deckhandv1connect.NewTeamServiceClient(client, target, options),
+		Tokens:       deckhandv1connect.NewTokenServiceClient(client, target, options),
 		url:          target,
 		http:         client,
 	}, nil

@@ -71,6 +71,8 @@ func From(ctx context.Context) Identity {
 const (
 	rememberFor = 2 * time.Second
 	remembered  = 4096
+	// touchAfter is how exactly is known when a token was last used.
+	touchAfter = time.Hour
 )
 
 // Tokens makes and checks API tokens.
@@ -85,16 +87,20 @@ func NewTokens(s *store.Store) *Tokens {
 	return &Tokens{store: s, found: expirable.NewLRU[string, Identity](remembered, nil, rememberFor)}
 }
 
+// NewSecret answers what a new token of a kind is.
+func NewSecret(kind Kind) string {
+	if kind == Worker {
+		return ident.Secret("dhw")
+	}
+	return ident.Secret("dhu")
+}
+
 // Create stores a token and answers it; it is not shown again. A zero ttl
 // never expires. For kind User, userID says whose it is.
 func (t *Tokens) Create(ctx context.Context, orgID string, kind Kind, userID, name string, ttl time.Duration) (string, error) {
-	prefix := "dhu"
-	if kind == Worker {
-		prefix = "dhw"
-	}
-	secret := ident.Secret(prefix)
+	secret := NewSecret(kind)
 	params := db.CreateTokenParams{
-		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret), Scope: Scope{}.Encode(),
+		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret), Scope: Scope{}.Encode(), CreatedBy: "hub",
 	}
 	if kind == User {
 		params.UserID = &userID
@@ -135,7 +141,7 @@ func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	if id, ok := t.found.Get(string(hash)); ok {
 		return id, nil
 	}
-	row, err := t.store.TokenByHash(ctx, hash)
+	row, err := t.store.TokenByHash(ctx, db.TokenByHashParams{Hash: hash, TouchAfter: touchAfter})
 	if store.IsNotFound(err) {
 		return Identity{}, fault.New(fault.Unauthenticated, "the token is not known to this hub, has expired or was revoked").
 			WithFix("check DECKHAND_TOKEN or --token, and that it belongs to this hub")
@@ -150,6 +156,14 @@ func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	if err := id.Narrow(row.Scope); err != nil {
 		return Identity{}, fmt.Errorf("token %s: %w", row.ID, err)
 	}
+	if row.Stale {
+		if err := t.store.TouchToken(ctx, row.ID); err != nil {
+			return Identity{}, fmt.Errorf("note that token %s is used: %w", row.ID, err)
+		}
+	}
 	t.found.Add(string(hash), id)
 	return id, nil
 }
+
+// Forget has every token looked up again: one was revoked, or its user changed.
+func (t *Tokens) Forget() { t.found.Purge() }

@@ -144,6 +144,22 @@ var rules = map[string]Rule{
 	c.NodeExecServiceReadNodeLogProcedure:   {Kind: User, Role: "viewer"},
 	c.NodeExecServiceSearchNodeLogProcedure: {Kind: User, Role: "viewer"},
 
+	c.UserServiceListUsersProcedure:        {Kind: User, Role: "viewer"},
+	c.UserServiceGetUserProcedure:          {Kind: User, Role: "viewer"},
+	c.UserServiceCreateUserProcedure:       {Kind: User, Role: "admin"},
+	c.UserServiceUpdateUserProcedure:       {Kind: User, Role: "admin"},
+	c.TeamServiceListTeamsProcedure:        {Kind: User, Role: "viewer"},
+	c.TeamServiceCreateTeamProcedure:       {Kind: User, Role: "admin"},
+	c.TeamServiceUpdateTeamProcedure:       {Kind: User, Role: "admin"},
+	c.TeamServiceDeleteTeamProcedure:       {Kind: User, Role: "admin"},
+	c.TeamServiceAddTeamMemberProcedure:    {Kind: User, Role: "admin"},
+	c.TeamServiceRemoveTeamMemberProcedure: {Kind: User, Role: "admin"},
+	// One's own, or anybody's as an administrator: the handlers check.
+	c.UserServiceSetPasswordProcedure:  {Kind: User, Role: "viewer"},
+	c.TokenServiceCreateTokenProcedure: {Kind: User, Role: "viewer"},
+	c.TokenServiceListTokensProcedure:  {Kind: User, Role: "viewer"},
+	c.TokenServiceRevokeTokenProcedure: {Kind: User, Role: "viewer"},
+
 	// The token, the password or the code is the proof.
 	c.SessionServiceCreateSessionProcedure:   {Public: true},
 	c.SessionServiceGetSessionProcedure:      {Kind: User, Role: "viewer"},

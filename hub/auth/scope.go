@@ -20,6 +20,31 @@ type Scope struct {
 	Services []string `json:"services,omitempty"`
 }
 
+// All says whether a scope leaves all rights.
+func (s Scope) All() bool { return s.Role == "" && !s.ReadOnly && len(s.Services) == 0 }
+
+// Check refuses a scope that names what there is not.
+func (s Scope) Check() error {
+	for _, service := range s.Services {
+		if !slices.Contains(Services(), service) {
+			return fault.New(fault.Invalid, "services has %q, which is no service of users", service).WithFix("use %s", strings.Join(Services(), ", "))
+		}
+	}
+	return nil
+}
+
+// Services answers the names of the services that users call.
+func Services() []string {
+	var out []string
+	for procedure, rule := range rules {
+		if service, _ := split(procedure); rule.Kind == User {
+			out = append(out, service)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Encode answers a scope as it is stored.
 func (s Scope) Encode() json.RawMessage {
 	data, err := json.Marshal(s)
@@ -45,7 +70,7 @@ func (id *Identity) Narrow(stored json.RawMessage) error {
 const sessionService = "SessionService"
 
 // reads are how the names of procedures begin that change nothing.
-var reads = []string{"Get", "List", "Watch", "Read", "Search", "Compare", "Describe", "Diff", "Download"}
+var reads = []string{"Get", "List", "Watch", "Read", "Search", "Compare", "Describe", "Diff", "Download", "Export"}
 
 // split answers a procedure's service and method.
 func split(procedure string) (service, method string) {

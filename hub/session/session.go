@@ -234,6 +234,9 @@ func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, 
 	return id, nil
 }
 
+// Forget has every session looked up again: somebody's rights have changed.
+func (s *Sessions) Forget() { s.found.Purge() }
+
 // Get answers a session.
 func (s *Sessions) Get(ctx context.Context, orgID, id string) (db.GetSessionRow, error) {
 	row, err := s.cfg.Store.GetSession(ctx, db.GetSessionParams{OrgID: orgID, ID: id})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -109,7 +110,7 @@ func TestTransactionsAreWholeOrNothing(t *testing.T) {
 		var n int
 		require.NoError(t, s.Tx(ctx, func(q *db.Queries) error {
 			for _, name := range []string{"first", "last", "query"} {
-				if _, err := q.TokenByHash(ctx, []byte(name)); err == nil {
+				if _, err := q.TokenByHash(ctx, db.TokenByHashParams{Hash: []byte(name), TouchAfter: time.Hour}); err == nil {
 					n++
 				}
 			}

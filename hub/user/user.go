@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 const (
@@ -33,6 +34,8 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
+	// Changed, if set, is called when somebody's rights have changed.
+	Changed func()
 }
 
 // Users keeps people.
@@ -45,7 +48,115 @@ type Users struct {
 
 // New makes Users.
 func New(cfg Config) *Users {
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
 	return &Users{cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1))}
+}
+
+// Find answers the id of a user by an id, the beginning of one, or a name.
+func (u *Users) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := u.cfg.Store.FindUsers(ctx, db.FindUsersParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("user", ref)})
+	return store.One("user", ref, rows, err)
+}
+
+// Get answers a user.
+func (u *Users) Get(ctx context.Context, orgID, id string) (db.GetUserRow, error) {
+	row, err := u.cfg.Store.GetUser(ctx, db.GetUserParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, missing(id)
+	}
+	return row, err
+}
+
+func missing(id string) error {
+	return fault.New(fault.NotFound, "there is no user %q", id).WithFix("list what there is with: deckhand user list").WithObject(id)
+}
+
+// List answers all by name.
+func (u *Users) List(ctx context.Context, orgID string) ([]db.ListUsersRow, error) {
+	return u.cfg.Store.ListUsers(ctx, orgID)
+}
+
+// Create makes a user, who cannot log in before they have a token or a
+// password.
+func (u *Users) Create(ctx context.Context, orgID, name, role string, by event.Actor) (string, error) {
+	id := ident.New("user")
+	err := u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		_, err := tx.InsertUser(ctx, db.InsertUserParams{ID: id, OrgID: orgID, Name: name, Role: role})
+		if store.IsNotFound(err) {
+			return fault.New(fault.Exists, "there is a user %q already", name).WithFix("choose another name")
+		}
+		if err != nil {
+			return fmt.Errorf("store user %s: %w", name, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "user.created", ObjectKind: "user", ObjectID: id, After: map[string]any{"name": name, "role": role},
+		})
+	})
+	return id, err
+}
+
+// Change is what to change of a user; nil leaves it.
+type Change struct {
+	Role     *string
+	Disabled *bool
+}
+
+// Update changes a user. Who is disabled has no sessions and tokens that work,
+// and starts no tasks.
+func (u *Users) Update(ctx context.Context, orgID, id string, c Change, by event.Actor) error {
+	return u.Guarded(ctx, orgID, func(tx *event.Tx) error {
+		is, err := tx.GetUser(ctx, db.GetUserParams{OrgID: orgID, ID: id})
+		if store.IsNotFound(err) {
+			return missing(id)
+		}
+		if err != nil {
+			return fmt.Errorf("look for user %s: %w", id, err)
+		}
+		p := db.UpdateUserParams{OrgID: orgID, ID: id, Role: is.User.Role, Disabled: is.User.DisabledAt != nil}
+		before, after := map[string]any{}, map[string]any{}
+		if c.Role != nil && *c.Role != p.Role {
+			before["role"], after["role"], p.Role = p.Role, *c.Role, *c.Role
+		}
+		if c.Disabled != nil && *c.Disabled != p.Disabled {
+			before["disabled"], after["disabled"], p.Disabled = p.Disabled, *c.Disabled, *c.Disabled
+		}
+		if len(after) == 0 {
+			return nil
+		}
+		if _, err := tx.UpdateUser(ctx, p); err != nil {
+			return fmt.Errorf("change user %s: %w", id, err)
+		}
+		if p.Disabled {
+			if _, err := tx.EndSessions(ctx, db.EndSessionsParams{OrgID: orgID, UserID: id}); err != nil {
+				return fmt.Errorf("end sessions: %w", err)
+			}
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "user.changed", ObjectKind: "user", ObjectID: id, Before: before, After: after,
+		})
+	})
+}
+
+// Guarded runs a change of people's rights, one of an organisation at a time. It
+// is refused where nobody would be left who is an administrator.
+func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx) error) error {
+	err := u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockPeople(ctx, orgID); err != nil {
+			return fmt.Errorf("lock the people of %s: %w", orgID, err)
+		}
+		if err := fn(tx); err != nil {
+			return err
+		}
+		n, err := tx.CountAdmins(ctx, orgID)
+		if err == nil && n == 0 {
+			err = fault.New(fault.Precondition, "nobody would be left who is an administrator").WithFix("give somebody else the role admin first")
+		}
+		return err
+	})
+	u.cfg.Changed()
+	return err
 }
 
 func (u *Users) hash(ctx context.Context, fn func() error) error {
@@ -80,12 +191,27 @@ func (u *Users) SetPassword(ctx context.Context, orgID, userID, password, keep s
 			return fmt.Errorf("store a password: %w", err)
 		}
 		if n == 0 {
-			return fault.New(fault.NotFound, "there is no user %q", userID).WithObject(userID)
+			return missing(userID)
 		}
 		if _, err := tx.EndSessions(ctx, db.EndSessionsParams{OrgID: orgID, UserID: userID, Keep: keep}); err != nil {
 			return fmt.Errorf("end sessions: %w", err)
 		}
 		return audit.Append(tx, audit.Entry{OrgID: orgID, By: by, Action: "user.password_set", ObjectKind: "user", ObjectID: userID})
+	})
+}
+
+// CheckPassword refuses whoever does not know a user's password; where there is
+// none, everybody does.
+func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password string) error {
+	row, err := u.Get(ctx, orgID, userID)
+	if err != nil || row.User.PasswordHash == "" {
+		return err
+	}
+	return u.hash(ctx, func() error {
+		if bcrypt.CompareHashAndPassword([]byte(row.User.PasswordHash), []byte(password)) != nil {
+			return fault.New(fault.Denied, "current_password is wrong").WithFix("an administrator can set another one for you")
+		}
+		return nil
 	})
 }
 

@@ -47,8 +47,8 @@ func (q *Queries) CreateSecret(ctx context.Context, arg CreateSecretParams) (int
 }
 
 const createToken = `-- name: CreateToken :exec
-INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, scope, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, scope, created_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 `
 
 type CreateTokenParams struct {
@@ -59,6 +59,7 @@ type CreateTokenParams struct {
 	Name      string
 	Hash      []byte
 	Scope     json.RawMessage
+	CreatedBy string
 	ExpiresAt *time.Time
 }
 
@@ -71,6 +72,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) error 
 		arg.Name,
 		arg.Hash,
 		arg.Scope,
+		arg.CreatedBy,
 		arg.ExpiresAt,
 	)
 	return err
@@ -140,11 +142,16 @@ func (q *Queries) RevokeTokens(ctx context.Context, arg RevokeTokensParams) erro
 
 const tokenByHash = `-- name: TokenByHash :one
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
-       coalesce(u.role, '') AS role
+       coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - $1::interval)::boolean AS stale
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
-WHERE t.hash = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+WHERE t.hash = $2 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
   AND u.disabled_at IS NULL
 `
+
+type TokenByHashParams struct {
+	TouchAfter time.Duration
+	Hash       []byte
+}
 
 type TokenByHashRow struct {
 	ID        string
@@ -156,11 +163,12 @@ type TokenByHashRow struct {
 	UserID    string
 	UserName  string
 	Role      string
+	Stale     bool
 }
 
 // Answers a token that may be used now, with its user's role.
-func (q *Queries) TokenByHash(ctx context.Context, hash []byte) (TokenByHashRow, error) {
-	row := q.db.QueryRow(ctx, tokenByHash, hash)
+func (q *Queries) TokenByHash(ctx context.Context, arg TokenByHashParams) (TokenByHashRow, error) {
+	row := q.db.QueryRow(ctx, tokenByHash, arg.TouchAfter, arg.Hash)
 	var i TokenByHashRow
 	err := row.Scan(
 		&i.ID,
@@ -172,6 +180,7 @@ func (q *Queries) TokenByHash(ctx context.Context, hash []byte) (TokenByHashRow,
 		&i.UserID,
 		&i.UserName,
 		&i.Role,
+		&i.Stale,
 	)
 	return i, err
 }

@@ -48,6 +48,8 @@ type ApiToken struct {
 	ExpiresAt *time.Time
 	RevokedAt *time.Time
 	Scope     json.RawMessage
+	CreatedBy string
+	UsedAt    *time.Time
 }
 
 type ArtifactTransfer struct {
@@ -641,6 +643,21 @@ type TaskMessage struct {
 	IdempotencyKey *string
 	AfterTurn      *int32
 	CreatedAt      time.Time
+}
+
+type Team struct {
+	ID        string
+	OrgID     string
+	Name      string
+	Role      string
+	CreatedAt time.Time
+}
+
+type TeamMember struct {
+	OrgID   string
+	TeamID  string
+	UserID  string
+	AddedAt time.Time
 }
 
 type Transition struct {

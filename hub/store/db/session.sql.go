@@ -183,7 +183,7 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 }
 
 const getSession = `-- name: GetSession :one
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, u.role, o.name AS organisation_name
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.id = $2
 `
@@ -225,7 +225,7 @@ func (q *Queries) GetSession(ctx context.Context, arg GetSessionParams) (GetSess
 }
 
 const listSessions = `-- name: ListSessions :many
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, u.role, o.name AS organisation_name
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.user_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval
 ORDER BY s.created_at DESC, s.id
@@ -320,7 +320,7 @@ func (q *Queries) PruneSessions(ctx context.Context, keep time.Duration) error {
 }
 
 const sessionByHash = `-- name: SessionByHash :one
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, u.role,
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, effective_role(u.id)::text AS role,
        (s.seen_at < now() - $1::interval)::boolean AS stale
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
 WHERE s.hash = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval

@@ -1859,7 +1859,7 @@ func (q *Queries) TriggerKnown(ctx context.Context, arg TriggerKnownParams) (boo
 }
 
 const userByName = `-- name: UserByName :one
-SELECT id, org_id, name, role, created_at, password_hash, disabled_at FROM users WHERE org_id = $1 AND name = $2
+SELECT id, name, effective_role(id)::text AS role FROM users WHERE org_id = $1 AND name = $2 AND disabled_at IS NULL
 `
 
 type UserByNameParams struct {
@@ -1867,17 +1867,15 @@ type UserByNameParams struct {
 	Name  string
 }
 
-func (q *Queries) UserByName(ctx context.Context, arg UserByNameParams) (User, error) {
+type UserByNameRow struct {
+	ID   string
+	Name string
+	Role string
+}
+
+func (q *Queries) UserByName(ctx context.Context, arg UserByNameParams) (UserByNameRow, error) {
 	row := q.db.QueryRow(ctx, userByName, arg.OrgID, arg.Name)
-	var i User
-	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.Name,
-		&i.Role,
-		&i.CreatedAt,
-		&i.PasswordHash,
-		&i.DisabledAt,
-	)
+	var i UserByNameRow
+	err := row.Scan(&i.ID, &i.Name, &i.Role)
 	return i, err
 }

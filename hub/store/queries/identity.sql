@@ -10,8 +10,8 @@ ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
 RETURNING *;
 
 -- name: CreateToken :exec
-INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, scope, expires_at)
-VALUES (@id, @org_id, @kind, sqlc.narg(user_id), @name, @hash, @scope, sqlc.narg(expires_at));
+INSERT INTO api_tokens (id, org_id, kind, user_id, name, hash, scope, created_by, expires_at)
+VALUES (@id, @org_id, @kind, sqlc.narg(user_id), @name, @hash, @scope, @created_by, sqlc.narg(expires_at));
 
 -- name: RevokeTokens :exec
 -- Ends every token of that kind and name.
@@ -21,7 +21,7 @@ WHERE org_id = @org_id AND kind = @kind AND name = @name AND revoked_at IS NULL;
 -- name: TokenByHash :one
 -- Answers a token that may be used now, with its user's role.
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
-       coalesce(u.role, '') AS role
+       coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - @touch_after::interval)::boolean AS stale
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.hash = @hash AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
   AND u.disabled_at IS NULL;

@@ -5,7 +5,7 @@ RETURNING *;
 
 -- name: SessionByHash :one
 -- Answers a session that may be used now, with its user's role.
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, u.role,
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS user_name, effective_role(u.id)::text AS role,
        (s.seen_at < now() - @touch_after::interval)::boolean AS stale
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
 WHERE s.hash = @hash AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - @idle::interval
@@ -15,12 +15,12 @@ WHERE s.hash = @hash AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_
 UPDATE sessions SET seen_at = now() WHERE id = @id AND ended_at IS NULL;
 
 -- name: GetSession :one
-SELECT sqlc.embed(s), u.name AS user_name, u.role, o.name AS organisation_name
+SELECT sqlc.embed(s), u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = @org_id AND s.id = @id;
 
 -- name: ListSessions :many
-SELECT sqlc.embed(s), u.name AS user_name, u.role, o.name AS organisation_name
+SELECT sqlc.embed(s), u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = @org_id AND s.user_id = @user_id AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - @idle::interval
 ORDER BY s.created_at DESC, s.id;

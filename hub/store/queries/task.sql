@@ -167,7 +167,7 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE
 RETURNING *;
 
 -- name: UserByName :one
-SELECT * FROM users WHERE org_id = @org_id AND name = @name;
+SELECT id, name, effective_role(id)::text AS role FROM users WHERE org_id = @org_id AND name = @name AND disabled_at IS NULL;
 
 -- name: SetPendingReason :exec
 UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'pending';

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/token"
+	"github.com/deckhand-sh/deckhand/hub/user"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Tokens serves TokenService.
+type Tokens struct {
+	Tokens *token.Service
+	Users  *user.Users
+}
+
+func tokenMessage(t db.ListTokensRow) (*deckhandv1.Token, error) {
+	var id auth.Identity
+	if err := id.Narrow(t.Scope); err != nil {
+		return nil, fmt.Errorf("token %s: %w", t.ID, err)
+	}
+	return &deckhandv1.Token{
+		Id: t.ID, Kind: deckhandv1.TokenKind(enumValue(deckhandv1.TokenKind_value, "TOKEN_KIND_", t.Kind)), Name: t.Name, UserName: t.UserName,
+		Role: id.Scope.Role, ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, CreatedAt: timestamppb.New(t.CreatedAt),
+		CreatedBy: t.CreatedBy, ExpiresAt: timestamp(t.ExpiresAt), UsedAt: timestamp(t.UsedAt),
+	}, nil
+}
+
+// CreateToken makes one.
+func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv1.CreateTokenRequest]) (*connect.Response[deckhandv1.CreateTokenResponse], error) {
+	who, m := auth.From(ctx), req.Msg
+	d := token.Draft{
+		OrgID: who.OrgID, Kind: auth.User, Name: m.GetName(), UserID: who.UserID, By: actor(who), TTL: m.GetTtl().AsDuration(),
+		Scope: auth.Scope{Role: m.GetRole(), ReadOnly: m.GetReadOnly(), Services: m.GetServices()},
+	}
+	if ref := m.GetUserId(); ref != "" {
+		var err error
+		if d.UserID, err = h.Users.Find(ctx, who.OrgID, ref); err != nil {
+			return nil, err
+		}
+	}
+	if m.GetKind() == deckhandv1.TokenKind_TOKEN_KIND_WORKER {
+		if m.GetUserId() != "" {
+			return nil, fault.New(fault.Invalid, "user_id is given, and a worker's token is nobody's").WithFix("leave it out")
+		}
+		d.Kind, d.UserID = auth.Worker, ""
+	}
+	switch {
+	case !who.Scope.All():
+		return nil, fault.New(fault.Denied, "a token with a scope, or a login with one, makes no tokens").WithCode(fault.PermissionDenied).
+			WithFix("use one without")
+	case d.UserID != who.UserID && who.Role != adminRole:
+		return nil, fault.New(fault.Denied, "to make a token that is not your own needs the role admin, and you have %s", who.Role).
+			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
+	}
+	id, secret, err := h.Tokens.Create(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := h.Tokens.List(ctx, who.OrgID, d.UserID)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if row.ID == id {
+			made, err := tokenMessage(row)
+			return connect.NewResponse(&deckhandv1.CreateTokenResponse{Token: made, Secret: secret}), err
+		}
+	}
+	return nil, fault.New(fault.Aborted, "token %s was revoked as it was made", id).WithFix("make another")
+}
+
+// ListTokens answers one's own tokens, or all.
+func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1.ListTokensRequest]) (*connect.Response[deckhandv1.ListTokensResponse], error) {
+	who := auth.From(ctx)
+	whose := who.UserID
+	if req.Msg.GetAll() {
+		if who.Role != adminRole {
+			return nil, fault.New(fault.Denied, "to list everybody's tokens needs the role admin, and you have %s", who.Role).
+				WithCode(fault.PermissionDenied).WithFix("leave out all for your own")
+		}
+		whose = ""
+	}
+	rows, err := h.Tokens.List(ctx, who.OrgID, whose)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListTokensResponse{}
+	for _, row := range rows {
+		m, err := tokenMessage(row)
+		if err != nil {
+			return nil, err
+		}
+		res.Tokens = append(res.Tokens, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+// RevokeToken ends one.
+func (h *Tokens) RevokeToken(ctx context.Context, req *connect.Request[deckhandv1.RevokeTokenRequest]) (*connect.Response[deckhandv1.RevokeTokenResponse], error) {
+	who := auth.From(ctx)
+	whose := who.UserID
+	if who.Role == adminRole {
+		whose = ""
+	}
+	err := h.Tokens.Revoke(ctx, who.OrgID, whose, req.Msg.GetTokenId(), actor(who))
+	return connect.NewResponse(&deckhandv1.RevokeTokenResponse{}), err
+}

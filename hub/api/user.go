@@ -1,0 +1,215 @@
+package api
+
+import (
+	"cmp"
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/team"
+	"github.com/deckhand-sh/deckhand/hub/user"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	adminRole = "admin"
+	// leastRole is what those have of whom nobody says what they may.
+	leastRole = "viewer"
+)
+
+// People serves UserService and TeamService.
+type People struct {
+	Users *user.Users
+	Teams *team.Teams
+}
+
+func userMessage(row db.GetUserRow) *deckhandv1.User {
+	u := row.User
+	return &deckhandv1.User{
+		Id: u.ID, Name: u.Name, Role: u.Role, EffectiveRole: row.EffectiveRole, Teams: row.Teams, Disabled: u.DisabledAt != nil,
+		HasPassword: u.PasswordHash != "", CreatedAt: timestamppb.New(u.CreatedAt),
+	}
+}
+
+func (h *People) user(ctx context.Context, orgID, id string) (*deckhandv1.User, error) {
+	row, err := h.Users.Get(ctx, orgID, id)
+	if err != nil {
+		return nil, err
+	}
+	return userMessage(row), nil
+}
+
+// CreateUser makes one.
+func (h *People) CreateUser(ctx context.Context, req *connect.Request[deckhandv1.CreateUserRequest]) (*connect.Response[deckhandv1.CreateUserResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Users.Create(ctx, who.OrgID, req.Msg.GetName(), cmp.Or(req.Msg.GetRole(), leastRole), actor(who))
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.user(ctx, who.OrgID, id)
+	return connect.NewResponse(&deckhandv1.CreateUserResponse{User: m}), err
+}
+
+// GetUser answers one.
+func (h *People) GetUser(ctx context.Context, req *connect.Request[deckhandv1.GetUserRequest]) (*connect.Response[deckhandv1.GetUserResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Users.Find(ctx, org, req.Msg.GetUserId())
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.user(ctx, org, id)
+	return connect.NewResponse(&deckhandv1.GetUserResponse{User: m}), err
+}
+
+// ListUsers answers all by name.
+func (h *People) ListUsers(ctx context.Context, _ *connect.Request[deckhandv1.ListUsersRequest]) (*connect.Response[deckhandv1.ListUsersResponse], error) {
+	rows, err := h.Users.List(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListUsersResponse{}
+	for _, row := range rows {
+		res.Users = append(res.Users, userMessage(db.GetUserRow(row)))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// UpdateUser changes one.
+func (h *People) UpdateUser(ctx context.Context, req *connect.Request[deckhandv1.UpdateUserRequest]) (*connect.Response[deckhandv1.UpdateUserResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Users.Find(ctx, who.OrgID, req.Msg.GetUserId())
+	if err != nil {
+		return nil, err
+	}
+	change := user.Change{Disabled: req.Msg.Disabled}
+	if role := req.Msg.GetRole(); role != "" {
+		change.Role = &role
+	}
+	if err := h.Users.Update(ctx, who.OrgID, id, change, actor(who)); err != nil {
+		return nil, err
+	}
+	m, err := h.user(ctx, who.OrgID, id)
+	return connect.NewResponse(&deckhandv1.UpdateUserResponse{User: m}), err
+}
+
+// SetPassword sets one's own password, or anybody's.
+func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv1.SetPasswordRequest]) (*connect.Response[deckhandv1.SetPasswordResponse], error) {
+	who := auth.From(ctx)
+	id := who.UserID
+	if ref := req.Msg.GetUserId(); ref != "" {
+		var err error
+		if id, err = h.Users.Find(ctx, who.OrgID, ref); err != nil {
+			return nil, err
+		}
+	}
+	keep := ""
+	switch {
+	case !who.Scope.All():
+		return nil, fault.New(fault.Denied, "a token with a scope, or a login with one, sets no password").WithCode(fault.PermissionDenied).
+			WithFix("use one without")
+	case id == who.UserID:
+		keep = who.SessionID
+		if err := h.Users.CheckPassword(ctx, who.OrgID, id, req.Msg.GetCurrentPassword()); err != nil {
+			return nil, err
+		}
+	case who.Role != adminRole:
+		return nil, fault.New(fault.Denied, "to set somebody else's password needs the role admin, and you have %s", who.Role).
+			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
+	}
+	err := h.Users.SetPassword(ctx, who.OrgID, id, req.Msg.GetPassword(), keep, actor(who))
+	return connect.NewResponse(&deckhandv1.SetPasswordResponse{}), err
+}
+
+func teamMessage(row db.GetTeamRow) *deckhandv1.Team {
+	return &deckhandv1.Team{
+		Id: row.Team.ID, Name: row.Team.Name, Role: row.Team.Role, Members: row.Members, CreatedAt: timestamppb.New(row.Team.CreatedAt),
+	}
+}
+
+// team finds a team, does something to it, and answers it.
+func (h *People) team(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Team, error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Teams.Find(ctx, org, ref)
+	if err == nil {
+		err = do(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Teams.Get(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	return teamMessage(row), nil
+}
+
+// CreateTeam makes one.
+func (h *People) CreateTeam(ctx context.Context, req *connect.Request[deckhandv1.CreateTeamRequest]) (*connect.Response[deckhandv1.CreateTeamResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Teams.Create(ctx, who.OrgID, req.Msg.GetName(), cmp.Or(req.Msg.GetRole(), leastRole), actor(who))
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Teams.Get(ctx, who.OrgID, id)
+	return connect.NewResponse(&deckhandv1.CreateTeamResponse{Team: teamMessage(row)}), err
+}
+
+// ListTeams answers all by name.
+func (h *People) ListTeams(ctx context.Context, _ *connect.Request[deckhandv1.ListTeamsRequest]) (*connect.Response[deckhandv1.ListTeamsResponse], error) {
+	rows, err := h.Teams.List(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListTeamsResponse{}
+	for _, row := range rows {
+		res.Teams = append(res.Teams, teamMessage(db.GetTeamRow(row)))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// UpdateTeam changes its role.
+func (h *People) UpdateTeam(ctx context.Context, req *connect.Request[deckhandv1.UpdateTeamRequest]) (*connect.Response[deckhandv1.UpdateTeamResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error { return h.Teams.SetRole(ctx, who.OrgID, id, req.Msg.GetRole(), actor(who)) })
+	return connect.NewResponse(&deckhandv1.UpdateTeamResponse{Team: m}), err
+}
+
+// DeleteTeam ends one.
+func (h *People) DeleteTeam(ctx context.Context, req *connect.Request[deckhandv1.DeleteTeamRequest]) (*connect.Response[deckhandv1.DeleteTeamResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Teams.Find(ctx, who.OrgID, req.Msg.GetTeamId())
+	if err == nil {
+		err = h.Teams.Delete(ctx, who.OrgID, id, actor(who))
+	}
+	return connect.NewResponse(&deckhandv1.DeleteTeamResponse{}), err
+}
+
+// AddTeamMember puts somebody in.
+func (h *People) AddTeamMember(ctx context.Context, req *connect.Request[deckhandv1.AddTeamMemberRequest]) (*connect.Response[deckhandv1.AddTeamMemberResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error {
+		member, err := h.Users.Find(ctx, who.OrgID, req.Msg.GetUserId())
+		if err != nil {
+			return err
+		}
+		return h.Teams.Add(ctx, who.OrgID, id, member, actor(who))
+	})
+	return connect.NewResponse(&deckhandv1.AddTeamMemberResponse{Team: m}), err
+}
+
+// RemoveTeamMember takes somebody out.
+func (h *People) RemoveTeamMember(ctx context.Context, req *connect.Request[deckhandv1.RemoveTeamMemberRequest]) (*connect.Response[deckhandv1.RemoveTeamMemberResponse], error) {
+	who := auth.From(ctx)
+	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error {
+		member, err := h.Users.Find(ctx, who.OrgID, req.Msg.GetUserId())
+		if err != nil {
+			return err
+		}
+		return h.Teams.Remove(ctx, who.OrgID, id, member, actor(who))
+	})
+	return connect.NewResponse(&deckhandv1.RemoveTeamMemberResponse{Team: m}), err
+}

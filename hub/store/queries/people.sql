@@ -1,0 +1,77 @@
+-- name: InsertUser :one
+-- Answers no row when the name is taken.
+INSERT INTO users (id, org_id, name, role) VALUES (@id, @org_id, @name, @role) ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
+
+-- name: GetUser :one
+SELECT sqlc.embed(u), effective_role(u.id)::text AS effective_role,
+       (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
+FROM users u WHERE u.org_id = @org_id AND u.id = @id;
+
+-- name: ListUsers :many
+SELECT sqlc.embed(u), effective_role(u.id)::text AS effective_role,
+       (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
+FROM users u WHERE u.org_id = @org_id ORDER BY u.name;
+
+-- name: FindUsers :many
+SELECT id, (id = @ref OR name = @ref)::boolean AS exact FROM users WHERE org_id = @org_id AND (id = @ref OR name = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: UpdateUser :one
+UPDATE users SET role = @role, disabled_at = CASE WHEN @disabled::boolean THEN coalesce(disabled_at, now()) END
+WHERE org_id = @org_id AND id = @id RETURNING *;
+
+-- name: LockPeople :exec
+-- Has one change of an organisation's people wait for another.
+SELECT id FROM organisations WHERE id = @org_id FOR NO KEY UPDATE;
+
+-- name: CountAdmins :one
+SELECT count(*) FROM users WHERE org_id = @org_id AND disabled_at IS NULL AND effective_role(id) = 'admin';
+
+-- name: CreateTeam :one
+-- Answers no row when the name is taken.
+INSERT INTO teams (id, org_id, name, role) VALUES (@id, @org_id, @name, @role) ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
+
+-- name: ListTeams :many
+SELECT sqlc.embed(t),
+       (SELECT array_agg(u.name ORDER BY u.name) FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.team_id = t.id)::text[] AS members
+FROM teams t WHERE t.org_id = @org_id ORDER BY t.name;
+
+-- name: GetTeam :one
+SELECT sqlc.embed(t),
+       (SELECT array_agg(u.name ORDER BY u.name) FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.team_id = t.id)::text[] AS members
+FROM teams t WHERE t.org_id = @org_id AND t.id = @id;
+
+-- name: FindTeams :many
+SELECT id, (id = @ref OR name = @ref)::boolean AS exact FROM teams WHERE org_id = @org_id AND (id = @ref OR name = @ref OR id LIKE @prefix)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: UpdateTeam :execrows
+UPDATE teams SET role = @role WHERE org_id = @org_id AND id = @id;
+
+-- name: DeleteTeam :execrows
+DELETE FROM teams WHERE org_id = @org_id AND id = @id;
+
+-- name: AddTeamMember :execrows
+INSERT INTO team_members (org_id, team_id, user_id) VALUES (@org_id, @team_id, @user_id) ON CONFLICT DO NOTHING;
+
+-- name: RemoveTeamMember :execrows
+DELETE FROM team_members WHERE org_id = @org_id AND team_id = @team_id AND user_id = @user_id;
+
+-- name: ListTokens :many
+-- '' for everybody's.
+SELECT t.id, t.kind, t.name, t.scope, t.created_at, t.created_by, t.expires_at, t.used_at, coalesce(u.name, '') AS user_name
+FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
+WHERE t.org_id = @org_id AND t.revoked_at IS NULL AND (@user_id::text = '' OR t.user_id = @user_id)
+ORDER BY t.created_at DESC, t.id;
+
+-- name: FindTokens :many
+-- '' for everybody's.
+SELECT id, (id = @ref)::boolean AS exact FROM api_tokens
+WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) AND revoked_at IS NULL AND (@user_id::text = '' OR user_id = @user_id)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: RevokeToken :one
+UPDATE api_tokens SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND revoked_at IS NULL RETURNING name, kind;
+
+-- name: TouchToken :exec
+UPDATE api_tokens SET used_at = now() WHERE id = @id;

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/internal/cli/output"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// defaultTokenTTL has a token that nobody thinks of any more end by itself.
+const defaultTokenTTL = 90 * 24 * time.Hour
+
+func (a *app) tokenCommand() *cobra.Command {
+	cmd := group("token", "Keep API tokens", `
+A token lets a program call the hub as its user, with all of the user's rights or
+fewer: a lower role, reading only, some services only. A worker's token does a
+worker's part and nothing else. Nodes join with tokens of "deckhand node token".
+`, `
+deckhand token create ci --role basic --service TaskService --service EventService
+deckhand token list
+deckhand token revoke token_3q9
+`)
+	list := &cobra.Command{
+		Use: "list", Short: "List tokens that are not revoked, newest first", Example: "deckhand token list --all -o wide", Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := cmd.Flags().GetBool("all")
+			if err != nil {
+				return err
+			}
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Tokens.ListTokens(cmd.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{All: all}))
+			if err != nil {
+				return err
+			}
+			return output.List(a.printer(), a.tokenNoun(), res.Msg.GetTokens())
+		},
+	}
+	list.Flags().Bool("all", false, "everybody's, as an administrator")
+	revoke := &cobra.Command{
+		Use: "revoke TOKEN...", Short: "End tokens", Long: "Ends them within two seconds, and the sessions that were made with them. Tokens\nare named by their ids, see deckhand token list.",
+		Example: "deckhand token revoke token_3q9", Args: takes("TOKEN..."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if _, err := client.Tokens.RevokeToken(cmd.Context(), connect.NewRequest(&deckhandv1.RevokeTokenRequest{TokenId: id})); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.AddCommand(a.tokenCreateCommand(), list, revoke)
+	return cmd
+}
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	request := &deckhandv1.CreateTokenRequest{}
+	var ttl time.Duration
+	var worker bool
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a token", Long: "Make a token. It is printed this once; the hub keeps its hash.",
+		Example: `deckhand token create ci --role basic --service TaskService --service EventService
+deckhand token create dashboard --read-only --ttl 720h
+deckhand token create alice-laptop --user alice
+deckhand token create rack-2 --worker --ttl 0`,
+		Args: takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Name = args[0]
+			if worker {
+				request.Kind = deckhandv1.TokenKind_TOKEN_KIND_WORKER
+			}
+			if ttl < 0 {
+				return usage(cmd, "--ttl is %s, give 0 for ever or a positive time", ttl)
+			}
+			if ttl > 0 {
+				request.Ttl = durationpb.New(ttl)
+			}
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Tokens.CreateToken(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			a.notef("this is the token; it is not shown again:\n%s", res.Msg.GetSecret())
+			return output.Brief(a.printer(), a.tokenNoun(), res.Msg.GetToken())
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&worker, "worker", false, "for a worker")
+	flags.StringVar(&request.UserId, "user", "", "whose it is; your own by default")
+	flags.StringVar(&request.Role, "role", "", "the most that it may: viewer, basic, advanced or admin")
+	flags.BoolVar(&request.ReadOnly, "read-only", false, "it may only read")
+	flags.StringSliceVar(&request.Services, "service", nil, "it may call these services only, such as TaskService")
+	flags.DurationVar(&ttl, "ttl", defaultTokenTTL, "how long it can be used; 0 for ever")
+	return cmd
+}
+
+func (a *app) tokenNoun() output.Noun[*deckhandv1.Token] {
+	return output.Noun[*deckhandv1.Token]{
+		Name: (*deckhandv1.Token).GetId,
+		Columns: []output.Column[*deckhandv1.Token]{
+			{Header: "id", Value: (*deckhandv1.Token).GetId},
+			{Header: "name", Value: (*deckhandv1.Token).GetName, Max: 60},
+			{Header: "kind", Value: func(x *deckhandv1.Token) string { return enumName(x.GetKind()) }},
+			{Header: "user", Value: (*deckhandv1.Token).GetUserName},
+			{Header: "may", Value: func(x *deckhandv1.Token) string {
+				may := x.GetServices()
+				if x.GetReadOnly() {
+					may = append([]string{"read"}, may...)
+				}
+				if x.GetRole() != "" {
+					may = append([]string{x.GetRole()}, may...)
+				}
+				return strings.Join(may, ", ")
+			}, Max: 60},
+			{Header: "until", Value: func(x *deckhandv1.Token) string { return moment(x.GetExpiresAt()) }},
+			{Header: "used", Value: func(x *deckhandv1.Token) string { return moment(x.GetUsedAt()) }, Wide: true},
+			{Header: "by", Value: (*deckhandv1.Token).GetCreatedBy, Wide: true},
+			{Header: "age", Value: func(x *deckhandv1.Token) string { return a.age(x.GetCreatedAt()) }, Wide: true},
+		},
+	}
+}
