@@ -8,17 +8,20 @@ LDFLAGS := -s -w $(if $(VERSION),-X github.com/deckhand-sh/deckhand/internal/ver
 PKG ?= ./...
 ARGS ?=
 
-.PHONY: all setup build deb init generate lint test race soak demo up bench clean
+.PHONY: all setup build ui deb init generate lint test race soak demo up bench clean
 
 all: build
 
 setup: ## install what is missing
 	scripts/setup
 
+ui: ## build the console, which deckhand embeds
+	scripts/build-ui
+
 init: ## build deckhand-init and deckhand-skill, which deckhand-node embeds
 	scripts/build-init
 
-build: init ## build bin/deckhand and bin/deckhand-node
+build: init ui ## build bin/deckhand and bin/deckhand-node
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
 
 deb: ## build the Debian package of deckhand-node into bin
@@ -52,4 +55,5 @@ bench: ## measure; scripts/bench dispatch measures one thing
 	scripts/bench $(ARGS)
 
 clean: ## remove what was built
-	rm -rf bin .build node/jail/initbin/*.gz
+	rm -rf bin .build node/jail/initbin/*.gz ui/node_modules
+	find ui/dist -mindepth 1 ! -name README -delete

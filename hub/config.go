@@ -41,6 +41,10 @@ type Config struct {
 	TLSCert      string `koanf:"tls-cert"`
 	TLSKey       string `koanf:"tls-key"`
 	InsecureHTTP bool   `koanf:"insecure-http"`
+	// BasePath is what browsers find the hub below, for example /deckhand; empty
+	// for the root. Behind a proxy that takes the path off and says so in
+	// X-Forwarded-Prefix it is not needed.
+	BasePath string `koanf:"base-path"`
 	// EdgeListen is where nodes dial their link, over mutual TLS.
 	EdgeListen string `koanf:"edge-listen"`
 	// EdgeAddress is what nodes are told to dial; the edge's own address when

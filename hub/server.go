@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/console"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/team"
@@ -21,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+	"github.com/deckhand-sh/deckhand/ui"
 )
 
 const (
@@ -116,13 +118,18 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("GET /readyz", ready)
+	pages, err := console.New(console.Config{Files: ui.Files(), BasePath: h.cfg.BasePath})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/", pages)
 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler: auth.SameOrigin(mux), Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		Handler: pages.Under(auth.SameOrigin(mux)), Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
 	return s, nil

@@ -27,10 +27,19 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	watch := event.Watch{
-		OrgID: auth.From(ctx).OrgID, Types: req.Msg.GetTypes(), Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(), Cut: cutOf(ctx),
+		OrgID: auth.From(ctx).OrgID, Types: req.Msg.GetTypes(), Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(),
+		Cut: cutOf(ctx), Detailed: req.Msg.GetDetailedTaskIds(),
 	}
 	var err error
-	if watch.After, err = event.ParseCursor(req.Msg.GetCursor()); err != nil {
+	switch {
+	case req.Msg.GetFromNow() && req.Msg.GetCursor() != "":
+		return fault.New(fault.Invalid, "from_now and cursor were both given").WithFix("give one of them")
+	case req.Msg.GetFromNow():
+		watch.After, err = h.Watcher.Now(ctx)
+	default:
+		watch.After, err = event.ParseCursor(req.Msg.GetCursor())
+	}
+	if err != nil {
 		return err
 	}
 	for _, ref := range req.Msg.GetTaskIds() {
@@ -68,6 +77,41 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		return fault.New(fault.Unavailable, "the hub is stopping").WithFix("watch again from the last cursor")
 	}
 	return err
+}
+
+// defaultEvents is how many events are answered where nobody says.
+const defaultEvents = 200
+
+// ListEvents answers a part of a task's history.
+func (h *Events) ListEvents(ctx context.Context, req *connect.Request[deckhandv1.ListEventsRequest]) (*connect.Response[deckhandv1.ListEventsResponse], error) {
+	if req.Msg.GetBeforeSeq() > 0 && req.Msg.GetAfterSeq() > 0 {
+		return nil, fault.New(fault.Invalid, "before_seq and after_seq were both given").WithFix("give one of them")
+	}
+	orgID := auth.From(ctx).OrgID
+	id, err := h.Tasks.Find(ctx, orgID, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	n := req.Msg.GetPageSize()
+	if n == 0 {
+		n = defaultEvents
+	}
+	rows, err := h.Watcher.List(ctx, orgID, id, req.Msg.GetBeforeSeq(), req.Msg.GetAfterSeq(), n)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListEventsResponse{Events: make([]*deckhandv1.Event, len(rows))}
+	for i := range rows {
+		res.Events[i] = eventMessage(&rows[i])
+	}
+	newest, err := h.Watcher.List(ctx, orgID, id, 0, 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	if len(newest) > 0 {
+		res.NewestSeq = newest[0].Seq
+	}
+	return connect.NewResponse(res), nil
 }
 
 // until answers a context that ends with ctx or with stop.

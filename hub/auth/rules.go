@@ -62,9 +62,10 @@ var rules = map[string]Rule{
 	c.ControlServiceReleaseHoldProcedure:    {Kind: User, Role: "admin"},
 	c.AuditServiceListAuditEntriesProcedure: {Kind: User, Role: "admin"},
 
-	c.FileServiceReadFileProcedure:  {Kind: User, Role: "viewer"},
-	c.FileServiceListFilesProcedure: {Kind: User, Role: "viewer"},
-	c.EventServiceWatchProcedure:    {Kind: User, Role: "viewer"},
+	c.FileServiceReadFileProcedure:    {Kind: User, Role: "viewer"},
+	c.FileServiceListFilesProcedure:   {Kind: User, Role: "viewer"},
+	c.EventServiceWatchProcedure:      {Kind: User, Role: "viewer"},
+	c.EventServiceListEventsProcedure: {Kind: User, Role: "viewer"},
 
 	// Who may answer depends on the item, too: hub/inbox checks that.
 	c.InboxServiceListInboxProcedure:       {Kind: User, Role: "viewer"},

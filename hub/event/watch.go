@@ -3,6 +3,7 @@ package event
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,7 +95,10 @@ type Watch struct {
 	// TaskIDs are the tasks to watch; none for the whole organisation.
 	TaskIDs []string
 	// Types are of the events to send; none for all.
-	Types    []string
+	Types []string
+	// Detailed are tasks of which events of every type are sent, and thinking
+	// too where the whole organisation is watched.
+	Detailed []string
 	After    Cursor
 	Follow   bool
 	Thinking bool
@@ -190,7 +194,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 				return err
 			}
 			wait = w.cfg.Poll
-			if len(q.Types) > 0 && !slices.Contains(q.Types, row.Type) {
+			if len(q.Types) > 0 && !slices.Contains(q.Types, row.Type) && !slices.Contains(q.Detailed, row.TaskID) {
 				continue
 			}
 			if err := send(Item{Cursor: at, Event: row}); err != nil {
@@ -298,7 +302,11 @@ func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byt
 	}
 	stops = append(stops, s)
 	if q.Thinking {
-		for _, id := range q.TaskIDs {
+		of := q.TaskIDs
+		if len(of) == 0 {
+			of = q.Detailed
+		}
+		for _, id := range of {
 			s, err := w.cfg.Hints.SubscribeThinking(q.OrgID, id, func(piece []byte) {
 				select {
 				case thinking <- piece:
@@ -346,6 +354,48 @@ func stored[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R) []*Stored {
 		out[i] = &Stored{EventsAfterRow: db.EventsAfterRow(row)}
 	}
 	return out
+}
+
+// Now answers the cursor after all that can be read now. Transactions that still
+// run come after it, also those that began before others that have ended.
+func (w *Watcher) Now(ctx context.Context) (Cursor, error) {
+	horizon, err := w.cfg.Store.EventHorizon(ctx)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("find what is committed: %w", err)
+	}
+	xid, err := strconv.ParseUint(horizon, 10, 64)
+	if err != nil || xid == 0 {
+		return Cursor{}, fmt.Errorf("read the horizon %q: %w", horizon, err)
+	}
+	return Cursor{xid - 1, math.MaxInt64}, nil
+}
+
+// List answers events of one task: the last ones below before or, where after is
+// set, the first ones above it; in order, at most n.
+func (w *Watcher) List(ctx context.Context, orgID, taskID string, before, after int64, n int32) ([]db.EventsAfterRow, error) {
+	if after > 0 {
+		rows, err := w.cfg.Store.TaskEventsFrom(ctx, db.TaskEventsFromParams{TaskID: taskID, OrgID: orgID, AfterSeq: after, MaxRows: n})
+		if err != nil {
+			return nil, fmt.Errorf("read events after %d: %w", after, err)
+		}
+		out := make([]db.EventsAfterRow, len(rows))
+		for i, row := range rows {
+			out[i] = db.EventsAfterRow(row)
+		}
+		return out, nil
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	rows, err := w.cfg.Store.TaskEventsBefore(ctx, db.TaskEventsBeforeParams{TaskID: taskID, OrgID: orgID, BeforeSeq: before, MaxRows: n})
+	if err != nil {
+		return nil, fmt.Errorf("read events before %d: %w", before, err)
+	}
+	out := make([]db.EventsAfterRow, len(rows))
+	for i, row := range rows {
+		out[len(rows)-1-i] = db.EventsAfterRow(row)
+	}
+	return out, nil
 }
 
 // newest answers the place of the last event that is committed now.

@@ -45,6 +45,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("tls-cert", "", "PEM certificate of the API")
 	flags.String("tls-key", "", "PEM key of the API")
 	flags.Bool("insecure-http", false, "speak plain HTTP on an address that is not loopback, behind a proxy that adds TLS")
+	flags.String("base-path", "", "path that browsers find the hub below, such as /deckhand; the root by default")
 	flags.String("edge-listen", hub.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String("edge-address", "", "host:port that nodes are told to dial; that of --edge-listen by default")
 	flags.String("peer-address", "", "host:port at which other hubs reach this one's edge; that of --edge-listen on this machine by default")

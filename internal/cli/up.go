@@ -43,6 +43,7 @@ sudo deckhand run log-triage "What went wrong last night?" --input /var/log/dpkg
 func upFlags(flags *pflag.FlagSet) {
 	flags.String("data-dir", defaultDataDir(), "folder of all data")
 	flags.String("listen", hub.DefaultListen, "address of the API")
+	flags.String("base-path", "", "path that browsers find the hub below, such as /deckhand; the root by default")
 	flags.String("edge-listen", up.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.String("database-url", "", "use this PostgreSQL database instead of a private one")

@@ -43,6 +43,8 @@ type Config struct {
 	// Listen and EdgeListen are the hub's addresses.
 	Listen     string `koanf:"listen"`
 	EdgeListen string `koanf:"edge-listen"`
+	// BasePath is hub.Config's.
+	BasePath string `koanf:"base-path"`
 	// DatabaseURL uses an existing database instead of a private cluster.
 	DatabaseURL config.Secret `koanf:"database-url"`
 	// NATSURL uses an existing NATS server instead of the in-process one.
@@ -170,7 +172,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		url = config.Secret(u.cluster.URL(database))
 	}
 	h, err := hub.Config{
-		Listen: u.cfg.Listen, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
+		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
 		NotifyAllow: u.cfg.NotifyAllow,

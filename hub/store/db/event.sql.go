@@ -428,6 +428,138 @@ func (q *Queries) TaskEventsAfter(ctx context.Context, arg TaskEventsAfterParams
 	return items, nil
 }
 
+const taskEventsBefore = `-- name: TaskEventsBefore :many
+SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
+FROM events
+WHERE task_id = $1 AND (org_id = $2) IS TRUE AND seq < $3
+ORDER BY seq DESC LIMIT $4
+`
+
+type TaskEventsBeforeParams struct {
+	TaskID    string
+	OrgID     string
+	BeforeSeq int64
+	MaxRows   int32
+}
+
+type TaskEventsBeforeRow struct {
+	ID            int64
+	Xid           string
+	TaskID        string
+	Seq           int64
+	Type          string
+	Time          time.Time
+	ActorKind     string
+	ActorID       string
+	Attempt       int32
+	CorrelationID string
+	Payload       json.RawMessage
+}
+
+// The last events of a task below a number, the newest first.
+func (q *Queries) TaskEventsBefore(ctx context.Context, arg TaskEventsBeforeParams) ([]TaskEventsBeforeRow, error) {
+	rows, err := q.db.Query(ctx, taskEventsBefore,
+		arg.TaskID,
+		arg.OrgID,
+		arg.BeforeSeq,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TaskEventsBeforeRow{}
+	for rows.Next() {
+		var i TaskEventsBeforeRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Xid,
+			&i.TaskID,
+			&i.Seq,
+			&i.Type,
+			&i.Time,
+			&i.ActorKind,
+			&i.ActorID,
+			&i.Attempt,
+			&i.CorrelationID,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const taskEventsFrom = `-- name: TaskEventsFrom :many
+SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
+FROM events
+WHERE task_id = $1 AND (org_id = $2) IS TRUE AND seq > $3
+ORDER BY seq LIMIT $4
+`
+
+type TaskEventsFromParams struct {
+	TaskID   string
+	OrgID    string
+	AfterSeq int64
+	MaxRows  int32
+}
+
+type TaskEventsFromRow struct {
+	ID            int64
+	Xid           string
+	TaskID        string
+	Seq           int64
+	Type          string
+	Time          time.Time
+	ActorKind     string
+	ActorID       string
+	Attempt       int32
+	CorrelationID string
+	Payload       json.RawMessage
+}
+
+// The first events of a task above a number.
+func (q *Queries) TaskEventsFrom(ctx context.Context, arg TaskEventsFromParams) ([]TaskEventsFromRow, error) {
+	rows, err := q.db.Query(ctx, taskEventsFrom,
+		arg.TaskID,
+		arg.OrgID,
+		arg.AfterSeq,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TaskEventsFromRow{}
+	for rows.Next() {
+		var i TaskEventsFromRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Xid,
+			&i.TaskID,
+			&i.Seq,
+			&i.Type,
+			&i.Time,
+			&i.ActorKind,
+			&i.ActorID,
+			&i.Attempt,
+			&i.CorrelationID,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const watchEnded = `-- name: WatchEnded :one
 SELECT (NOT EXISTS (SELECT 1 FROM tasks t WHERE t.id = ANY ($1::text[]) AND (t.org_id = $2) IS TRUE AND t.finished_at IS NULL)
     AND NOT EXISTS (SELECT 1 FROM events e WHERE e.org_id = $2 AND e.task_id = ANY ($1::text[])

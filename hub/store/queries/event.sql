@@ -69,6 +69,20 @@ WHERE org_id = @org_id AND task_id = ANY (@task_ids::text[])
   AND xid < CAST(@horizon::text AS xid8)
 ORDER BY events.xid, id LIMIT @max_rows;
 
+-- name: TaskEventsBefore :many
+-- The last events of a task below a number, the newest first.
+SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
+FROM events
+WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND seq < @before_seq
+ORDER BY seq DESC LIMIT @max_rows;
+
+-- name: TaskEventsFrom :many
+-- The first events of a task above a number.
+SELECT id, CAST(xid AS text) AS xid, task_id, seq, type, time, actor_kind, actor_id, attempt, correlation_id, payload
+FROM events
+WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND seq > @after_seq
+ORDER BY seq LIMIT @max_rows;
+
 -- name: NewestEvent :one
 -- The last event that is committed now; of those tasks, or of all when none is
 -- named.

@@ -226,13 +226,19 @@ type WatchRequest struct {
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Go on with live events after the stored ones.
 	Follow bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Send Thinking pieces too.
+	// Send Thinking pieces too: of the watched tasks, and of the detailed ones
+	// where the whole organisation is watched.
 	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	// Send events of these types only, see docs/events.md; none for all. A
 	// heartbeat's cursor stands after the events that were left out.
-	Types         []string `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Types []string `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`
+	// Begin with what happens from now on. The first response's cursor stands
+	// there. Not together with cursor.
+	FromNow bool `protobuf:"varint,6,opt,name=from_now,json=fromNow,proto3" json:"from_now,omitempty"`
+	// Of these tasks events of every type are sent, whatever types says. Ids.
+	DetailedTaskIds []string `protobuf:"bytes,7,rep,name=detailed_task_ids,json=detailedTaskIds,proto3" json:"detailed_task_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
@@ -300,6 +306,148 @@ func (x *WatchRequest) GetTypes() []string {
 	return nil
 }
 
+func (x *WatchRequest) GetFromNow() bool {
+	if x != nil {
+		return x.FromNow
+	}
+	return false
+}
+
+func (x *WatchRequest) GetDetailedTaskIds() []string {
+	if x != nil {
+		return x.DetailedTaskIds
+	}
+	return nil
+}
+
+type ListEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The last ones with a number below this; 0 for the newest. Not together with
+	// after_seq.
+	BeforeSeq int64 `protobuf:"varint,2,opt,name=before_seq,json=beforeSeq,proto3" json:"before_seq,omitempty"`
+	// The first ones with a number above this; 0 for none.
+	AfterSeq int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
+	// At most this many; 0 for 200.
+	PageSize      int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListEventsRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ListEventsRequest) GetBeforeSeq() int64 {
+	if x != nil {
+		return x.BeforeSeq
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetAfterSeq() int64 {
+	if x != nil {
+		return x.AfterSeq
+	}
+	return 0
+}
+
+func (x *ListEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+type ListEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By number, without gaps.
+	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// The number of the task's newest event; 0 where it has none, or where
+	// retention has deleted them.
+	NewestSeq     int64 `protobuf:"varint,2,opt,name=newest_seq,json=newestSeq,proto3" json:"newest_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListEventsResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListEventsResponse) GetNewestSeq() int64 {
+	if x != nil {
+		return x.NewestSeq
+	}
+	return 0
+}
+
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to pass as cursor to go on after this response.
@@ -316,7 +464,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	mi := &file_deckhand_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -328,7 +476,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	mi := &file_deckhand_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -341,7 +489,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchResponse) GetCursor() string {
@@ -416,7 +564,7 @@ type WatchResponse_Heartbeat struct {
 
 func (x *WatchResponse_Heartbeat) Reset() {
 	*x = WatchResponse_Heartbeat{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +576,7 @@ func (x *WatchResponse_Heartbeat) String() string {
 func (*WatchResponse_Heartbeat) ProtoMessage() {}
 
 func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +589,7 @@ func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse_Heartbeat.ProtoReflect.Descriptor instead.
 func (*WatchResponse_Heartbeat) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3, 0}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5, 0}
 }
 
 var File_deckhand_v1_event_proto protoreflect.FileDescriptor
@@ -465,23 +613,39 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04turn\x18\x03 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xba\x01\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\x94\x02\n" +
 	"\fWatchRequest\x12,\n" +
 	"\btask_ids\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\ataskIds\x12 \n" +
 	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06cursor\x12\x16\n" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\x12\x1a\n" +
 	"\bthinking\x18\x04 \x01(\bR\bthinking\x12&\n" +
 	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x102\"\x06r\x04\x10\x01(@R\x05types\"\xe3\x01\n" +
+	"\x102\"\x06r\x04\x10\x01(@R\x05types\x12\x19\n" +
+	"\bfrom_now\x18\x06 \x01(\bR\afromNow\x12=\n" +
+	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\"\xaf\x01\n" +
+	"\x11ListEventsRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12&\n" +
+	"\n" +
+	"before_seq\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\tbeforeSeq\x12$\n" +
+	"\tafter_seq\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bafterSeq\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\"_\n" +
+	"\x12ListEventsResponse\x12*\n" +
+	"\x06events\x18\x01 \x03(\v2\x12.deckhand.v1.EventR\x06events\x12\x1d\n" +
+	"\n" +
+	"newest_seq\x18\x02 \x01(\x03R\tnewestSeq\"\xe3\x01\n" +
 	"\rWatchResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12*\n" +
 	"\x05event\x18\x02 \x01(\v2\x12.deckhand.v1.EventH\x00R\x05event\x123\n" +
 	"\bthinking\x18\x03 \x01(\v2\x15.deckhand.v1.ThinkingH\x00R\bthinking\x12D\n" +
 	"\theartbeat\x18\x04 \x01(\v2$.deckhand.v1.WatchResponse.HeartbeatH\x00R\theartbeat\x1a\v\n" +
 	"\tHeartbeatB\x06\n" +
-	"\x04item2P\n" +
+	"\x04item2\x9f\x01\n" +
 	"\fEventService\x12@\n" +
-	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12M\n" +
+	"\n" +
+	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_event_proto_rawDescOnce sync.Once
@@ -495,29 +659,34 @@ func file_deckhand_v1_event_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_event_proto_rawDescData
 }
 
-var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_deckhand_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                   // 0: deckhand.v1.Event
 	(*Thinking)(nil),                // 1: deckhand.v1.Thinking
 	(*WatchRequest)(nil),            // 2: deckhand.v1.WatchRequest
-	(*WatchResponse)(nil),           // 3: deckhand.v1.WatchResponse
-	(*WatchResponse_Heartbeat)(nil), // 4: deckhand.v1.WatchResponse.Heartbeat
-	(*timestamppb.Timestamp)(nil),   // 5: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 6: google.protobuf.Struct
+	(*ListEventsRequest)(nil),       // 3: deckhand.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 4: deckhand.v1.ListEventsResponse
+	(*WatchResponse)(nil),           // 5: deckhand.v1.WatchResponse
+	(*WatchResponse_Heartbeat)(nil), // 6: deckhand.v1.WatchResponse.Heartbeat
+	(*timestamppb.Timestamp)(nil),   // 7: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 8: google.protobuf.Struct
 }
 var file_deckhand_v1_event_proto_depIdxs = []int32{
-	5, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
-	6, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
-	0, // 2: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
-	1, // 3: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
-	4, // 4: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
-	2, // 5: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
-	3, // 6: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
+	8, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
+	0, // 2: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
+	0, // 3: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
+	1, // 4: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
+	6, // 5: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
+	2, // 6: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
+	3, // 7: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
+	5, // 8: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
+	4, // 9: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_event_proto_init() }
@@ -525,7 +694,7 @@ func file_deckhand_v1_event_proto_init() {
 	if File_deckhand_v1_event_proto != nil {
 		return
 	}
-	file_deckhand_v1_event_proto_msgTypes[3].OneofWrappers = []any{
+	file_deckhand_v1_event_proto_msgTypes[5].OneofWrappers = []any{
 		(*WatchResponse_Event)(nil),
 		(*WatchResponse_Thinking)(nil),
 		(*WatchResponse_Heartbeat_)(nil),
@@ -536,7 +705,7 @@ func file_deckhand_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_event_proto_rawDesc), len(file_deckhand_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,8 @@ const (
 const (
 	// EventServiceWatchProcedure is the fully-qualified name of the EventService's Watch RPC.
 	EventServiceWatchProcedure = "/deckhand.v1.EventService/Watch"
+	// EventServiceListEventsProcedure is the fully-qualified name of the EventService's ListEvents RPC.
+	EventServiceListEventsProcedure = "/deckhand.v1.EventService/ListEvents"
 )
 
 // EventServiceClient is a client for the deckhand.v1.EventService service.
@@ -44,6 +46,9 @@ type EventServiceClient interface {
 	// final state (follow false: when what is stored has been sent), or when the
 	// caller leaves; a caller that returns passes the last cursor it saw.
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
+	// ListEvents answers a part of one task's history, in order: the newest
+	// events, those before a number, or those after one.
+	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 }
 
 // NewEventServiceClient constructs a client for the deckhand.v1.EventService service. By default,
@@ -63,17 +68,29 @@ func NewEventServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(eventServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		listEvents: connect.NewClient[v1.ListEventsRequest, v1.ListEventsResponse](
+			httpClient,
+			baseURL+EventServiceListEventsProcedure,
+			connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // eventServiceClient implements EventServiceClient.
 type eventServiceClient struct {
-	watch *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	listEvents *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
 }
 
 // Watch calls deckhand.v1.EventService.Watch.
 func (c *eventServiceClient) Watch(ctx context.Context, req *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error) {
 	return c.watch.CallServerStream(ctx, req)
+}
+
+// ListEvents calls deckhand.v1.EventService.ListEvents.
+func (c *eventServiceClient) ListEvents(ctx context.Context, req *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
+	return c.listEvents.CallUnary(ctx, req)
 }
 
 // EventServiceHandler is an implementation of the deckhand.v1.EventService service.
@@ -83,6 +100,9 @@ type EventServiceHandler interface {
 	// final state (follow false: when what is stored has been sent), or when the
 	// caller leaves; a caller that returns passes the last cursor it saw.
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
+	// ListEvents answers a part of one task's history, in order: the newest
+	// events, those before a number, or those after one.
+	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 }
 
 // NewEventServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -98,10 +118,18 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(eventServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	eventServiceListEventsHandler := connect.NewUnaryHandler(
+		EventServiceListEventsProcedure,
+		svc.ListEvents,
+		connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.EventService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case EventServiceWatchProcedure:
 			eventServiceWatchHandler.ServeHTTP(w, r)
+		case EventServiceListEventsProcedure:
+			eventServiceListEventsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -113,4 +141,8 @@ type UnimplementedEventServiceHandler struct{}
 
 func (UnimplementedEventServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.Watch is not implemented"))
+}
+
+func (UnimplementedEventServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.ListEvents is not implemented"))
 }

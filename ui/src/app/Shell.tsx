@@ -1,0 +1,213 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { ChevronDown, LogOut, Monitor, Moon, Search, Sun, Wifi, WifiOff } from "lucide-react";
+import { DropdownMenu } from "radix-ui";
+import { lazy, Suspense, useState } from "react";
+import { Toaster } from "sonner";
+import { Button } from "@/components/Button";
+import { cx } from "@/components/cx";
+import { Kbd } from "@/components/Kbd";
+import { ShortcutsProvider, useShortcut } from "@/components/shortcuts";
+import { forgetSession, may, sessions } from "@/features/session/queries";
+import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
+import { LiveProvider, useLiveStatus } from "@/live/context";
+import { nav, type NavItem } from "./nav";
+import { useSession } from "./session";
+import { setTheme, useDark, useTheme, type Theme } from "./theme";
+
+const Palette = lazy(() => import("./Palette").then((m) => ({ default: m.Palette })));
+const Sheet = lazy(() => import("./Sheet").then((m) => ({ default: m.Sheet })));
+
+// Shell is around every page: navigation, palette, shortcuts, toasts, and the
+// one stream.
+export function Shell() {
+  const session = useSession();
+  const queries = useQueryClient();
+  const dark = useDark();
+  return (
+    <LiveProvider who={`${session.organisationId} ${session.userId}`} queries={queries}>
+      <ShortcutsProvider>
+        <Frame />
+        <Toaster theme={dark ? "dark" : "light"} position="bottom-right" closeButton richColors={false} />
+      </ShortcutsProvider>
+    </LiveProvider>
+  );
+}
+
+function Frame() {
+  const session = useSession();
+  const navigate = useNavigate();
+  const [palette, setPalette] = useState(false);
+  const [sheet, setSheet] = useState(false);
+  useShortcut("mod+k", "Search, or run a command", "Everywhere", () => setPalette((open) => !open));
+  useShortcut("/", "Search, or run a command", "Everywhere", () => setPalette(true));
+  useShortcut("?", "Show the shortcuts", "Everywhere", () => setSheet(true));
+  const items = nav.filter((item) => !item.role || may(session, item.role));
+  return (
+    <div className="grid h-full grid-cols-[13rem_minmax(0,1fr)] grid-rows-[minmax(0,1fr)] max-md:grid-cols-[3.25rem_minmax(0,1fr)]">
+      <a
+        href="#main"
+        onClick={(e) => {
+          // A link to a place would leave the page, below a <base>.
+          e.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+        className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:bg-panel focus:p-2"
+      >
+        Skip to the page
+      </a>
+      <div className="flex min-h-0 flex-col gap-3 border-r bg-panel p-2">
+        <Link to="/fleet" className="flex items-center gap-2 px-2 pt-2 font-semibold">
+          <span aria-hidden className="grid size-6 place-items-center rounded-md bg-accent text-accent-ink">
+            D
+          </span>
+          <span className="max-md:sr-only">Deckhand</span>
+        </Link>
+        <button
+          type="button"
+          onClick={() => setPalette(true)}
+          className="flex min-h-8 items-center gap-2 rounded-md border px-2 text-dim hover:text-ink"
+        >
+          <Search aria-hidden className="size-4 shrink-0" />
+          <span className="flex-1 text-left max-md:sr-only">Search</span>
+          <span className="max-md:hidden">
+            <Kbd keys="/" />
+          </span>
+        </button>
+        <nav aria-label="Main" className="min-h-0 flex-1 space-y-3 overflow-y-auto">
+          {[...new Set(items.map((item) => item.section))].map((section) => (
+            <div key={section}>
+              <div className="px-2 pb-1 text-xs text-dim max-md:sr-only">{section}</div>
+              <ul>
+                {items
+                  .filter((item) => item.section === section)
+                  .map((item) => (
+                    <li key={item.to}>
+                      <NavLink item={item} go={() => void navigate({ to: item.to })} />
+                    </li>
+                  ))}
+              </ul>
+            </div>
+          ))}
+        </nav>
+        <LiveMark />
+        <Account />
+      </div>
+      <main id="main" tabIndex={-1} className="min-h-0 overflow-y-auto outline-none">
+        <Outlet />
+      </main>
+      <Suspense fallback={null}>
+        {palette && <Palette items={items} onClose={() => setPalette(false)} />}
+        {sheet && <Sheet onClose={() => setSheet(false)} />}
+      </Suspense>
+    </div>
+  );
+}
+
+function NavLink({ item, go }: { item: NavItem; go: () => void }) {
+  useShortcut(`g ${item.key}`, `Go to ${item.label}`, "Go", go);
+  const Icon = item.icon;
+  return (
+    <Link
+      to={item.to}
+      title={item.label}
+      className="flex min-h-8 items-center gap-2 rounded-md px-2 text-dim hover:bg-raised hover:text-ink aria-[current=page]:bg-raised aria-[current=page]:font-medium aria-[current=page]:text-ink"
+    >
+      <Icon aria-hidden className="size-4 shrink-0" />
+      <span className="flex-1 max-md:sr-only">{item.label}</span>
+      {item.to === "/inbox" && <InboxCount />}
+    </Link>
+  );
+}
+
+const most = 99;
+
+// InboxCount is how many things wait for a person.
+function InboxCount() {
+  const { data } = useQuery(InboxService.method.listInbox, { pageSize: most + 1 });
+  const n = data?.items.length ?? 0;
+  if (n === 0) return null;
+  return (
+    <span className="rounded-full bg-accent px-1.5 text-xs font-semibold text-accent-ink" data-testid="inbox-count">
+      {n > most ? `${most}+` : n}
+      <span className="sr-only"> waiting</span>
+    </span>
+  );
+}
+
+// LiveMark says whether what is shown is what is.
+function LiveMark() {
+  const status = useLiveStatus();
+  const live = status === "live";
+  return (
+    <div
+      role="status"
+      data-live={status}
+      className={cx("flex items-center gap-2 px-2 text-xs", live ? "text-dim" : "text-warn")}
+    >
+      {live ? <Wifi aria-hidden className="size-3.5 shrink-0" /> : <WifiOff aria-hidden className="size-3.5 shrink-0" />}
+      <span className="max-md:sr-only">{live ? "Live" : status === "connecting" ? "Connecting" : "Not connected: trying again"}</span>
+    </div>
+  );
+}
+
+const themes: [Theme, string, typeof Sun][] = [
+  ["light", "Light", Sun],
+  ["dark", "Dark", Moon],
+  ["system", "As the system", Monitor],
+];
+
+const entry =
+  "flex min-h-8 cursor-pointer items-center gap-2 rounded px-2 outline-none data-[highlighted]:bg-raised";
+
+function Account() {
+  const session = useSession();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const theme = useTheme();
+  const logout = async () => {
+    await sessions.deleteSession({});
+    forgetSession(queries);
+    await navigate({ to: "/login" });
+    queries.clear();
+  };
+  return (
+    <DropdownMenu.Root>
+      <DropdownMenu.Trigger asChild>
+        <Button look="quiet" className="justify-start px-2" aria-label={`Account of ${session.userName}`}>
+          <span aria-hidden className="grid size-5 place-items-center rounded-full bg-raised text-xs text-ink">
+            {session.userName.slice(0, 1).toUpperCase()}
+          </span>
+          <span className="min-w-0 flex-1 truncate text-left max-md:sr-only">{session.userName}</span>
+          <ChevronDown aria-hidden className="size-3.5 max-md:hidden" />
+        </Button>
+      </DropdownMenu.Trigger>
+      <DropdownMenu.Portal>
+        <DropdownMenu.Content
+          align="start"
+          side="top"
+          className="z-50 w-56 rounded-md border bg-panel p-1 text-sm shadow-lg"
+        >
+          <div className="px-2 py-1.5 text-dim">
+            {session.organisationName} · {session.role}
+          </div>
+          <DropdownMenu.Separator className="my-1 border-t" />
+          <DropdownMenu.RadioGroup value={theme} onValueChange={(v) => setTheme(v as Theme)}>
+            {themes.map(([value, label, Icon]) => (
+              <DropdownMenu.RadioItem key={value} value={value} className={entry}>
+                <Icon aria-hidden className="size-4" />
+                <span className="flex-1">{label}</span>
+                <DropdownMenu.ItemIndicator>✓</DropdownMenu.ItemIndicator>
+              </DropdownMenu.RadioItem>
+            ))}
+          </DropdownMenu.RadioGroup>
+          <DropdownMenu.Separator className="my-1 border-t" />
+          <DropdownMenu.Item className={entry} onSelect={() => void logout()}>
+            <LogOut aria-hidden className="size-4" /> Log out
+          </DropdownMenu.Item>
+        </DropdownMenu.Content>
+      </DropdownMenu.Portal>
+    </DropdownMenu.Root>
+  );
+}

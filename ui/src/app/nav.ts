@@ -1,0 +1,21 @@
+import { LayoutGrid, ListChecks, type LucideIcon } from "lucide-react";
+
+// NavItem is a place in the navigation. One for which there is no route yet is
+// left out, not shown as a promise.
+export type NavItem = {
+  to: string;
+  label: string;
+  icon: LucideIcon;
+  // "g" and this letter go there.
+  key: string;
+  // Under which heading it stands.
+  section: "Work" | "Fleet" | "Automation" | "Administration";
+  // The least role that sees it; every one where unset.
+  role?: "basic" | "advanced" | "admin";
+};
+
+// In the order in which they stand.
+export const nav: NavItem[] = [
+  { to: "/fleet", label: "Fleet", icon: LayoutGrid, key: "f", section: "Work" },
+  { to: "/tasks", label: "Tasks", icon: ListChecks, key: "t", section: "Work" },
+];

@@ -1,0 +1,19 @@
+import { createRoute, redirect } from "@tanstack/react-router";
+import { loginRoute } from "@/features/session/route";
+import { fleetRoutes } from "@/features/fleet/route";
+import { taskRoutes } from "@/features/task/route";
+import { rootRoute, shellRoute } from "./root";
+
+const homeRoute = createRoute({
+  path: "/",
+  getParentRoute: () => shellRoute,
+  beforeLoad: () => {
+    throw redirect({ to: "/fleet", replace: true });
+  },
+});
+
+// A feature's routes are one line here, in alphabetical order.
+export const routeTree = rootRoute.addChildren([
+  loginRoute,
+  shellRoute.addChildren([homeRoute, ...fleetRoutes, ...taskRoutes]),
+]);

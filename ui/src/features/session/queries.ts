@@ -1,0 +1,38 @@
+import { createClient } from "@connectrpc/connect";
+import { queryOptions, type QueryClient } from "@tanstack/react-query";
+import { transport } from "@/api/transport";
+import { SessionService, type Session } from "@/gen/deckhand/v1/session_pb";
+
+export const sessions = createClient(SessionService, transport);
+
+const options = queryOptions({
+  queryKey: ["session"],
+  queryFn: async (): Promise<Session> => {
+    const { session } = await sessions.getSession({});
+    if (!session) throw new Error("The hub answered no session.");
+    return session;
+  },
+  staleTime: Infinity,
+});
+
+// fetchSession answers who is logged in, from what is known or from the hub.
+export function fetchSession(queries: QueryClient): Promise<Session> {
+  return queries.ensureQueryData(options);
+}
+
+// setSession keeps who has just logged in.
+export function setSession(queries: QueryClient, session: Session) {
+  queries.setQueryData(options.queryKey, session);
+}
+
+// forgetSession drops all that was shown to somebody who is no longer logged in.
+export function forgetSession(queries: QueryClient) {
+  queries.removeQueries({ queryKey: options.queryKey });
+}
+
+const roles = ["viewer", "basic", "advanced", "admin"];
+
+// may says whether a role covers another.
+export function may(session: Session, role: "viewer" | "basic" | "advanced" | "admin"): boolean {
+  return roles.indexOf(session.role) >= roles.indexOf(role);
+}

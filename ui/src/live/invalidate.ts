@@ -1,0 +1,58 @@
+import type { DescMethod, DescService } from "@bufbuild/protobuf";
+import type { QueryClient } from "@tanstack/react-query";
+import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
+import { TaskService } from "@/gen/deckhand/v1/task_pb";
+import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
+import type { LiveEvent } from "./event";
+import type { EventStore } from "./store";
+
+// What an event makes out of date: whole services or single methods. A feature
+// that shows something else adds it here.
+const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
+  [/^(approval_requested|input_required|outcome_unknown|inbox_|review\.)/, [InboxService]],
+  [
+    /^(state_changed|execution_|task\.|agent\.|progress_update|iteration_complete|pause_requested|limits_lifted|message_)/,
+    [TaskService.method.getTask, TaskService.method.listTasks],
+  ],
+  [/^(state_changed|agent\.)/, [AgentService]],
+  [/^(tool_|approval_|outcome_|inbox_)/, [TaskService.method.listSteps]],
+  [/^(checkpoint_created)/, [TaskService.method.listCheckpoints]],
+  [/^(tool_completed|workspace_|execution_completed)/, [WorkspaceService.method.listChanges]],
+  // The inbox of a task that has ended is withdrawn.
+  [/^(execution_cancelled|execution_failed|state_changed)/, [InboxService]],
+];
+
+// Lists are asked again at most this often, in milliseconds, however much
+// happens.
+const pause = 700;
+
+// As createConnectQueryKey makes it, of every input.
+function keyOf(d: DescService | DescMethod) {
+  const of = d.kind === "service" ? { serviceName: d.typeName } : { serviceName: d.parent.typeName, methodName: d.name };
+  return ["connect-query", of];
+}
+
+// invalidateByEvents asks again for what is on screen when an event says that it
+// has changed: at once, and then with a pause.
+export function invalidateByEvents(store: EventStore, queries: QueryClient): () => void {
+  const waiting = new Set<DescService | DescMethod>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let last = 0;
+  const flush = () => {
+    timer = undefined;
+    last = Date.now();
+    for (const d of waiting) void queries.invalidateQueries({ queryKey: keyOf(d) });
+    waiting.clear();
+  };
+  const stop = store.onBatch((events: LiveEvent[]) => {
+    for (const e of events) {
+      for (const [types, of] of touched) if (types.test(e.type)) for (const d of of) waiting.add(d);
+    }
+    if (waiting.size > 0 && timer === undefined) timer = setTimeout(flush, Math.max(0, last + pause - Date.now()));
+  });
+  return () => {
+    stop();
+    clearTimeout(timer);
+  };
+}

@@ -1,0 +1,39 @@
+import { fileURLToPath } from "node:url";
+import react from "@vitejs/plugin-react";
+import tailwindcss from "@tailwindcss/vite";
+import { defineConfig } from "vitest/config";
+
+// The hub that `npm run dev` shows: a running `deckhand up`.
+const hub = process.env.DECKHAND_HUB_URL ?? "http://127.0.0.1:7800";
+
+export default defineConfig({
+  plugins: [react(), tailwindcss()],
+  // Relative: index.html's <base>, which the hub fills in, says where it is.
+  base: "./",
+  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  build: {
+    outDir: "../.build/ui",
+    emptyOutDir: true,
+    target: "es2023",
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 900, // what counts is measured by scripts/bench ui
+    assetsInlineLimit: 0, // the policy forbids most data: URLs
+    modulePreload: { polyfill: false },
+    rolldownOptions: {
+      output: {
+        entryFileNames: "assets/app-[hash].js",
+        chunkFileNames: "assets/[name]-[hash].js",
+        assetFileNames: "assets/[name]-[hash][extname]",
+      },
+    },
+  },
+  server: {
+    proxy: { "^/(deckhand\\.v1\\.|terminal)": { target: hub, ws: true, changeOrigin: true } },
+  },
+  test: {
+    environment: "jsdom",
+    include: ["src/**/*.test.{ts,tsx}"],
+    setupFiles: ["src/test/setup.ts"],
+    restoreMocks: true,
+  },
+});
