@@ -1,0 +1,247 @@
+// Package danger recognises calls that are known to be dangerous: what wipes a
+// machine or its disks, fork bombs, code from elsewhere that is run unseen,
+// reverse shells, reading of credentials, wiping of histories and logs, ways of
+// staying on a machine, and changes of its kernel or of the rights on its roots.
+//
+// It judges what a script would run (package shell), not how it is spelt, and
+// looks into code that interpreters are given. It asks and records; the boundary
+// is the jail. A program that the agent wrote and compiled is not looked into.
+package danger
+
+import (
+	"path"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+)
+
+// Kind is what sort of danger it is.
+type Kind string
+
+// The kinds.
+const (
+	Wipe         Kind = "wipe"
+	Device       Kind = "device"
+	ForkBomb     Kind = "fork_bomb"
+	RemoteCode   Kind = "remote_code"
+	HiddenCode   Kind = "hidden_code"
+	Credentials  Kind = "credentials"
+	History      Kind = "history"
+	Logs         Kind = "logs"
+	ReverseShell Kind = "reverse_shell"
+	Persistence  Kind = "persistence"
+	Permissions  Kind = "permissions"
+	Kernel       Kind = "kernel"
+	Escape       Kind = "escape"
+)
+
+// Kinds are all of them.
+func Kinds() []Kind {
+	return []Kind{
+		Wipe, Device, ForkBomb, RemoteCode, HiddenCode, Credentials, History, Logs, ReverseShell, Persistence, Permissions, Kernel, Escape,
+	}
+}
+
+// Finding is one danger of a call.
+type Finding struct {
+	Kind Kind
+	// What it does, in words.
+	What string
+	// Command is the part that does it, at most 200 bytes.
+	Command string
+	// Line of the script, from 1.
+	Line int
+}
+
+// finder collects findings of a script.
+type finder struct {
+	script shell.Script
+	found  []Finding
+	seen   map[Kind]bool
+}
+
+// In answers what is dangerous in a script that was read.
+func In(script shell.Script) []Finding {
+	f := &finder{script: script, seen: map[Kind]bool{}}
+	for _, name := range script.Bombs {
+		f.add(ForkBomb, nil, "%s starts itself, or others, without end", name)
+	}
+	for i := range script.Commands {
+		f.command(&script.Commands[i])
+	}
+	f.shells()
+	return f.found
+}
+
+// Code answers what is dangerous in code of a language; see shell.Language.
+func Code(language, text string, line int) []Finding {
+	f := &finder{seen: map[Kind]bool{}}
+	f.code(language, text, &shell.Command{Line: line, Args: []shell.Word{{Text: language, Known: true}}})
+	return f.found
+}
+
+// File answers what is dangerous in writing, reading or deleting a file, by tools
+// for files.
+func File(verb, name string) []Finding {
+	f := &finder{seen: map[Kind]bool{}}
+	name = clean(name, shell.Workspace)
+	c := &shell.Command{Line: 1, Args: []shell.Word{{Text: verb, Known: true}, {Text: name, Known: true}}}
+	switch verb {
+	case "read":
+		f.secret(c, name)
+	case "delete":
+		f.deleted(c, name, true)
+	default:
+		f.written(c, name)
+	}
+	return f.found
+}
+
+// add notes a finding, one of each kind.
+func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
+	if f.seen[kind] {
+		return
+	}
+	f.seen[kind] = true
+	finding := Finding{Kind: kind, What: sprintf(format, args...), Line: 1}
+	if c != nil {
+		finding.Command, finding.Line = shorten(c.String()), c.Line
+		if len(c.Via) > 0 {
+			finding.What += " (by " + strings.Join(c.Via, ", ") + ")"
+		}
+	}
+	f.found = append(f.found, finding)
+}
+
+func shorten(s string) string {
+	if len(s) > 200 {
+		return strings.ToValidUTF8(s[:200], "") + "..."
+	}
+	return s
+}
+
+// command looks at one simple command.
+func (f *finder) command(c *shell.Command) {
+	for _, r := range c.Reads {
+		f.secret(c, at(c, r))
+	}
+	for _, r := range c.Writes {
+		f.written(c, at(c, r))
+	}
+	f.environment(c)
+	f.remote(c)
+	if strings.Contains(c.Input.Text, "fork") && cBomb.MatchString(c.Input.Text) {
+		f.add(ForkBomb, c, "its code starts processes without end")
+	}
+	if c.Language != "" && c.Language != "shell" && c.Code.Text != "" {
+		f.code(c.Language, strings.NewReplacer(shell.Hole, " ", shell.Unset, "").Replace(c.Code.Text), c)
+	}
+	name := c.Name()
+	if name == "" {
+		return
+	}
+	f.deletes(c, name)
+	f.devices(c, name)
+	f.secrets(c, name)
+	f.covers(c, name)
+	f.stays(c, name)
+	f.rights(c, name)
+	f.kernel(c, name)
+	f.connects(c, name)
+}
+
+// at answers a word of a command as a clean path from the root. Unset variables
+// are nothing, other holes something.
+func at(c *shell.Command, w shell.Word) string { return clean(w.Text, c.Dir) }
+
+func clean(text, dir string) string {
+	text = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown").Replace(text)
+	if text == "" {
+		return ""
+	}
+	slash := strings.HasSuffix(text, "/")
+	if !strings.HasPrefix(text, "/") {
+		text = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown").Replace(dir) + "/" + text
+	}
+	text = path.Clean(text)
+	// The root by other names.
+	for _, prefix := range []string{"/proc/self/root", "/proc/thread-self/root", "/proc/1/root", "/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"} {
+		if text == prefix {
+			return "/"
+		}
+		if rest, ok := strings.CutPrefix(text, prefix+"/"); ok {
+			text = "/" + rest
+		}
+	}
+	if slash && text == shell.Workspace {
+		return text
+	}
+	return text
+}
+
+// operands are a command's words that are no options, its name not among them.
+func operands(c *shell.Command) (out []shell.Word) {
+	for i, a := range c.Args[1:] {
+		if a.Text == "--" {
+			return append(out, c.Args[i+2:]...)
+		}
+		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// option says that a command has an option, by its letter or by its name.
+func option(c *shell.Command, letter byte, names ...string) bool {
+	for _, a := range c.Args[1:] {
+		t := a.Text
+		if t == "--" {
+			return false
+		}
+		if strings.HasPrefix(t, "--") {
+			name, _, _ := strings.Cut(t, "=")
+			for _, n := range names {
+				if name == n || len(name) > 4 && strings.HasPrefix(n, name) {
+					return true
+				}
+			}
+		} else if letter != 0 && strings.HasPrefix(t, "-") && strings.IndexByte(t, letter) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func has(c *shell.Command, words ...string) bool {
+	for _, a := range c.Args[1:] {
+		for _, w := range words {
+			if a.Text == w {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// comesFrom says that what a command reads or runs is made by another, near or
+// far, for which fn holds.
+func (f *finder) comesFrom(c *shell.Command, fn func(*shell.Command) bool) bool {
+	seen := map[int]bool{}
+	todo := c.From
+	for len(todo) > 0 {
+		i := todo[0]
+		todo = todo[1:]
+		if seen[i] || i >= len(f.script.Commands) {
+			continue
+		}
+		seen[i] = true
+		if from := &f.script.Commands[i]; from != c {
+			if fn(from) {
+				return true
+			}
+			todo = append(todo, from.From...)
+		}
+	}
+	return false
+}

@@ -1,0 +1,292 @@
+package danger
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+)
+
+// secret notes that a path is a credential which is read.
+func (f *finder) secret(c *shell.Command, p string) {
+	switch {
+	case secretFile(p):
+		f.add(Credentials, c, "it reads the credentials %s", p)
+	case p == "/dev/mem" || p == "/dev/kmem" || p == "/proc/kcore":
+		f.add(Credentials, c, "it reads the memory of the machine")
+	}
+}
+
+// discreet are programs that may name a credential without showing it.
+var discreet = []string{
+	"ls", "stat", "test", "[", "chmod", "chown", "chgrp", "ssh", "sftp", "ssh-add", "ssh-keygen", "ssh-copy-id", "mkdir", "touch", "echo", "printf", "export", "git", "rm", "rmdir",
+	"cd", "file", "du", "wc", "md5sum", "sha256sum", "sha1sum", "basename", "dirname", "realpath", "readlink", "which", "man", "apropos", "alias", ":", "true", "false", "declare", "local", "set", "unset", "readonly",
+	"shred", "unlink", "sudo", "env", "nohup", "timeout", "xargs", "bash", "sh", "tree", "getfacl", "lsattr", "mosh", "autossh", "sshfs", "kill", "history", "visudo", "ssh-keyscan", "pushd", "return", "exit", "gh", "eval", "time", "nice", "kubectl", "helm", "k9s", "terraform", "aws", "gcloud", "az", "psql", "pg_dump", "mysql", "mysqldump", "ansible", "ansible-playbook", "npm", "cargo", "twine",
+}
+
+// patterned are programs whose first operand is no file.
+var patterned = []string{"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq"}
+
+// secrets looks at programs that show or send credentials.
+func (f *finder) secrets(c *shell.Command, name string) {
+	switch name {
+	case "getent":
+		if has(c, "shadow", "gshadow") {
+			f.add(Credentials, c, "it reads the password hashes")
+		}
+	case "unshadow", "mimipenguin", "lazagne", "secretsdump.py", "linpeas.sh", "gcore":
+		f.add(Credentials, c, "%s is for taking credentials", name)
+	case "security":
+		if has(c, "find-generic-password", "dump-keychain") {
+			f.add(Credentials, c, "it reads a keychain")
+		}
+	case "secret-tool", "pass", "gopass":
+		if has(c, "lookup", "show", "search") {
+			f.add(Credentials, c, "it reads a keychain")
+		}
+	case "gpg", "gpg2":
+		if option(c, 0, "--export-secret-keys", "--export-secret-subkeys") {
+			f.add(Credentials, c, "it takes secret keys out")
+		}
+	case "curl", "wget", "http", "https", "nc", "ncat", "netcat", "socat", "telnet", "mail", "sendmail", "xh":
+		f.sends(c)
+	}
+	if slices.Contains(discreet, name) {
+		return
+	}
+	skip := 0
+	if slices.Contains(patterned, name) && !option(c, 'e', "--regexp", "--file", "--expression") {
+		skip = 1
+	}
+	folders := slices.Contains([]string{"cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg"}, name)
+	ops := operands(c)
+	for i, a := range ops {
+		if i < skip {
+			continue
+		}
+		text := a.Text
+		if name == "dd" {
+			text = strings.TrimPrefix(text, "if=")
+		}
+		// file=@path of curl and its like, @path, user@host:path.
+		if _, after, ok := strings.Cut(text, "@"); ok && name == "curl" {
+			text = after
+		}
+		f.named(c, text, folders && !(i == len(ops)-1 && i > 0 && (name == "cp" || name == "mv" || name == "rsync" || name == "scp")))
+	}
+	for i, a := range c.Args {
+		if i == 0 || !strings.HasPrefix(a.Text, "-") {
+			continue
+		}
+		if _, v, ok := strings.Cut(a.Text, "="); ok {
+			f.named(c, strings.TrimPrefix(v, "@"), false)
+		}
+		if name == "curl" && len(a.Text) > 2 && strings.Contains(a.Text, "@") {
+			_, v, _ := strings.Cut(a.Text, "@")
+			f.named(c, v, false)
+		}
+	}
+	if name == "find" && (has(c, "-exec", "-execdir") && !has(c, "chmod", "chown", "ls", "stat", "rm") || has(c, "-delete")) {
+		return
+	}
+	if name == "xargs" || slices.Contains(c.Via, "xargs") && !slices.Contains(discreet, name) {
+		f.comesFrom(c, func(from *shell.Command) bool {
+			for i, a := range from.Args {
+				if i > 0 && (from.Args[i-1].Text == "-name" || from.Args[i-1].Text == "-iname") && sensitiveName(a.Text) {
+					f.add(Credentials, c, "it reads credentials named %s", a.Text)
+					return true
+				}
+			}
+			return false
+		})
+	}
+	if slices.Contains(c.Via, "find -exec") || slices.Contains(c.Via, "find -execdir") {
+		for i := range f.script.Commands {
+			from := &f.script.Commands[i]
+			if from.Name() != "find" || from.Line != c.Line {
+				continue
+			}
+			for j, a := range from.Args {
+				if j > 0 && (from.Args[j-1].Text == "-name" || from.Args[j-1].Text == "-iname") && sensitiveName(a.Text) {
+					f.add(Credentials, c, "it reads credentials named %s", a.Text)
+				}
+			}
+		}
+	}
+}
+
+func sensitiveName(n string) bool {
+	for _, s := range []string{"id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credentials", ".netrc", ".pgpass", ".git-credentials", "shadow", "wallet.dat", "kubeconfig", ".aws", "id_*", ".kdbx"} {
+		if strings.Trim(n, "*") == strings.Trim(s, "*") && strings.Trim(n, "*") != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// named looks at a word that may be a credential's path.
+func (f *finder) named(c *shell.Command, text string, folders bool) {
+	if text == "" || strings.ContainsAny(text, " \n") && !strings.Contains(text, "Login Data") {
+		return
+	}
+	if rest, ok := strings.CutPrefix(text, "file://"); ok {
+		text = rest
+	}
+	p := clean(text, c.Dir)
+	f.secret(c, p)
+	if folders && secretFolder(p) {
+		f.add(Credentials, c, "it takes the credentials in %s", p)
+	}
+	if strings.Contains(text, "169.254.169.254") || strings.Contains(text, "metadata.google.internal") || strings.Contains(text, "[fd00:ec2::254]") || strings.Contains(text, "169.254.170.2") ||
+		strings.Contains(text, "100.100.100.200") || strings.Contains(text, "//2852039166") || strings.Contains(strings.ToLower(text), "0xa9fea9fe") {
+		f.add(Credentials, c, "it asks the cloud's metadata service, which hands out credentials")
+	}
+	if strings.Contains(text, "docker.sock") || strings.Contains(text, "containerd.sock") || strings.Contains(text, "crio.sock") {
+		f.add(Escape, c, "it speaks to the container daemon")
+	}
+}
+
+// sends looks at programs that send what they read.
+func (f *finder) sends(c *shell.Command) {
+	f.comesFrom(c, func(from *shell.Command) bool {
+		switch from.Name() {
+		case "env", "printenv", "set", "export":
+			if len(from.Args) == 1 || has(from, "-0", "-p") {
+				f.add(Credentials, c, "it sends the environment elsewhere")
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// environment looks at variables that change what programs do.
+func (f *finder) environment(c *shell.Command) {
+	look := func(name, v string) {
+		switch {
+		case name == "HISTFILE" && (v == "" || v == "/dev/null" || strings.HasPrefix(v, "/tmp") || strings.HasPrefix(v, "/dev")),
+			(name == "HISTSIZE" || name == "HISTFILESIZE") && (v == "0" || v == ""),
+			name == "HISTCONTROL" && strings.Contains(v, "ignoreall"), name == "HISTIGNORE" && strings.Trim(v, "*") == "" && v != "":
+			f.add(History, c, "it has the shell keep no history")
+		}
+	}
+	for _, e := range c.Env {
+		name, v, _ := strings.Cut(e, "=")
+		look(name, v)
+	}
+	switch c.Name() {
+	case "export", "declare", "typeset", "readonly", "local", "env":
+		for _, a := range c.Args[1:] {
+			if name, v, ok := strings.Cut(a.Text, "="); ok {
+				look(name, v)
+			}
+		}
+	}
+}
+
+// covers looks at what wipes histories and silences logs.
+func (f *finder) covers(c *shell.Command, name string) {
+	switch name {
+	case "history":
+		if option(c, 'c') || option(c, 'd') || has(c, "clear", "-p") && name == "fish" {
+			f.add(History, c, "it wipes the shell's history")
+		}
+	case "fc":
+		if option(c, 'p') {
+			f.add(History, c, "it has the shell keep no history")
+		}
+	case "unset":
+		if has(c, "HISTFILE", "HISTSIZE", "HISTFILESIZE", "HISTCMD") {
+			f.add(History, c, "it has the shell keep no history")
+		}
+	case "set", "shopt":
+		if has(c, "+o") && has(c, "history") || name == "shopt" && option(c, 'u') && has(c, "histappend", "cmdhist") && has(c, "-o") {
+			f.add(History, c, "it has the shell keep no history")
+		}
+	case "ln":
+		if ops := operands(c); len(ops) == 2 && ops[0].Text == "/dev/null" {
+			f.history(c, at(c, ops[1]))
+			f.log(c, at(c, ops[1]))
+		}
+	case "systemctl", "service", "rc-service", "invoke-rc.d", "initctl", "launchctl", "chkconfig", "update-rc.d":
+		stops := has(c, "stop", "disable", "mask", "kill", "off", "remove")
+		for _, a := range operands(c) {
+			s := strings.TrimSuffix(strings.TrimSuffix(a.Text, ".service"), ".socket")
+			if stops && slices.Contains(guards, s) {
+				f.add(Logs, c, "it stops %s", s)
+			}
+		}
+	case "pkill", "killall", "kill":
+		for _, a := range operands(c) {
+			if slices.Contains(guards, strings.TrimPrefix(a.Text, "^")) {
+				f.add(Logs, c, "it ends %s", a.Text)
+			}
+		}
+		f.comesFrom(c, func(from *shell.Command) bool {
+			if from.Name() == "pidof" || from.Name() == "pgrep" {
+				for _, a := range operands(from) {
+					if slices.Contains(guards, a.Text) {
+						f.add(Logs, c, "it ends %s", a.Text)
+						return true
+					}
+				}
+			}
+			return false
+		})
+	case "auditctl":
+		if has(c, "-D") || has(c, "-e") && has(c, "0") || has(c, "-e0") {
+			f.add(Logs, c, "it turns auditing off")
+		}
+	case "journalctl":
+		for i, a := range c.Args {
+			flag, v, ok := strings.Cut(a.Text, "=")
+			if !ok && i+1 < len(c.Args) {
+				v = c.Args[i+1].Text
+			}
+			if strings.HasPrefix(flag, "--vacuum-") && little(v) {
+				f.add(Logs, c, "it throws the journal away")
+			}
+		}
+	case "dmesg":
+		if option(c, 'C', "--clear") || option(c, 'c', "--read-clear") {
+			f.add(Logs, c, "it clears the kernel's log")
+		}
+	case "setenforce":
+		if has(c, "0", "Permissive", "permissive") {
+			f.add(Logs, c, "it turns SELinux off")
+		}
+	case "ufw", "iptables", "ip6tables", "nft", "aa-teardown", "aa-disable", "aa-complain", "firewall-cmd":
+		if name == "aa-teardown" || name == "aa-disable" || has(c, "disable", "-F", "--flush", "flush", "reset", "--panic-off") {
+			f.add(Logs, c, "it takes a protection of the machine away")
+		}
+	case "wevtutil", "logsave", "utmpdump":
+		if name == "wevtutil" && has(c, "cl") {
+			f.add(Logs, c, "it clears a log")
+		}
+	}
+}
+
+// guards are services that record or protect.
+var guards = []string{
+	"rsyslog", "rsyslogd", "syslog", "syslogd", "syslog-ng", "systemd-journald", "journald", "auditd", "apparmor", "fail2ban", "fail2ban-server", "crowdsec", "falco", "falcon-sensor", "clamav-daemon", "clamd",
+	"wazuh-agent", "ossec", "osqueryd", "osquery", "firewalld", "ufw", "snort", "suricata", "aide", "samhain", "auditbeat", "filebeat", "vector", "fluentd", "fluent-bit", "deckhand", "deckhand-node", "klogd",
+}
+
+// little says that a size or an age leaves nothing of a log.
+func little(v string) bool {
+	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return false
+	}
+	switch unit := strings.ToLower(strings.TrimPrefix(v, digits)); unit {
+	case "", "b", "k", "kb", "s", "sec", "second", "seconds", "m", "mb", "min":
+		return unit != "m" && unit != "mb" && unit != "k" || n <= 10
+	case "h", "hour", "hours":
+		return n <= 1
+	case "files":
+		return n <= 1
+	}
+	return n == 0
+}

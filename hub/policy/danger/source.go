@@ -1,0 +1,391 @@
+package danger
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// source is code with its strings taken out and worked out as far as that is
+// easy: escapes, concatenation, joins, reversals, decoding, and variables that
+// are given a string.
+type source struct {
+	// bare is the code, «3» in the place of its third string, without comments.
+	bare    string
+	strings []string
+	// ran are the strings that the language itself runs: backticks, qx, %x.
+	ran []int
+}
+
+func (s *source) put(text string) string {
+	s.strings = append(s.strings, text)
+	return "«" + strconv.Itoa(len(s.strings)-1) + "»"
+}
+
+// scan takes a source apart.
+func scan(language, text string) *source {
+	s := &source{}
+	var out strings.Builder
+	r := []rune(text)
+	hash := language == "python" || language == "perl" || language == "ruby" || language == "php" || language == "awk" || language == "tclsh" || language == "julia"
+	slashes := language == "javascript" || language == "php" || language == "groovy"
+	for i := 0; i < len(r); i++ {
+		switch c := r[i]; {
+		case c == '#' && hash && (i == 0 || r[i-1] != '$' && r[i-1] != '{' && r[i-1] != '&'):
+			for i < len(r) && r[i] != '\n' {
+				i++
+			}
+			out.WriteByte('\n')
+		case c == '/' && slashes && i+1 < len(r) && r[i+1] == '/' && (i == 0 || r[i-1] != ':'):
+			for i < len(r) && r[i] != '\n' {
+				i++
+			}
+			out.WriteByte('\n')
+		case c == '/' && slashes && i+1 < len(r) && r[i+1] == '*':
+			for i += 2; i+1 < len(r) && (r[i] != '*' || r[i+1] != '/'); i++ {
+			}
+			i++
+		case (c == '"' || c == '\'') && language == "python" && i+2 < len(r) && r[i+1] == c && r[i+2] == c:
+			var b strings.Builder
+			for i += 3; i < len(r) && !(i+2 < len(r) && r[i] == c && r[i+1] == c && r[i+2] == c); i++ {
+				b.WriteRune(r[i])
+			}
+			i += 2
+			out.WriteString(s.put(unescape(b.String())))
+		case c == '"' || c == '\'' || c == '`':
+			raw := i > 0 && (r[i-1] == 'r' || r[i-1] == 'R') && language == "python"
+			var b strings.Builder
+			for i++; i < len(r) && r[i] != c; i++ {
+				if r[i] == '\\' && i+1 < len(r) {
+					b.WriteRune(r[i])
+					i++
+				}
+				b.WriteRune(r[i])
+			}
+			v := b.String()
+			if !raw {
+				v = unescape(v)
+			}
+			out.WriteString(s.put(v))
+			if c == '`' && language != "javascript" {
+				s.ran = append(s.ran, len(s.strings)-1)
+			}
+		case (language == "perl" && c == 'q' && i+1 < len(r) || language == "ruby" && c == '%') && quoteLike(r, i) > 0:
+			n := quoteLike(r, i)
+			open := r[i+n]
+			closer := map[rune]rune{'(': ')', '{': '}', '[': ']', '<': '>'}[open]
+			if closer == 0 {
+				closer = open
+			}
+			kind := r[i+n-1]
+			var b strings.Builder
+			depth := 1
+			for i += n + 1; i < len(r); i++ {
+				if r[i] == open && closer != open {
+					depth++
+				} else if r[i] == closer {
+					if depth--; depth == 0 {
+						break
+					}
+				}
+				b.WriteRune(r[i])
+			}
+			out.WriteString(s.put(b.String()))
+			if kind == 'x' {
+				s.ran = append(s.ran, len(s.strings)-1)
+			} else if kind == 'w' || kind == 'W' {
+				words := strings.Fields(b.String())
+				for _, w := range words {
+					out.WriteString("," + s.put(w))
+				}
+			}
+		case c == '<' && language == "perl" && i+1 < len(r) && (r[i+1] == '/' || r[i+1] == '~'):
+			var b strings.Builder
+			for i++; i < len(r) && r[i] != '>' && r[i] != '\n'; i++ {
+				b.WriteRune(r[i])
+			}
+			out.WriteString("glob(" + s.put(b.String()) + ")")
+		case c == '«' || c == '»':
+			out.WriteByte(' ')
+		default:
+			out.WriteRune(c)
+		}
+	}
+	s.bare = out.String()
+	s.workOut()
+	return s
+}
+
+// quoteLike answers how long the q, qq, qw, qx or %x, %w before a delimiter is.
+func quoteLike(r []rune, i int) int {
+	if i > 0 && (r[i-1] == '_' || r[i-1] == '$' || r[i-1] == '@' || r[i-1] == '%' || r[i-1] >= 'a' && r[i-1] <= 'z' || r[i-1] >= 'A' && r[i-1] <= 'Z') {
+		return 0
+	}
+	n := 1
+	if i+n < len(r) && strings.ContainsRune("qwxWQ", r[i+n]) {
+		n++
+	}
+	if i+n < len(r) && strings.ContainsRune("({[<|!/~", r[i+n]) && (r[i] == 'q' || n == 2) {
+		return n
+	}
+	return 0
+}
+
+var escapes = regexp.MustCompile(`\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{4})\}?|([0-7]{2,3})|(.))`)
+
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	return escapes.ReplaceAllStringFunc(s, func(e string) string {
+		m := escapes.FindStringSubmatch(e)
+		for i, base := range []int{16, 16, 8} {
+			if m[i+1] != "" {
+				n, _ := strconv.ParseInt(m[i+1], base, 32)
+				return string(rune(n))
+			}
+		}
+		switch m[4] {
+		case "n":
+			return "\n"
+		case "t":
+			return "\t"
+		}
+		return m[4]
+	})
+}
+
+type rewrite struct {
+	re *regexp.Regexp
+	fn func(s *source, m []string) (string, bool)
+}
+
+func (s *source) at(i string) string {
+	n, err := strconv.Atoi(i)
+	if err != nil || n < 0 || n >= len(s.strings) {
+		return ""
+	}
+	return s.strings[n]
+}
+
+const lit = `«(\d+)»`
+
+func fixed(text string) func(*source, []string) (string, bool) {
+	return func(s *source, _ []string) (string, bool) { return s.put(text), true }
+}
+
+// rewrites work out what strings come to.
+var rewrites = []rewrite{
+	{regexp.MustCompile(`[bfru]{1,2}` + lit), func(s *source, m []string) (string, bool) { return "«" + m[1] + "»", true }},
+	{regexp.MustCompile(`\bchr\(\s*(0x[0-9a-fA-F]+|\d+)\s*\)|\bString\.fromCharCode\(\s*(\d+)\s*\)|\b(\d+)\.chr\b`), func(s *source, m []string) (string, bool) {
+		n, err := strconv.ParseInt(m[1]+m[2]+m[3], 0, 32)
+		return s.put(string(rune(n))), err == nil
+	}},
+	{regexp.MustCompile(`\b(?:String\.fromCharCode|bytes)\(\s*\[?((?:\s*(?:0x[0-9a-fA-F]+|\d+)\s*,?)+)\]?\s*\)(?:\.decode\(\))?|\bmap\(\s*chr\s*,\s*\[((?:\s*(?:0x[0-9a-fA-F]+|\d+)\s*,?)+)\]\s*\)|\bpack\(?\s*«\d+»\s*,((?:\s*\d+\s*,?)+)\)?`), func(s *source, m []string) (string, bool) {
+		var b strings.Builder
+		for _, part := range strings.FieldsFunc(m[1]+m[2]+m[3], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
+			n, err := strconv.ParseInt(part, 0, 32)
+			if err != nil {
+				return "", false
+			}
+			b.WriteRune(rune(n))
+		}
+		return s.put(b.String()), b.Len() > 0
+	}},
+	{regexp.MustCompile(`\bos\.path\.expanduser\(\s*` + lit + `\s*\)|\bFile\.expand_path\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(tilde(s.at(m[1] + m[2]))), true }},
+	{regexp.MustCompile(`\bPath\.home\(\)|\bos\.homedir\(\)|\bDir\.home\b|\$ENV\{HOME\}|\$ENV\{«\d+»\}|\bprocess\.env\.HOME\b|\bENV\[«\d+»\]|\bos\.environ\[«\d+»\]|\bos\.getenv\(«\d+»\)|\bgetenv\(«\d+»\)`), func(s *source, m []string) (string, bool) {
+		if i := strings.Index(m[0], "«"); i >= 0 && s.at(strings.Trim(m[0][i:], "«»]})")) != "HOME" {
+			return "", false
+		}
+		return s.put("/workspace"), true
+	}},
+	{regexp.MustCompile(`\bos\.(?:path\.)?sep\b|\bpath\.sep\b|\bFile::SEPARATOR\b|\bDIRECTORY_SEPARATOR\b|\bos\.path\.abspath\(\s*os\.sep\s*\)`), fixed("/")},
+	{regexp.MustCompile(`\b(?:os\.path\.join|path\.join|path\.resolve|File\.join|posixpath\.join)\(\s*` + lit + `\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+		if strings.HasPrefix(s.at(m[2]), "/") {
+			return s.put(s.at(m[2])), true
+		}
+		return s.put(strings.TrimRight(s.at(m[1]), "/") + "/" + s.at(m[2])), true
+	}},
+	{regexp.MustCompile(`(?:Path\()?` + lit + `\)?\s*/\s*` + lit), func(s *source, m []string) (string, bool) {
+		return "Path(" + s.put(strings.TrimRight(s.at(m[1]), "/")+"/"+s.at(m[2])) + ")", true
+	}},
+	{regexp.MustCompile(lit + `\s*(?:\+|\.\.|\.)?\s*` + lit), func(s *source, m []string) (string, bool) { return s.put(s.at(m[1]) + s.at(m[2])), true }},
+	{regexp.MustCompile(lit + `\[::-1\]|` + lit + `\.reverse\b|\b(?:reverse|strrev)\(?\s*` + lit + `\)?|` + lit + `\.split\(«\d+»\)\.reverse\(\)\.join\(«\d+»\)`), func(s *source, m []string) (string, bool) {
+		r := []rune(s.at(m[1] + m[2] + m[3] + m[4]))
+		slices.Reverse(r)
+		return s.put(string(r)), true
+	}},
+	{regexp.MustCompile(lit + `\.(?:join\(\s*)[\[(]((?:\s*«\d+»\s*,?)+)[\])]\s*\)|[\[(]((?:\s*«\d+»\s*,?)+)[\])]\.join(?:\(\s*(?:` + lit + `)?\s*\))?`), func(s *source, m []string) (string, bool) {
+		var parts []string
+		for _, p := range regexp.MustCompile(lit).FindAllStringSubmatch(m[2]+m[3], -1) {
+			parts = append(parts, s.at(p[1]))
+		}
+		return s.put(strings.Join(parts, s.at(m[1]+m[4]))), true
+	}},
+	{regexp.MustCompile(lit + `\.join\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return "«" + m[2] + "»", s.at(m[1]) == "" }},
+	{regexp.MustCompile(lit + `\.(?:replace|gsub|replaceAll)\(\s*` + lit + `\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+		return s.put(strings.ReplaceAll(s.at(m[1]), s.at(m[2]), s.at(m[3]))), s.at(m[2]) != ""
+	}},
+	{regexp.MustCompile(`\b(?:base64\.(?:b64decode|urlsafe_b64decode|standard_b64decode|decodebytes)|b64decode|decode_base64|base64_decode|atob|Base64\.(?:strict_|urlsafe_)?decode64|decode64)\(\s*` + lit + `\s*\)|\bBuffer\.from\(\s*` + lit + `\s*,\s*«\d+»\s*\)|` + lit + `\.unpack1?\(?\s*«\d+»\)?`), func(s *source, m []string) (string, bool) {
+		text := strings.Join(strings.Fields(s.at(m[1]+m[2]+m[3])), "")
+		data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "="))
+		if hexed, herr := hex.DecodeString(text); m[2] != "" && herr == nil {
+			data, err = hexed, nil
+		}
+		return s.put(string(data)), err == nil && len(data) > 0
+	}},
+	{regexp.MustCompile(`\b(?:bytes\.fromhex|bytearray\.fromhex|binascii\.unhexlify|unhexlify|hex2bin|codecs\.decode)\(\s*` + lit + `\s*(?:,\s*«(\d+)»\s*)?\)|\[` + lit + `\]\.pack\(?\s*«\d+»\)?|\bpack\(?\s*«\d+»\s*,\s*` + lit + `\)?`), func(s *source, m []string) (string, bool) {
+		text := s.at(m[1] + m[3] + m[4])
+		if strings.Contains(s.at(m[2]), "rot") {
+			return s.put(rot13(text)), true
+		}
+		data, err := hex.DecodeString(strings.Join(strings.Fields(text), ""))
+		return s.put(string(data)), err == nil
+	}},
+	{regexp.MustCompile(`\bstr_rot13\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(rot13(s.at(m[1]))), true }},
+	{regexp.MustCompile(lit + `\.(?:decode|encode|toString|to_s|strip|trim|chomp|rstrip|lower|dup|freeze)\(\s*(?:«\d+»)?\s*\)`), func(s *source, m []string) (string, bool) { return "«" + m[1] + "»", true }},
+	{regexp.MustCompile(`\(\s*` + lit + `\s*\)\s*\.(?:decode|toString)`), func(s *source, m []string) (string, bool) { return "«" + m[1] + "».decode", true }},
+	{regexp.MustCompile(`\brequire\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+		name := strings.TrimPrefix(s.at(m[1]), "node:")
+		return name, slices.Contains([]string{"fs", "http", "https", "net", "child_process", "os", "path", "vm"}, name)
+	}},
+	{regexp.MustCompile(`\b__import__\(\s*` + lit + `\s*\)|\bimportlib\.import_module\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.at(m[1] + m[2]), ident(s.at(m[1] + m[2])) }},
+	{regexp.MustCompile(`\bgetattr\(\s*([\w.]+)\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return m[1] + "." + s.at(m[2]), ident(s.at(m[2])) }},
+	{regexp.MustCompile(`\brequire\(\s*` + lit + `\s*\)\s*\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return s.at(m[1]) + "." + s.at(m[2]), ident(s.at(m[2])) }},
+	{regexp.MustCompile(`\b(\w+)\s*\[\s*` + lit + `\s*\]\s*\(`), func(s *source, m []string) (string, bool) { return m[1] + "." + s.at(m[2]) + "(", ident(s.at(m[2])) }},
+	{regexp.MustCompile(`\.(?:send|public_send|__send__|method)\(?\s*(?::|` + lit + `\s*,)`), func(s *source, m []string) (string, bool) {
+		return "." + s.at(m[1]) + "(", m[1] != "" && ident(s.at(m[1]))
+	}},
+	{regexp.MustCompile(`\b(?:vars\((\w+)\)|(\w+)\.__dict__)\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return m[1] + m[2] + "." + s.at(m[3]), ident(s.at(m[3])) }},
+}
+
+func ident(s string) bool { return regexp.MustCompile(`^[A-Za-z_][\w.:]*$`).MatchString(s) }
+
+func rot13(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return 'a' + (r-'a'+13)%26
+		case r >= 'A' && r <= 'Z':
+			return 'A' + (r-'A'+13)%26
+		}
+		return r
+	}, s)
+}
+
+var (
+	assigned = regexp.MustCompile(`(?m)(?:^|[;{\n(]|\b(?:my|const|let|var|local)\b)\s*[$@]?([A-Za-z_]\w*)\s*=\s*«(\d+)»\s*(?:;|$|\n|\))`)
+	imported = regexp.MustCompile(`\bimport\s+([\w.]+)\s+as\s+(\w+)|(?m)(?:^|[;\n]|\b(?:const|let|var)\b)\s*(\w+)\s*=\s*(os|subprocess|shutil|socket|fs|https?|net|child_process|vm|os\.system|os\.remove|os\.unlink|shutil\.rmtree|subprocess\.\w+|eval|exec|require\(«\d+»\)(?:\.\w+)?)\s*(?:;|$|\n)`)
+	froms    = regexp.MustCompile(`\bfrom\s+(os|subprocess|shutil|pty)\s+import\s+(\w+)\s+as\s+(\w+)`)
+)
+
+// workOut puts what strings come to in their places until nothing changes.
+func (s *source) workOut() {
+	const rounds, most = 12, 5000
+	named := map[string]bool{}
+	for range rounds {
+		before := s.bare
+		for _, rw := range rewrites {
+			if len(s.strings) > most {
+				return
+			}
+			s.bare = rw.re.ReplaceAllStringFunc(s.bare, func(text string) string {
+				if out, ok := rw.fn(s, rw.re.FindStringSubmatch(text)); ok {
+					return out
+				}
+				return text
+			})
+		}
+		for _, m := range assigned.FindAllStringSubmatch(s.bare, 20) {
+			if !named[m[1]] && s.at(m[2]) != "" && !strings.Contains(strings.ReplaceAll(s.bare, " ", ""), m[1]+"+=") {
+				named[m[1]] = true
+				s.replace(m[1], "«"+m[2]+"»")
+			}
+		}
+		for _, m := range imported.FindAllStringSubmatch(s.bare, 20) {
+			name, to := m[2]+m[3], m[1]+m[4]
+			if strings.HasPrefix(to, "require(") {
+				i := strings.Index(to, "«")
+				j := strings.Index(to, "»")
+				to = s.at(to[i+len("«"):j]) + to[strings.Index(to, ")")+1:]
+				to = strings.TrimPrefix(to, "child_process.")
+			}
+			if !named[name] && len(name) > 0 && name != to {
+				named[name] = true
+				s.replace(name, to)
+			}
+		}
+		for _, m := range froms.FindAllStringSubmatch(s.bare, 20) {
+			if !named[m[3]] {
+				named[m[3]] = true
+				s.replace(m[3], m[1]+"."+m[2])
+			}
+		}
+		if s.bare == before || len(s.bare) > 1<<20 {
+			return
+		}
+	}
+}
+
+// replace puts to in the place of each use of a name.
+func (s *source) replace(name, to string) {
+	re := regexp.MustCompile(`(^|[^\w.$@])[$@]?` + regexp.QuoteMeta(name) + `\b(\s*=[^=])?`)
+	s.bare = re.ReplaceAllStringFunc(s.bare, func(text string) string {
+		m := re.FindStringSubmatch(text)
+		if m[2] != "" {
+			return text
+		}
+		return m[1] + to
+	})
+}
+
+// region is the arguments of a call.
+type region struct{ call, text, after string }
+
+// arguments answers the arguments of the calls that a pattern finds, to the
+// closing bracket or the end of the statement.
+func (s *source) arguments(calls *regexp.Regexp) (out []region) {
+	for _, loc := range calls.FindAllStringIndex(s.bare, 200) {
+		rest := s.bare[loc[1]:]
+		call := strings.TrimRight(s.bare[loc[0]:loc[1]], "([ ")
+		depth, end := 0, len(rest)
+		if strings.HasSuffix(s.bare[loc[0]:loc[1]], "(") || strings.HasSuffix(s.bare[loc[0]:loc[1]], "[") {
+			depth = 1
+		}
+		inBrackets := depth > 0
+	scan:
+		for i, c := range rest {
+			switch c {
+			case '(', '[':
+				depth++
+				inBrackets = true
+			case ')', ']':
+				if depth--; depth <= 0 && (inBrackets || depth < 0) {
+					end = i
+					break scan
+				}
+			case ';', '\n':
+				if depth <= 0 {
+					end = i
+					break scan
+				}
+			}
+		}
+		after := rest[end:]
+		out = append(out, region{call: call, text: rest[:end], after: after[:min(len(after), 80)]})
+	}
+	return out
+}
+
+var literals = regexp.MustCompile(lit)
+
+// strings are those among the arguments.
+func (r region) strings(s *source) (out []string) {
+	for _, m := range literals.FindAllStringSubmatch(r.text, 50) {
+		out = append(out, s.at(m[1]))
+	}
+	return out
+}

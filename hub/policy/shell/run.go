@@ -1,0 +1,255 @@
+package shell
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// call walks a simple command.
+func (w *walker) call(c *syntax.CallExpr, in value, r redirected) value {
+	before := len(w.out.Commands)
+	if len(c.Args) == 0 {
+		out := known("")
+		for _, a := range c.Assigns {
+			w.assign(a)
+			if noted(a.Name.Value) {
+				w.emit(Command{Args: []Word{word("export"), word(a.Name.Value + "=" + w.vars[a.Name.Value].Str)}})
+			}
+		}
+		if r.stdin != nil && len(c.Assigns) == 0 {
+			out = *r.stdin
+		}
+		if len(r.reads) > 0 || len(r.writes) > 0 {
+			w.emit(Command{Args: []Word{word(":")}, Reads: r.reads, Writes: r.writes})
+		}
+		return out
+	}
+	var env []string
+	var undo []func()
+	for _, a := range c.Assigns {
+		v, name := w.literal(a.Value), a.Name.Value
+		env = append(env, name+"="+v.text)
+		old, had := w.vars[name]
+		undo = append(undo, func() {
+			delete(w.vars, name)
+			if had {
+				w.vars[name] = old
+			}
+		})
+	}
+	w.drawn = nil
+	args := w.words(c.Args)
+	for _, a := range c.Assigns {
+		// The words were expanded without them; what the command runs has them.
+		w.assign(a)
+	}
+	defer func() {
+		for _, fn := range undo {
+			fn()
+		}
+	}()
+	if len(args) == 0 {
+		return known("")
+	}
+	return w.run(args, in, r, env, append(w.since(before), w.drawn...))
+}
+
+// noted says that a variable changes what the shell or other programs do.
+func noted(name string) bool {
+	return strings.HasPrefix(name, "HIST") || strings.HasPrefix(name, "LD_") || name == "PROMPT_COMMAND" || name == "BASH_ENV" || name == "ENV"
+}
+
+func (w *walker) emit(c Command) int {
+	if len(w.out.Commands) >= maxCommands {
+		w.unclear("it comes to more than %d commands", maxCommands)
+		return len(w.out.Commands) - 1
+	}
+	if c.Line == 0 {
+		if c.Line = w.cur; w.line > 0 {
+			c.Line = w.line
+		}
+	}
+	c.Dir = w.dir
+	c.Via, c.Host, c.Background = slices.Clone(w.via), w.host, c.Background || w.back
+	w.out.Commands = append(w.out.Commands, c)
+	return len(w.out.Commands) - 1
+}
+
+// under walks what another program runs.
+func (w *walker) under(via string, fn func() value) (out value) {
+	w.nested(func() {
+		w.via = append(w.via, via)
+		out = fn()
+		w.via = w.via[:len(w.via)-1]
+	})
+	return out
+}
+
+// run walks a command with its words, and answers what it writes.
+func (w *walker) run(args []Word, in value, r redirected, env []string, from []int) value {
+	name := ""
+	if args[0].Known && !args[0].Glob {
+		name = base(args[0].Text)
+		if to, ok := w.programs[args[0].Text]; ok {
+			name, args = base(to), append([]Word{word(to)}, args[1:]...)
+		} else if to, ok := w.programs[w.abs(args[0].Text)]; ok && strings.Contains(args[0].Text, "/") {
+			name, args = base(to), append([]Word{word(to)}, args[1:]...)
+		}
+	} else if guess := globbed(args[0]); guess != "" {
+		// A wildcard that can mean little else: /bin/r? is rm.
+		name, args = base(guess), append([]Word{{Text: guess, Known: true, Glob: true}}, args[1:]...)
+	}
+	if body, ok := w.funcs[args[0].Text]; ok && args[0].Known && !slices.Contains(w.calls, args[0].Text) {
+		return w.function(args, body, in)
+	}
+	if text, ok := w.aliases[args[0].Text]; ok && args[0].Known && !slices.Contains(w.calls, "alias "+args[0].Text) {
+		w.calls = append(w.calls, "alias "+args[0].Text)
+		out := w.under("alias", func() value { return w.script(text+" "+quoteAll(args[1:]), nil, in) })
+		w.calls = w.calls[:len(w.calls)-1]
+		return out
+	}
+	at := w.emit(Command{
+		Args: args, Reads: r.reads, Writes: r.writes, Env: env, Dup: r.dup, From: slices.Concat(in.from, from), Input: in.word(),
+	})
+	if name != "" && (strings.Contains(args[0].Text, "/") || slices.Contains(w.running, w.abs(args[0].Text))) {
+		if v, ok := w.files[w.abs(args[0].Text)]; ok || w.written(args[0]) {
+			if !ok {
+				v = w.read(value{text: args[0].Text, known: true})
+			}
+			w.out.Commands[at].From = append(w.out.Commands[at].From, v.from...)
+			return w.file(name, args[0], texts(args), in, at)
+		}
+	}
+	return w.meaning(name, args, in, at)
+}
+
+func (w *walker) written(x Word) bool { _, ok := w.earlier[w.abs(x.Text)]; return ok }
+
+// function walks a function's body with its arguments.
+func (w *walker) function(args []Word, body *syntax.Stmt, in value) (out value) {
+	w.nested(func() {
+		before, branch := w.args, w.branch
+		w.args = texts(args)
+		w.calls = append(w.calls, args[0].Text)
+		out = w.stmt(body, in)
+		w.calls = w.calls[:len(w.calls)-1]
+		w.args, w.branch = before, branch
+	})
+	return out
+}
+
+func texts(words []Word) []string {
+	out := make([]string, len(words))
+	for i, x := range words {
+		out[i] = x.Text
+	}
+	return out
+}
+
+// quoteAll writes words so that a shell reads them as they are.
+func quoteAll(words []Word) string {
+	var b strings.Builder
+	for i, x := range words {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		switch {
+		case holed(x.Text):
+			b.WriteString(`"` + again.Replace(strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`", "$", `\$`).Replace(x.Text)) + `"`)
+		case x.Glob:
+			b.WriteString(x.Text)
+		default:
+			b.WriteString("'" + strings.ReplaceAll(x.Text, "'", `'\''`) + "'")
+		}
+	}
+	return b.String()
+}
+
+// joined is words as eval, ssh and watch put them together.
+func joined(words []Word) value {
+	v := known(strings.Join(texts(words), " "))
+	for _, x := range words {
+		v.known = v.known && x.Known
+	}
+	return v
+}
+
+// globbed answers the program that a wildcard in command position means, where it
+// is among those that matter; "" for none.
+func globbed(x Word) string {
+	if !x.Glob || holed(x.Text) {
+		return ""
+	}
+	for _, name := range notable {
+		for _, dir := range []string{"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"} {
+			if matches(x.Text, dir+name) {
+				return dir + name
+			}
+		}
+	}
+	return ""
+}
+
+// notable are the programs that a wildcard is tried on.
+var notable = []string{
+	"rm", "dd", "sh", "bash", "dash", "zsh", "curl", "wget", "cat", "nc", "ncat", "netcat", "mkfs", "mkfs.ext4", "shred", "python3", "perl", "chmod", "chown",
+	"base64", "find", "unlink", "truncate", "wipefs",
+}
+
+// matches is a shell pattern of *, ? and [...] in one path.
+func matches(pattern, text string) bool {
+	for pattern != "" {
+		switch pattern[0] {
+		case '*':
+			for i := 0; i <= len(text); i++ {
+				if matches(pattern[1:], text[i:]) {
+					return true
+				}
+				if i < len(text) && text[i] == '/' {
+					break
+				}
+			}
+			return false
+		case '?':
+			if text == "" || text[0] == '/' {
+				return false
+			}
+			pattern, text = pattern[1:], text[1:]
+		case '[':
+			end := strings.IndexByte(pattern[1:], ']')
+			if end <= 0 || text == "" {
+				return false
+			}
+			set, not := pattern[1:1+end], false
+			if set[0] == '!' || set[0] == '^' {
+				set, not = set[1:], true
+			}
+			if inSet(set, text[0]) == not {
+				return false
+			}
+			pattern, text = pattern[end+2:], text[1:]
+		default:
+			if text == "" || pattern[0] != text[0] {
+				return false
+			}
+			pattern, text = pattern[1:], text[1:]
+		}
+	}
+	return text == ""
+}
+
+func inSet(set string, c byte) bool {
+	for i := 0; i < len(set); i++ {
+		if i+2 < len(set) && set[i+1] == '-' {
+			if set[i] <= c && c <= set[i+2] {
+				return true
+			}
+			i += 2
+		} else if set[i] == c {
+			return true
+		}
+	}
+	return false
+}
