@@ -1,0 +1,48 @@
+import { describe, expect, it } from "vitest";
+import type { LiveEvent } from "@/live/event";
+import { Threads, type Call, type Said } from "./thread";
+
+let seq = 0;
+const e = (type: string, payload: Record<string, unknown> = {}): LiveEvent => ({
+  taskId: "t", seq: ++seq, type, time: seq, actorKind: "worker", actorId: "w", attempt: 1, payload,
+});
+
+describe("Threads", () => {
+  it("tells a call from its choice to its end, in one entry", () => {
+    const events = [
+      e("thinking", { turn: 1, text: "I look.", calls: ["shell_exec"] }),
+      e("approval_requested", { step_id: "s1", number: 1, turn: 1, tool: "shell_exec", arguments: { command: "ls" }, item_id: "i1", why: "it is dangerous" }),
+    ];
+    const threads = new Threads();
+    const call = () => threads.of(events).entries.find((x): x is Call => x.kind === "call")!;
+    expect(call()).toMatchObject({ state: "waiting", itemId: "i1", reason: "it is dangerous" });
+    const before = call();
+    events.push(e("inbox_answered", { step_id: "s1", by: "ada", answer: "approve" }));
+    events.push(e("tool_selected", { step_id: "s1", number: 1, turn: 1, tool: "shell_exec", arguments: { command: "ls -l" }, reason: "ada" }));
+    events.push(e("tool_executing", { step_id: "s1", number: 1, tool: "shell_exec" }));
+    expect(call()).toMatchObject({ state: "started", itemId: undefined, args: { command: "ls -l" } });
+    events.push(e("tool_completed", { step_id: "s1", state: "succeeded", outcome: { exit_code: 0 }, log_bytes: 12, workspace: { paths: ["a.txt"] } }));
+    expect(call()).toMatchObject({ state: "succeeded", logBytes: 12, files: ["a.txt"] });
+    expect(call()).not.toBe(before);
+    expect(threads.of(events).entries.filter((x) => x.kind === "call")).toHaveLength(1);
+  });
+
+  it("answers the same thread when nothing came, and begins anew when older events are put before", () => {
+    const threads = new Threads();
+    const events = [e("message_received", { message_id: "m1", text: "stop", by: "ada" })];
+    const first = threads.of(events);
+    expect(threads.of(events)).toBe(first);
+    events.push(e("message_delivered", { message_ids: ["m1"], after_turn: 2 }));
+    expect((threads.of(events).entries[0] as Said).delivered).toBe(true);
+    events.unshift(e("thinking", { turn: 1, text: "before" }));
+    expect(threads.of(events).entries.map((x) => x.kind)).toEqual(["turn", "said"]);
+  });
+
+  it("holds twenty thousand events, and goes on in no time", () => {
+    const events = Array.from({ length: 20_000 }, (_, i) => e(i % 2 ? "thinking" : "phase_changed", { turn: i, text: "x", phase: "think" }));
+    const threads = new Threads();
+    expect(threads.of(events).entries).toHaveLength(10_000);
+    events.push(e("thinking", { turn: 1, text: "x" }));
+    expect(threads.of(events).entries).toHaveLength(10_001);
+  });
+});

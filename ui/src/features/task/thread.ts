@@ -1,0 +1,298 @@
+import type { LiveEvent } from "@/live/event";
+
+// Call is one tool call as the events tell of it.
+export type Call = {
+  kind: "call";
+  key: string;
+  stepId: string;
+  number: number;
+  turn: number;
+  tool: string;
+  args: Record<string, unknown>;
+  reason: string;
+  at: number;
+  // Of the effect ledger: "granted", "waiting", "denied", "started", "succeeded"…
+  state: string;
+  startedAt?: number;
+  endedAt?: number;
+  outcome?: Record<string, unknown>;
+  errorCode?: string;
+  logBytes: number;
+  // The item that waits for a person; none once it is answered.
+  itemId?: string;
+  // Files that the call changed.
+  files: string[];
+  refused: string[];
+};
+
+export type Turn = {
+  kind: "turn";
+  key: string;
+  turn: number;
+  attempt: number;
+  text: string;
+  model: string;
+  at: number;
+  tokens: number;
+};
+
+// Said is what a person told the agent.
+export type Said = { kind: "said"; key: string; text: string; by: string; at: number; delivered: boolean; id: string };
+
+// Note is anything else worth a line.
+export type Note = { kind: "note"; key: string; at: number; text: string; tone: "plain" | "good" | "warn" | "bad" };
+
+export type Entry = Call | Turn | Said | Note;
+
+export type PlanItem = { id: string; title: string; status: string; parent: string; dependsOn: string[] };
+
+export type Plan = { items: PlanItem[]; criteria: string[]; risks: string[] };
+
+// Thread is what happened in a task, as a person reads it.
+export type Thread = {
+  entries: Entry[];
+  plan?: Plan;
+  phase?: string;
+  iteration: number;
+  progress: number;
+  // Milliseconds spent in each phase, of the iterations that are known.
+  phases: Record<string, number>;
+  // What an iteration took, by its number.
+  iterations: { iteration: number; at: number; phases: Record<string, number>; next: string; happened: string }[];
+};
+
+const text = (v: unknown): string => (typeof v === "string" ? v : v === undefined || v === null ? "" : String(v));
+const number = (v: unknown): number => (typeof v === "number" ? v : Number(v ?? 0) || 0);
+const list = (v: unknown): unknown[] => (Array.isArray(v) ? v : []);
+const object = (v: unknown): Record<string, unknown> =>
+  v !== null && typeof v === "object" && !Array.isArray(v) ? (v as Record<string, unknown>) : {};
+
+// Threads makes a thread of events, and goes on where it stood when more came.
+export class Threads {
+  private first: LiveEvent | undefined;
+  private done = 0;
+  private thread = empty();
+  private calls = new Map<string, number>();
+  private said = new Map<string, number>();
+
+  // of answers the thread of events: the same object, with its entries in a new
+  // array, when only more came.
+  of(events: readonly LiveEvent[]): Thread {
+    if (events[0] !== this.first || events.length < this.done) {
+      this.first = events[0];
+      this.done = 0;
+      this.thread = empty();
+      this.calls.clear();
+      this.said.clear();
+    }
+    if (events.length > this.done) {
+      this.thread = { ...this.thread, entries: this.thread.entries.slice() };
+      for (; this.done < events.length; this.done++) this.take(events[this.done]!);
+    }
+    return this.thread;
+  }
+
+  private push(entry: Entry): number {
+    return this.thread.entries.push(entry) - 1;
+  }
+
+  private note(e: LiveEvent, words: string, tone: Note["tone"] = "plain") {
+    this.push({ kind: "note", key: `e${e.seq}`, at: e.time, text: words, tone });
+  }
+
+  // call changes a call, as a new object, so that only its row is drawn again.
+  private call(e: LiveEvent, part: Partial<Call>) {
+    const stepId = text(e.payload.step_id);
+    const at = this.calls.get(stepId);
+    const known = at === undefined ? undefined : (this.thread.entries[at] as Call);
+    const call: Call = {
+      ...(known ?? {
+        kind: "call",
+        key: stepId,
+        stepId,
+        number: number(e.payload.number),
+        turn: number(e.payload.turn),
+        tool: text(e.payload.tool),
+        args: object(e.payload.arguments),
+        reason: text(e.payload.reason),
+        at: e.time,
+        state: "proposed",
+        logBytes: 0,
+        files: [],
+        refused: [],
+      }),
+      ...part,
+    };
+    if (at === undefined) this.calls.set(stepId, this.push(call));
+    else this.thread.entries[at] = call;
+  }
+
+  private take(e: LiveEvent) {
+    const p = e.payload;
+    const t = this.thread;
+    switch (e.type) {
+      case "thinking": {
+        const usage = object(p.usage);
+        this.push({
+          kind: "turn",
+          key: `e${e.seq}`,
+          turn: number(p.turn),
+          attempt: e.attempt,
+          text: text(p.text),
+          model: text(p.model),
+          at: e.time,
+          tokens: number(usage.input_tokens) + number(usage.output_tokens),
+        });
+        break;
+      }
+      case "tool_selected":
+        this.call(e, { state: "granted", itemId: undefined, args: object(p.arguments), reason: text(p.reason) });
+        break;
+      case "tool_denied":
+        this.call(e, { state: "denied", reason: text(p.reason), itemId: undefined });
+        break;
+      case "tool_rejected":
+        this.note(e, `${text(p.tool)} was not called: ${text(p.message)}`, "warn");
+        break;
+      case "approval_requested":
+      case "input_required":
+      case "outcome_unknown":
+        this.call(e, {
+          state: e.type === "outcome_unknown" ? "unknown" : "waiting",
+          itemId: text(p.item_id),
+          reason: text(p.why) || text(p.question) || text(p.evidence),
+        });
+        break;
+      case "inbox_answered":
+        if (p.step_id) this.call(e, { itemId: undefined });
+        this.note(e, `${text(p.by)} answered: ${text(p.answer)}${p.reason ? ` (${text(p.reason)})` : ""}${p.reply ? `: ${text(p.reply)}` : ""}`);
+        break;
+      case "inbox_expired":
+        if (p.step_id) this.call(e, { itemId: undefined });
+        this.note(e, `Nobody answered in time: ${text(p.on_expiry)}`, "warn");
+        break;
+      case "tool_executing":
+        this.call(e, { state: "started", startedAt: e.time, itemId: undefined });
+        break;
+      case "tool_completed":
+        this.call(e, {
+          state: text(p.state).replace("STEP_STATE_", "").toLowerCase(),
+          endedAt: e.time,
+          outcome: object(p.outcome),
+          errorCode: text(p.error_code) || undefined,
+          logBytes: number(p.log_bytes),
+          files: list(object(p.workspace).paths).map(text),
+        });
+        break;
+      case "egress_refused":
+        this.call(e, { refused: list(p.refused).map((r) => `${text(object(r).host)}: ${text(object(r).reason)}`) });
+        break;
+      case "message_received":
+        this.said.set(
+          text(p.message_id),
+          this.push({ kind: "said", key: `e${e.seq}`, id: text(p.message_id), text: text(p.text), by: text(p.by), at: e.time, delivered: false }),
+        );
+        break;
+      case "message_delivered":
+        for (const id of list(p.message_ids)) {
+          const at = this.said.get(text(id));
+          if (at !== undefined) t.entries[at] = { ...(t.entries[at] as Said), delivered: true };
+        }
+        break;
+      case "plan_updated":
+        t.plan = {
+          items: list(p.items).map((i) => {
+            const item = object(i);
+            return {
+              id: text(item.id),
+              title: text(item.title),
+              status: text(item.status),
+              parent: text(item.parent),
+              dependsOn: list(item.depends_on).map(text),
+            };
+          }),
+          criteria: list(p.success_criteria).map(text),
+          risks: list(p.risks).map(text),
+        };
+        break;
+      case "phase_changed":
+        t.phase = text(p.phase);
+        t.iteration = number(p.iteration) || t.iteration;
+        if (p.from) t.phases = { ...t.phases, [text(p.from)]: (t.phases[text(p.from)] ?? 0) + number(p.from_ms) };
+        break;
+      case "progress_update":
+        t.progress = number(p.progress);
+        break;
+      case "iteration_complete": {
+        const reflection = object(p.reflection);
+        const phases: Record<string, number> = {};
+        for (const [name, ms] of Object.entries(object(p.phases_ms))) phases[name] = number(ms);
+        t.iterations = [
+          ...t.iterations,
+          { iteration: number(p.iteration), at: e.time, phases, next: text(reflection.next_action), happened: text(reflection.what_happened) },
+        ];
+        break;
+      }
+      case "state_changed":
+        if (p.to === "running") t.phase = t.phase ?? "";
+        else t.phase = undefined;
+        this.note(e, `${words(p.from)} → ${words(p.to)}${p.reason ? `: ${text(p.reason)}` : ""}`, tone(text(p.to)));
+        break;
+      case "pause_requested":
+        this.note(e, p.on_next_tool ? `${text(p.by)} pauses it before its next tool call` : `${text(p.by)} took back the pause`, "warn");
+        break;
+      case "limit_warning":
+        this.note(e, `${words(p.kind)}: ${text(p.current)} of ${text(p.limit)} used`, "warn");
+        break;
+      case "limit_reached":
+        this.note(e, `Limit reached: ${words(p.kind)} ${text(p.limit)}`, "bad");
+        break;
+      case "execution_completed":
+        this.note(e, text(p.summary) || "Done", "good");
+        break;
+      case "execution_failed":
+      case "execution_paused":
+        this.note(e, `${text(p.error_code)} ${text(p.message)}`.trim(), e.type === "execution_failed" ? "bad" : "warn");
+        break;
+      case "model_failover":
+        this.note(e, `${text(p.to_provider)} ${text(p.to_model)} goes on: ${text(p.reason)}`, "warn");
+        break;
+      case "workspace_undone":
+        this.note(e, `${text(p.files)} files were given back`, "warn");
+        break;
+      case "task.escalated":
+        this.note(e, `Escalated: ${text(p.cause)}`, "bad");
+        break;
+      case "agent.retry":
+        this.note(e, `Try ${text(p.retry)} of ${text(p.retries)}: ${text(p.message)}`, "warn");
+        break;
+      case "agent.suspended":
+        this.note(e, `${text(p.agent)} is suspended: ${text(p.reason)}`, "bad");
+        break;
+    }
+  }
+}
+
+function empty(): Thread {
+  return { entries: [], iteration: 0, progress: 0, phases: {}, iterations: [] };
+}
+
+const words = (v: unknown) => text(v).replace("TASK_STATE_", "").toLowerCase().replaceAll("_", " ");
+
+function tone(state: string): Note["tone"] {
+  switch (state.replace("TASK_STATE_", "").toLowerCase()) {
+    case "succeeded":
+      return "good";
+    case "failed":
+    case "timed_out":
+    case "escalated":
+      return "bad";
+    case "paused":
+    case "awaiting_approval":
+    case "needs_input":
+    case "review_needed":
+      return "warn";
+    default:
+      return "plain";
+  }
+}
