@@ -13,11 +13,13 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/hub/notify"
@@ -87,14 +89,20 @@ type Config struct {
 	// old it may get; 0 for 12 h and 7 days.
 	SessionIdle     time.Duration `koanf:"session-idle"`
 	SessionLifetime time.Duration `koanf:"session-lifetime"`
+	// APIRate is how many calls a second one token may make in the long run; from
+	// one address may come twice as many. 0 for 200, negative for any number.
+	APIRate int `koanf:"api-rate"`
+	// TrustedProxies are the networks of proxies before the hub, whose
+	// X-Forwarded-For is believed: 10.20.0.5,10.20.0.6.
+	TrustedProxies string `koanf:"trusted-proxies"`
 	// MaxPerUser caps one user's tasks that run at once.
 	MaxPerUser int `koanf:"max-active-per-user"`
 	// AnthropicBaseURL and AnthropicKey are what the model relay uses.
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
 
-	// notifyAllow is NotifyAllow, read.
-	notifyAllow []netip.Prefix
+	// notifyAllow is NotifyAllow, read, and trustedProxies TrustedProxies.
+	notifyAllow, trustedProxies []netip.Prefix
 
 	// InProcessNATS runs the embedded NATS server without any address, for a
 	// worker in the same process.
@@ -152,6 +160,9 @@ func (c *Config) fill() error {
 	}
 	var err error
 	if c.notifyAllow, err = guard.ParseAllow(c.NotifyAllow); err != nil {
+		return err
+	}
+	if c.trustedProxies, err = auth.ParseNetworks("trusted-proxies", strings.Split(c.TrustedProxies, ",")); err != nil {
 		return err
 	}
 	if c.Log == nil {

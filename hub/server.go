@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/validate"
 
+	"github.com/deckhand-sh/deckhand/hub/access"
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/console"
@@ -47,6 +48,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	s := &httpServer{listener: h.listener, delay: h.cfg.DrainDelay}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
+	lists := access.New(h.store, h.recorder)
 	interceptors, err := h.cfg.Tracer.Interceptors()
 	if err != nil {
 		return nil, err
@@ -54,7 +56,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(append(interceptors,
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
-			auth.Interceptor(h.tokens, h.sessions),
+			auth.Interceptor(auth.Guards{
+				Tokens: h.tokens, Sessions: h.sessions, Rates: auth.NewRates(h.cfg.APIRate), Access: lists,
+			}),
 			validate.NewInterceptor(),
 			api.Text(),
 		)...),
@@ -108,6 +112,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTokenServiceHandler(&api.Tokens{
 		Tokens: token.New(h.store, h.recorder, h.tokens), Users: h.users,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: lists}, options...))
 	mux.Handle(relay.Prefix, h.relay)
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(&api.Triggers{
 		Store: h.store, Triggers: h.triggers, Agents: h.agents, Redact: h.cfg.Redact,
@@ -129,7 +134,8 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler: pages.Under(auth.SameOrigin(mux)), Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		Handler:   auth.Behind(h.cfg.trustedProxies, pages.Under(auth.SameOrigin(mux))),
+		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
 	return s, nil

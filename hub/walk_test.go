@@ -36,7 +36,7 @@ func procedures() []protoreflect.MethodDescriptor {
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
 		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto,
 		deckhandv1.File_deckhand_v1_session_proto, deckhandv1.File_deckhand_v1_user_proto, deckhandv1.File_deckhand_v1_team_proto,
-		deckhandv1.File_deckhand_v1_token_proto,
+		deckhandv1.File_deckhand_v1_token_proto, deckhandv1.File_deckhand_v1_access_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -182,6 +182,12 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			if f.Kind() == protoreflect.StringKind {
 				out[name] = "correct horse battery"
 			}
+		case "what":
+			if out[name] = "NodeService"; m.Name() == "DeleteAccessRuleRequest" {
+				out[name] = "admin"
+			}
+		case "networks":
+			out[name] = []string{"192.0.2.0/24"}
 		case "role":
 			out[name] = "basic"
 		case "kind":
@@ -258,7 +264,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph",
 	"ListDestinations", "ListNotices", "GetSession", "ListSessions", "CreateLoginCode",
-	"CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens"}
+	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

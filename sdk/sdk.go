@@ -75,6 +75,8 @@ type Client struct {
 	Users    deckhandv1connect.UserServiceClient
 	Teams    deckhandv1connect.TeamServiceClient
 	Tokens   deckhandv1connect.TokenServiceClient
+	// Access says from where calls may come.
+	Access deckhandv1connect.AccessServiceClient
 
 	url  string
 	http *http.Client
@@ -144,6 +146,7 @@ func New(cfg Config) (*Client, error) {
 		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:     deckhandv1connect.NewSessionServiceClient(client, target, options),
+		Access:       deckhandv1connect.NewAccessServiceClient(client, target, options),
 		Users:        deckhandv1connect.NewUserServiceClient(client, target, options),
 		Teams:        deckhandv1connect.NewTeamServiceClient(client, target, options),
 		Tokens:       deckhandv1connect.NewTokenServiceClient(client, target, options),

@@ -1,8 +1,10 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"net/netip"
 
 	"connectrpc.com/connect"
 
@@ -15,23 +17,32 @@ type Sessions interface {
 	Identify(ctx context.Context, secret string) (Identity, error)
 }
 
-// Interceptor refuses whoever has no right to call, and tells handlers who
-// calls. A call with both a token and a cookie is the token's.
-func Interceptor(tokens *Tokens, sessions Sessions) connect.Interceptor {
-	return interceptor{tokens, sessions}
+// Access says from where calls may come.
+type Access interface {
+	// Check refuses a caller's call of a procedure from an address.
+	Check(ctx context.Context, id Identity, procedure string, from netip.Addr) error
 }
 
-type interceptor struct {
-	tokens   *Tokens
-	sessions Sessions
+// Guards are what a call has to pass.
+type Guards struct {
+	Tokens   *Tokens
+	Sessions Sessions
+	Rates    *Rates
+	Access   Access
 }
+
+// Interceptor refuses whoever has no right to call, and tells handlers who
+// calls. A call with both a token and a cookie is the token's.
+func Interceptor(g Guards) connect.Interceptor { return interceptor{g} }
+
+type interceptor struct{ Guards }
 
 func (i interceptor) identify(ctx context.Context, header http.Header) (Identity, error) {
 	if bearer := header.Get("Authorization"); bearer != "" {
-		return i.tokens.Identify(ctx, bearer)
+		return i.Tokens.Identify(ctx, bearer)
 	}
 	if secret := cookie(header); secret != "" {
-		return i.sessions.Identify(ctx, secret)
+		return i.Sessions.Identify(ctx, secret)
 	}
 	return Identity{}, errNoToken()
 }
@@ -41,6 +52,11 @@ func (i interceptor) admit(ctx context.Context, procedure, peer string, header h
 	if !ok {
 		return ctx, fault.New(fault.Denied, "%s has no rule of who may call it", procedure)
 	}
+	if rule.Kind != Worker {
+		if err := i.Rates.address(peer); err != nil {
+			return ctx, err
+		}
+	}
 	if rule.Public {
 		return ctx, nil
 	}
@@ -48,8 +64,18 @@ func (i interceptor) admit(ctx context.Context, procedure, peer string, header h
 	if err != nil {
 		return ctx, err
 	}
+	if id.Kind == User {
+		if err := i.Rates.token(cmp.Or(id.SessionID, id.TokenID)); err != nil {
+			return ctx, err
+		}
+	}
 	if err := Allow(id, procedure, rule); err != nil {
 		return ctx, err
+	}
+	if from := AddressOf(peer); !from.IsLoopback() || header.Get("X-Forwarded-For") != "" {
+		if err := i.Access.Check(ctx, id, procedure, from); err != nil {
+			return ctx, err
+		}
 	}
 	id.Address, id.UserAgent = peer, header.Get("User-Agent")
 	return WithIdentity(ctx, id), nil

@@ -34,7 +34,7 @@ func Config(t testing.TB) hub.Config {
 	t.Helper()
 	return hub.Config{
 		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
-		DatabaseURL: config.Secret(postgrestest.Database(t)), InProcessNATS: true, MaxPerUser: 1000,
+		DatabaseURL: config.Secret(postgrestest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1,
 		Redact: &redact.Redactor{}, Log: Log(t),
 	}
 }

@@ -3,10 +3,9 @@ package session
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -18,10 +17,9 @@ import (
 // keeps its owner from logging in with a password, too; tokens, codes and OIDC
 // go on working for them.
 const (
-	attemptSpan    = 10 * time.Minute
-	perAddress     = 30
-	perAccount     = 10
-	networkBitsIP6 = 64 // a network, of which one host has all addresses
+	attemptSpan = 10 * time.Minute
+	perAddress  = 30
+	perAccount  = 10
 )
 
 // counted is an attempt.
@@ -33,7 +31,7 @@ type counted struct {
 // count counts an attempt before it is looked at, and refuses it when there
 // were too many.
 func (s *Sessions) count(ctx context.Context, address, account string) (counted, error) {
-	c := counted{store: s.cfg.Store, address: ident.Hash("address " + network(address))}
+	c := counted{store: s.cfg.Store, address: ident.Hash("address " + auth.Network(address))}
 	if err := s.within(ctx, c.address, perAddress, "from your address"); err != nil {
 		return c, err
 	}
@@ -64,21 +62,4 @@ func (c counted) forgive(ctx context.Context) {
 	if c.account != nil {
 		_ = c.store.ForgetLogins(ctx, c.account)
 	}
-}
-
-// network answers what of an address is counted as one.
-func network(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		address = host
-	}
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	if ip = ip.Unmap().WithZone(""); ip.Is6() {
-		if p, err := ip.Prefix(networkBitsIP6); err == nil {
-			return p.String()
-		}
-	}
-	return ip.String()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
@@ -63,6 +64,8 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.Duration("event-retention", 0, "how long the events of a finished task are kept; 0 for ever")
 	flags.Duration("session-idle", session.DefaultIdle, "for how long a login may go unused")
 	flags.Duration("session-lifetime", session.DefaultLifetime, "how long a login lasts at most")
+	flags.Int("api-rate", auth.DefaultRate, "how many calls a second one token may make in the long run, and one address twice as many; negative for any number")
+	flags.String("trusted-proxies", "", "networks of proxies before the hub, whose X-Forwarded-For is believed: 10.20.0.5,10.20.0.6")
 	flags.Duration("drain-delay", time.Second, "how long to go on serving, no longer ready, once told to stop")
 	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
 	flags.Int("max-active-per-user", hub.DefaultMaxPerUser, "how many tasks of one user run at once")

@@ -43,7 +43,7 @@ func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err 
 	}()
 	cfg := hub.Config{
 		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: filepath.Join(s.dir, "hub"),
-		DatabaseURL: config.Secret(s.cluster.URL("deckhand")), InProcessNATS: true, MaxPerUser: 1000,
+		DatabaseURL: config.Secret(s.cluster.URL("deckhand")), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1,
 	}
 	for _, option := range options {
 		option(&cfg)

@@ -9,6 +9,14 @@ import (
 	"time"
 )
 
+type AccessRule struct {
+	OrgID     string
+	What      string
+	Networks  []string
+	ChangedBy string
+	ChangedAt time.Time
+}
+
 type Agent struct {
 	ID             string
 	OrgID          string

@@ -1,0 +1,100 @@
+package auth
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/expirable"
+	"golang.org/x/time/rate"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+const (
+	// DefaultRate is how many calls a token may make a second in the long run.
+	DefaultRate = 200
+	// burst is for how many seconds' calls may come at once.
+	burst = 5
+	// ofAddress is what an address may more than one token.
+	ofAddress = 2
+	// A bucket is forgotten after a minute, by which time it would be full again:
+	// whoever goes on all the time has one burst a minute besides.
+	rateKept    = time.Minute
+	rateBuckets = 1 << 16
+	// networkBits of an IPv6 address are a network's; the rest one host may choose.
+	networkBits = 64
+)
+
+// Rates bounds how many calls come from one token, and from one address with
+// whatever token or none. Each hub counts its own. Workers' calls are not
+// counted: their leases bound them, and one that had to wait would lose its own.
+type Rates struct {
+	perSecond          int
+	byToken, byNetwork *expirable.LRU[string, *rate.Limiter]
+}
+
+// NewRates makes Rates; perSecond is 0 for DefaultRate, and negative for no
+// bounds.
+func NewRates(perSecond int) *Rates {
+	if perSecond == 0 {
+		perSecond = DefaultRate
+	}
+	buckets := func() *expirable.LRU[string, *rate.Limiter] {
+		return expirable.NewLRU[string, *rate.Limiter](rateBuckets, nil, rateKept)
+	}
+	return &Rates{perSecond: perSecond, byToken: buckets(), byNetwork: buckets()}
+}
+
+// token counts a call of a token or a session.
+func (r *Rates) token(id string) error {
+	return r.take(r.byToken, id, r.perSecond, "with this token")
+}
+
+// address counts a call from an address.
+func (r *Rates) address(peer string) error {
+	return r.take(r.byNetwork, Network(peer), ofAddress*r.perSecond, "from your address")
+}
+
+func (r *Rates) take(of *expirable.LRU[string, *rate.Limiter], key string, perSecond int, what string) error {
+	if r.perSecond < 0 {
+		return nil
+	}
+	bucket, ok := of.Get(key)
+	if !ok {
+		bucket = rate.NewLimiter(rate.Limit(perSecond), burst*perSecond)
+		of.Add(key, bucket)
+	}
+	if bucket.Allow() {
+		return nil
+	}
+	return fault.New(fault.Exhausted, "more than %d calls a second come %s", perSecond, what).WithCode(fault.RateLimited).
+		WithFix("wait a second, and call less often").WithRetryAfter(time.Second)
+}
+
+// AddressOf answers the address of a peer, without its port; not valid for what
+// is none.
+func AddressOf(peer string) netip.Addr {
+	if host, _, err := net.SplitHostPort(peer); err == nil {
+		peer = host
+	}
+	addr, err := netip.ParseAddr(peer)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr.Unmap().WithZone("")
+}
+
+// Network answers what of a peer's address is counted as one.
+func Network(peer string) string {
+	addr := AddressOf(peer)
+	if !addr.IsValid() {
+		return peer
+	}
+	if addr.Is6() {
+		if p, err := addr.Prefix(networkBits); err == nil {
+			return p.String()
+		}
+	}
+	return addr.String()
+}
