@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -104,7 +105,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
-		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "",
+		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "", Path: strings.TrimRight(h.cfg.BasePath, "/"),
 	}, options...))
 	people := &api.People{Users: h.users, Teams: team.New(h.store, h.users)}
 	mux.Handle(deckhandv1connect.NewUserServiceHandler(people, options...))

@@ -22,13 +22,15 @@ type Sessions struct {
 	Sessions *session.Sessions
 	// TLS says that the API speaks it: the cookie is then sent with TLS only.
 	TLS bool
+	// Path is what browsers find the hub below; empty for the root.
+	Path string
 }
 
 // cookie answers the header that sets the session's cookie; an empty secret
 // takes it away.
 func (h *Sessions) cookie(header http.Header, secret string) string {
 	c := &http.Cookie{ //nolint:gosec // Secure depends, see below
-		Name: auth.CookieName, Value: secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: auth.CookieName, Value: secret, Path: h.Path + "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		// A proxy before the hub may be the one that speaks TLS. Whoever lies
 		// about it keeps the cookie from themselves only.
 		Secure: h.TLS || strings.EqualFold(header.Get("X-Forwarded-Proto"), "https"),
