@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
+	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -178,6 +179,9 @@ func (h *Hub) assemble(context.Context) (err error) {
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
+		Engine: func(ctx context.Context, orgID string) (search.Engine, error) {
+			return h.credentials.Engine(ctx, orgID)
+		},
 	})
 	h.reports = report.New(report.Config{
 		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,

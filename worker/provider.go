@@ -30,7 +30,7 @@ func (w *Worker) model(p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) 
 		of = p.Model
 	}
 	known, ok := provider.Of(name)
-	if !ok {
+	if !ok || known.Format.Searches() {
 		return nil, fault.New(fault.Invalid, "workers cannot run provider %q", name).
 			WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(provider.Runnable(), ", "))
 	}
@@ -73,9 +73,9 @@ func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResp
 	}
 	for _, n := range names {
 		known, ok := provider.Of(n.Provider)
-		if !ok || known.Format == provider.Script {
+		if !ok || known.Format == provider.Script || known.Format.Searches() {
 			return nil, fault.New(fault.Invalid, "workers cannot run provider %q", n.Provider).
-				WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(provider.Connectable(), ", "))
+				WithCode(fault.ModelUnavailable).WithFix("use one of %s in the persona", strings.Join(provider.Runnable(), ", "))
 		}
 		m, err := w.relayed(known, n.Model, claim.GetLease())
 		if err != nil {

@@ -117,7 +117,7 @@ func (h *Providers) GetProviderUsage(ctx context.Context, req *connect.Request[d
 func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv1.SetPriceRequest]) (*connect.Response[deckhandv1.SetPriceResponse], error) {
 	id := auth.From(ctx)
 	m := req.Msg
-	if p, ok := provider.Of(m.GetProvider()); !ok || p.Format == provider.Script {
+	if p, ok := provider.Of(m.GetProvider()); !ok || p.Format == provider.Script || p.Format.Searches() {
 		return nil, fault.New(fault.Invalid, "provider %q is not one to connect to", m.GetProvider()).WithFix("see deckhand provider connect --help")
 	}
 	micros := func(usd float64) int64 { return int64(math.Round(usd * 1e6)) }

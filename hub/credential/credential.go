@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/vault"
@@ -151,8 +152,17 @@ func complete(in Connection) (Access, error) {
 	return a, nil
 }
 
-// test asks the provider for its models, which costs nothing.
+// test asks the provider for its models, which costs nothing, or a search engine
+// for one result. An engine without a key has nothing to test: only nodes may be
+// able to reach it.
 func (c *Credentials) test(ctx context.Context, a Access) error {
+	if a.Provider.Format.Searches() {
+		if a.Key == "" {
+			return nil
+		}
+		_, err := search.Search(ctx, c.cfg.Client, a.Engine(), search.Query{Text: "deckhand", Count: 1})
+		return err
+	}
 	path := "/models"
 	switch a.Provider.Format {
 	case provider.Messages:
@@ -203,6 +213,25 @@ func (a Access) Authorise(h http.Header) {
 	default:
 		h.Set("Authorization", "Bearer "+key)
 	}
+}
+
+// Engine is a search engine's access as it is asked with.
+func (a Access) Engine() search.Engine {
+	return search.Engine{Provider: a.Provider, BaseURL: a.BaseURL, Key: a.Key}
+}
+
+// Engine answers the search engine to ask: the first that is connected, in the
+// order of provider.Engines.
+func (c *Credentials) Engine(ctx context.Context, orgID string) (search.Engine, error) {
+	for _, name := range provider.Engines() {
+		access, err := c.Access(ctx, orgID, name)
+		if e := fault.As(err); e != nil && e.Code == fault.NoCredentials {
+			continue
+		}
+		return access.Engine(), err
+	}
+	return search.Engine{}, fault.New(fault.Precondition, "no search engine is connected").WithCode(fault.NoCredentials).
+		WithFix("deckhand provider connect NAME, with one of %s", strings.Join(provider.Engines(), ", "))
 }
 
 // NotConnected is the refusal of a provider that nobody has connected.

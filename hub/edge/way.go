@@ -29,6 +29,9 @@ func (w Way) Snapshots() nodev1.SnapshotServiceClient {
 	return nodev1.NewSnapshotServiceClient(w.calls)
 }
 
+// Egress answers the hub's own way out through the node.
+func (w Way) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServiceClient(w.calls) }
+
 // Node answers the service about the node as a whole.
 func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(w.calls) }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/subtask"
@@ -95,6 +96,8 @@ type Config struct {
 	Restore func(ctx context.Context, t db.Task, node tool.Node) error
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
+	// Engine answers the search engine that an organisation has connected.
+	Engine func(ctx context.Context, orgID string) (search.Engine, error)
 	// Recorded is called after a commit that put the end of a step on a node on
 	// record.
 	Recorded func(nodeID, execID string)
@@ -430,6 +433,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, err
 	}
 	call.OfflineGrace = p.OfflineGrace
+	call.Engine = func(ctx context.Context) (search.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
 	call.Sync = func(ctx context.Context, sync tool.Sync) (tool.Synced, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -26,6 +27,7 @@ type Node interface {
 	Jails() nodev1.JailServiceClient
 	Files() nodev1.FileServiceClient
 	Snapshots() nodev1.SnapshotServiceClient
+	Egress() nodev1.EgressServiceClient
 }
 
 // Call is a granted tool call.
@@ -58,6 +60,8 @@ type Call struct {
 	Given Given
 	// MCP is the server's side of it, for tools of MCP servers.
 	MCP *MCP
+	// Engine answers the search engine to ask.
+	Engine func(ctx context.Context) (search.Engine, error)
 }
 
 // Image is a picture that a call answered.
@@ -172,7 +176,7 @@ type Registry struct {
 // NewRegistry answers the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), skillTools(), httpTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
 		proto, err := t.Proto()
 		if err != nil {
 			return nil, err

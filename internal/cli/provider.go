@@ -17,9 +17,10 @@ import (
 )
 
 func (a *app) providerCommand() *cobra.Command {
-	cmd := group("provider", "Connect model providers, and see what they cost", `
+	cmd := group("provider", "Connect model providers and search engines, and see what models cost", `
 Keys are kept by the hub, sealed, and never leave it: workers ask models through
-it. Providers are `+strings.Join(provider.Connectable(), ", ")+`.
+it, and so does web_search. Providers are
+`+strings.Join(provider.Connectable(), ", ")+`.
 `, `
 deckhand provider connect anthropic --key-file key.txt
 deckhand provider list
@@ -38,7 +39,8 @@ func (a *app) providerConnectCommand() *cobra.Command {
 		Long: `Tests the key and stores it in the place of the one before. It is read from a
 file, or with - from standard input: an argument could be seen by other users.
 A server of your own may want none. "compatible" is any other server that speaks
-OpenAI's API.`,
+OpenAI's API. A search engine (`+strings.Join(provider.Engines(), ", ")+`) is
+tried with one question; SearXNG without a key is not, as nodes ask it.`,
 		Example: `deckhand provider connect anthropic --key-file key.txt
 pass show openai | deckhand provider connect openai --key-file -
 deckhand provider connect ollama

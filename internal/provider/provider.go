@@ -1,6 +1,6 @@
-// Package provider knows the families of models that Deckhand can use: which
-// wire format each speaks, where it is, how its key looks, and what its models
-// can do. Hub, worker and command line agree on it.
+// Package provider knows the families of models that Deckhand can use, and the
+// search engines: which wire format each speaks, where it is, how its key looks,
+// and what its models can do. Hub, worker and command line agree on it.
 package provider
 
 import "strings"
@@ -18,9 +18,17 @@ const (
 	Gemini Format = "gemini"
 	// Script calls nobody: a scripted replay.
 	Script Format = "script"
+	// Those of search engines, which no model speaks.
+	SearXNG Format = "searxng"
+	Brave   Format = "brave"
+	Exa     Format = "exa"
+	SerpAPI Format = "serpapi"
 )
 
-// Provider is one family of models.
+// Searches says that it is a search engine's.
+func (f Format) Searches() bool { return f == SearXNG || f == Brave || f == Exa || f == SerpAPI }
+
+// Provider is one family of models, or a search engine.
 type Provider struct {
 	// Name is what personas and credentials call it.
 	Name   string
@@ -53,6 +61,10 @@ var all = []Provider{
 	{Name: "vllm", Format: OpenAI, KeyOptional: true},
 	{Name: "compatible", Format: OpenAI, KeyOptional: true},
 	{Name: "script", Format: Script, KeyOptional: true},
+	{Name: "searxng", Format: SearXNG, KeyOptional: true},
+	{Name: "brave", Format: Brave, BaseURL: "https://api.search.brave.com/res/v1"},
+	{Name: "exa", Format: Exa, BaseURL: "https://api.exa.ai"},
+	{Name: "serpapi", Format: SerpAPI, BaseURL: "https://serpapi.com"},
 }
 
 // Of answers a provider by its name.
@@ -70,7 +82,21 @@ func Of(name string) (Provider, bool) {
 func Runnable() []string {
 	var out []string
 	for _, p := range all {
-		out = append(out, p.Name)
+		if !p.Format.Searches() {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// Engines answers the names of the search engines, in the order in which the one
+// to ask is chosen where several are connected.
+func Engines() []string {
+	var out []string
+	for _, p := range all {
+		if p.Format.Searches() {
+			out = append(out, p.Name)
+		}
 	}
 	return out
 }

@@ -27,6 +27,16 @@ var errGone = errors.New("the jail has ended")
 // dial connects to a target that is allowed, by an address that is. judge says
 // whether rules that come into force later still allow it.
 func (j *jail) dial(ctx context.Context, t allowlist.Target, judge func(*allowlist.List) *allowlist.Refusal) (*conn, error) {
+	return j.dialBy(ctx, t, func(l *allowlist.List, addr netip.Addr, mine bool) *allowlist.Refusal {
+		if refusal := judge(l); refusal != nil {
+			return refusal
+		}
+		return l.Address(t, addr, mine)
+	})
+}
+
+// dialBy is dial, with a judge of each address, too.
+func (j *jail) dialBy(ctx context.Context, t allowlist.Target, judge func(l *allowlist.List, addr netip.Addr, mine bool) *allowlist.Refusal) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, j.p.cfg.Patience)
 	defer cancel()
 	addrs, err := j.p.lookUp(ctx, t)
@@ -40,12 +50,7 @@ func (j *jail) dial(ctx context.Context, t allowlist.Target, judge func(*allowli
 		if err != nil {
 			return nil, err
 		}
-		all := func(l *allowlist.List) *allowlist.Refusal {
-			if refusal := judge(l); refusal != nil {
-				return refusal
-			}
-			return l.Address(t, addr, mine)
-		}
+		all := func(l *allowlist.List) *allowlist.Refusal { return judge(l, addr, mine) }
 		if refusal = all(j.rules()); refusal != nil {
 			continue
 		}

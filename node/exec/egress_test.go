@@ -375,27 +375,37 @@ func TestTheKillSwitchCutsEveryConnection(t *testing.T) {
 		n.startExec(spec)
 		n.until(spec.GetExecId(), "HTTP/1.1 200")
 	}
-	for range 5 {
-		open()
+	// A machine that is busy may be late once; a switch that is slow is late each
+	// time.
+	within := func(what string, cut func()) {
+		least := time.Hour
+		for range 10 {
+			for range 5 {
+				open()
+			}
+			began, worst := time.Now(), time.Duration(0)
+			cut()
+			for range 5 {
+				worst = max(worst, (<-ends).Sub(began))
+			}
+			if least = min(least, worst); least <= 100*time.Millisecond {
+				t.Logf("%s cut 5 connections within %s", what, least)
+				return
+			}
+		}
+		require.Failf(t, what+" is too slow", "at best it cut 5 connections within %s", least)
 	}
-	began := time.Now()
-	_, err := n.jail.FreezeJail(t.Context(), &nodev1.FreezeJailRequest{JailId: id, Holder: "the test"})
-	require.NoError(t, err)
-	for range 5 {
-		t.Logf("a freeze cut a connection after %s", (<-ends).Sub(began))
-	}
-	_, err = n.jail.ThawJail(t.Context(), &nodev1.ThawJailRequest{JailId: id, Holder: "the test"})
-	require.NoError(t, err)
-	for range 5 {
-		open()
-	}
-	began = time.Now()
-	killed, err := n.jail.KillJail(t.Context(), &nodev1.KillJailRequest{JailId: id, By: "the test"})
-	require.NoError(t, err)
-	require.Zero(t, killed.GetMembersLeft())
-	for range 5 {
-		t.Logf("a kill cut a connection after %s", (<-ends).Sub(began))
-	}
+	within("a freeze", func() {
+		_, err := n.jail.FreezeJail(t.Context(), &nodev1.FreezeJailRequest{JailId: id, Holder: "the test"})
+		require.NoError(t, err)
+		_, err = n.jail.ThawJail(t.Context(), &nodev1.ThawJailRequest{JailId: id, Holder: "the test"})
+		require.NoError(t, err)
+	})
+	within("a kill", func() {
+		killed, err := n.jail.KillJail(t.Context(), &nodev1.KillJailRequest{JailId: id, By: "the test"})
+		require.NoError(t, err)
+		require.Zero(t, killed.GetMembersLeft())
+	})
 	open() // it is not cut for good
 }
 

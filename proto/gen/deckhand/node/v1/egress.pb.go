@@ -22,6 +22,134 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type TunnelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Request:
+	//
+	//	*TunnelRequest_Open_
+	//	*TunnelRequest_Data
+	Request       isTunnelRequest_Request `protobuf_oneof:"request"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunnelRequest) Reset() {
+	*x = TunnelRequest{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunnelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunnelRequest) ProtoMessage() {}
+
+func (x *TunnelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunnelRequest.ProtoReflect.Descriptor instead.
+func (*TunnelRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *TunnelRequest) GetRequest() isTunnelRequest_Request {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *TunnelRequest) GetOpen() *TunnelRequest_Open {
+	if x != nil {
+		if x, ok := x.Request.(*TunnelRequest_Open_); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *TunnelRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Request.(*TunnelRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isTunnelRequest_Request interface {
+	isTunnelRequest_Request()
+}
+
+type TunnelRequest_Open_ struct {
+	Open *TunnelRequest_Open `protobuf:"bytes,1,opt,name=open,proto3,oneof"`
+}
+
+type TunnelRequest_Data struct {
+	// Sent as it is.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*TunnelRequest_Open_) isTunnelRequest_Request() {}
+
+func (*TunnelRequest_Data) isTunnelRequest_Request() {}
+
+type TunnelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it came.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunnelResponse) Reset() {
+	*x = TunnelResponse{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunnelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunnelResponse) ProtoMessage() {}
+
+func (x *TunnelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunnelResponse.ProtoReflect.Descriptor instead.
+func (*TunnelResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TunnelResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // Egress is where a jail's commands may connect to. Nothing else is allowed.
 type Egress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -33,7 +161,7 @@ type Egress struct {
 
 func (x *Egress) Reset() {
 	*x = Egress{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +173,7 @@ func (x *Egress) String() string {
 func (*Egress) ProtoMessage() {}
 
 func (x *Egress) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[0]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +186,7 @@ func (x *Egress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress.ProtoReflect.Descriptor instead.
 func (*Egress) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Egress) GetRules() []*Egress_Rule {
@@ -91,7 +219,7 @@ type EgressUse struct {
 
 func (x *EgressUse) Reset() {
 	*x = EgressUse{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +231,7 @@ func (x *EgressUse) String() string {
 func (*EgressUse) ProtoMessage() {}
 
 func (x *EgressUse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[1]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +244,7 @@ func (x *EgressUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressUse.ProtoReflect.Descriptor instead.
 func (*EgressUse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EgressUse) GetHosts() []*EgressUse_Host {
@@ -140,6 +268,76 @@ func (x *EgressUse) GetMore() int64 {
 	return 0
 }
 
+type TunnelRequest_Open struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	JailId string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	// A name or an address.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	Port uint32 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	// It may be an address of a private network: an operator has named it.
+	Private       bool `protobuf:"varint,4,opt,name=private,proto3" json:"private,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunnelRequest_Open) Reset() {
+	*x = TunnelRequest_Open{}
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunnelRequest_Open) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunnelRequest_Open) ProtoMessage() {}
+
+func (x *TunnelRequest_Open) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunnelRequest_Open.ProtoReflect.Descriptor instead.
+func (*TunnelRequest_Open) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0, 0}
+}
+
+func (x *TunnelRequest_Open) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *TunnelRequest_Open) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *TunnelRequest_Open) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *TunnelRequest_Open) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
+}
+
 // Rule allows connections to a host.
 type Egress_Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -161,7 +359,7 @@ type Egress_Rule struct {
 
 func (x *Egress_Rule) Reset() {
 	*x = Egress_Rule{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -173,7 +371,7 @@ func (x *Egress_Rule) String() string {
 func (*Egress_Rule) ProtoMessage() {}
 
 func (x *Egress_Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[2]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -186,7 +384,7 @@ func (x *Egress_Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress_Rule.ProtoReflect.Descriptor instead.
 func (*Egress_Rule) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0, 0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2, 0}
 }
 
 func (x *Egress_Rule) GetHost() string {
@@ -238,7 +436,7 @@ type Egress_Forward struct {
 
 func (x *Egress_Forward) Reset() {
 	*x = Egress_Forward{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -250,7 +448,7 @@ func (x *Egress_Forward) String() string {
 func (*Egress_Forward) ProtoMessage() {}
 
 func (x *Egress_Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -263,7 +461,7 @@ func (x *Egress_Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Egress_Forward.ProtoReflect.Descriptor instead.
 func (*Egress_Forward) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{0, 1}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{2, 1}
 }
 
 func (x *Egress_Forward) GetListen() uint32 {
@@ -301,7 +499,7 @@ type EgressUse_Host struct {
 
 func (x *EgressUse_Host) Reset() {
 	*x = EgressUse_Host{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +511,7 @@ func (x *EgressUse_Host) String() string {
 func (*EgressUse_Host) ProtoMessage() {}
 
 func (x *EgressUse_Host) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +524,7 @@ func (x *EgressUse_Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressUse_Host.ProtoReflect.Descriptor instead.
 func (*EgressUse_Host) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{1, 0}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3, 0}
 }
 
 func (x *EgressUse_Host) GetHost() string {
@@ -374,7 +572,7 @@ type EgressUse_Refusal struct {
 
 func (x *EgressUse_Refusal) Reset() {
 	*x = EgressUse_Refusal{}
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -386,7 +584,7 @@ func (x *EgressUse_Refusal) String() string {
 func (*EgressUse_Refusal) ProtoMessage() {}
 
 func (x *EgressUse_Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_egress_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_egress_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -399,7 +597,7 @@ func (x *EgressUse_Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressUse_Refusal.ProtoReflect.Descriptor instead.
 func (*EgressUse_Refusal) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{1, 1}
+	return file_deckhand_node_v1_egress_proto_rawDescGZIP(), []int{3, 1}
 }
 
 func (x *EgressUse_Refusal) GetHost() string {
@@ -441,7 +639,20 @@ var File_deckhand_node_v1_egress_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_egress_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/node/v1/egress.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\"\xa6\x03\n" +
+	"\x1ddeckhand/node/v1/egress.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\"\xf5\x01\n" +
+	"\rTunnelRequest\x12:\n" +
+	"\x04open\x18\x01 \x01(\v2$.deckhand.node.v1.TunnelRequest.OpenH\x00R\x04open\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\x86\x01\n" +
+	"\x04Open\x12#\n" +
+	"\ajail_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06jailId\x12\x1e\n" +
+	"\x04host\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\xff\x01R\x04host\x12\x1f\n" +
+	"\x04port\x18\x03 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04port\x12\x18\n" +
+	"\aprivate\x18\x04 \x01(\bR\aprivateB\t\n" +
+	"\arequest\"$\n" +
+	"\x0eTunnelResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xa6\x03\n" +
 	"\x06Egress\x12>\n" +
 	"\x05rules\x18\x01 \x03(\v2\x1d.deckhand.node.v1.Egress.RuleB\t\xbaH\x06\x92\x01\x03\x10\x80\x02R\x05rules\x12F\n" +
 	"\bforwards\x18\x02 \x03(\v2 .deckhand.node.v1.Egress.ForwardB\b\xbaH\x05\x92\x01\x02\x10\x10R\bforwards\x1a\xa1\x01\n" +
@@ -472,7 +683,9 @@ const file_deckhand_node_v1_egress_proto_rawDesc = "" +
 	"\x06method\x18\x02 \x01(\tR\x06method\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05allow\x18\x04 \x01(\tR\x05allow\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\x03R\x05countBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\x05count\x18\x05 \x01(\x03R\x05count2`\n" +
+	"\rEgressService\x12O\n" +
+	"\x06Tunnel\x12\x1f.deckhand.node.v1.TunnelRequest\x1a .deckhand.node.v1.TunnelResponse(\x010\x01BCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_egress_proto_rawDescOnce sync.Once
@@ -486,25 +699,31 @@ func file_deckhand_node_v1_egress_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_egress_proto_rawDescData
 }
 
-var file_deckhand_node_v1_egress_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_deckhand_node_v1_egress_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_deckhand_node_v1_egress_proto_goTypes = []any{
-	(*Egress)(nil),            // 0: deckhand.node.v1.Egress
-	(*EgressUse)(nil),         // 1: deckhand.node.v1.EgressUse
-	(*Egress_Rule)(nil),       // 2: deckhand.node.v1.Egress.Rule
-	(*Egress_Forward)(nil),    // 3: deckhand.node.v1.Egress.Forward
-	(*EgressUse_Host)(nil),    // 4: deckhand.node.v1.EgressUse.Host
-	(*EgressUse_Refusal)(nil), // 5: deckhand.node.v1.EgressUse.Refusal
+	(*TunnelRequest)(nil),      // 0: deckhand.node.v1.TunnelRequest
+	(*TunnelResponse)(nil),     // 1: deckhand.node.v1.TunnelResponse
+	(*Egress)(nil),             // 2: deckhand.node.v1.Egress
+	(*EgressUse)(nil),          // 3: deckhand.node.v1.EgressUse
+	(*TunnelRequest_Open)(nil), // 4: deckhand.node.v1.TunnelRequest.Open
+	(*Egress_Rule)(nil),        // 5: deckhand.node.v1.Egress.Rule
+	(*Egress_Forward)(nil),     // 6: deckhand.node.v1.Egress.Forward
+	(*EgressUse_Host)(nil),     // 7: deckhand.node.v1.EgressUse.Host
+	(*EgressUse_Refusal)(nil),  // 8: deckhand.node.v1.EgressUse.Refusal
 }
 var file_deckhand_node_v1_egress_proto_depIdxs = []int32{
-	2, // 0: deckhand.node.v1.Egress.rules:type_name -> deckhand.node.v1.Egress.Rule
-	3, // 1: deckhand.node.v1.Egress.forwards:type_name -> deckhand.node.v1.Egress.Forward
-	4, // 2: deckhand.node.v1.EgressUse.hosts:type_name -> deckhand.node.v1.EgressUse.Host
-	5, // 3: deckhand.node.v1.EgressUse.refusals:type_name -> deckhand.node.v1.EgressUse.Refusal
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 0: deckhand.node.v1.TunnelRequest.open:type_name -> deckhand.node.v1.TunnelRequest.Open
+	5, // 1: deckhand.node.v1.Egress.rules:type_name -> deckhand.node.v1.Egress.Rule
+	6, // 2: deckhand.node.v1.Egress.forwards:type_name -> deckhand.node.v1.Egress.Forward
+	7, // 3: deckhand.node.v1.EgressUse.hosts:type_name -> deckhand.node.v1.EgressUse.Host
+	8, // 4: deckhand.node.v1.EgressUse.refusals:type_name -> deckhand.node.v1.EgressUse.Refusal
+	0, // 5: deckhand.node.v1.EgressService.Tunnel:input_type -> deckhand.node.v1.TunnelRequest
+	1, // 6: deckhand.node.v1.EgressService.Tunnel:output_type -> deckhand.node.v1.TunnelResponse
+	6, // [6:7] is the sub-list for method output_type
+	5, // [5:6] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_egress_proto_init() }
@@ -512,15 +731,19 @@ func file_deckhand_node_v1_egress_proto_init() {
 	if File_deckhand_node_v1_egress_proto != nil {
 		return
 	}
+	file_deckhand_node_v1_egress_proto_msgTypes[0].OneofWrappers = []any{
+		(*TunnelRequest_Open_)(nil),
+		(*TunnelRequest_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_egress_proto_rawDesc), len(file_deckhand_node_v1_egress_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   9,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_deckhand_node_v1_egress_proto_goTypes,
 		DependencyIndexes: file_deckhand_node_v1_egress_proto_depIdxs,

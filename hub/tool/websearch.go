@@ -1,0 +1,232 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/search"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	// webSearchTimeout is less than a worker waits for a step at a time.
+	webSearchTimeout = 15 * time.Second
+	defaultFound     = 5
+)
+
+// webSearchTools ask a search engine by the node's way out. The request is the
+// hub's, which has the key, and the node only carries its bytes: a command in the
+// jail can neither read the key nor ask with it.
+func webSearchTools() []*Tool {
+	return []*Tool{{
+		Name: "web_search",
+		Description: "Search the web: titles, addresses and a few quoted words of what fits best. To read a page, its host must be one " +
+			"that http_get reaches.",
+		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+		Idempotent: true, ReadOnly: true, Timeout: webSearchTimeout,
+		schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
+			"query":{"type":"string","minLength":1,"maxLength":400,"description":"What to search for"},
+			"results":{"type":"integer","minimum":1,"maximum":20,"description":"How many at most; 5 by default"}}}`,
+		run: runWebSearch,
+	}}
+}
+
+func runWebSearch(ctx context.Context, c Call) (Result, error) {
+	engine, err := c.Engine(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	asking, cancel := context.WithTimeout(ctx, webSearchTimeout)
+	defer cancel()
+	q := search.Query{Text: text(c.Arguments, "query"), Count: int(number(c.Arguments, "results"))}
+	if q.Count == 0 {
+		q.Count = defaultFound
+	}
+	var sent, received atomic.Int64
+	// An address that an administrator gave may be of a private network.
+	private := engine.BaseURL != engine.Provider.BaseURL
+	client := &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+				return tunnel(ctx, c, address, private, &sent, &received)
+			},
+			DisableKeepAlives: true, ForceAttemptHTTP2: true,
+		},
+		// It would take the key elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	found, err := search.Search(asking, client, engine, q)
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	host := engine.BaseURL
+	if at, perr := url.Parse(engine.BaseURL); perr == nil {
+		host = at.Host
+	}
+	outcome := map[string]any{"engine": engine.Provider.Name, "results": len(found), "egress": map[string]any{"hosts": []any{map[string]any{
+		"host": host, "requests": 1, "sent_bytes": sent.Load(), "received_bytes": received.Load(),
+	}}}}
+	if err != nil {
+		result, err := failed(err)
+		result.Outcome = outcome
+		return result, err
+	}
+	return Result{Observation: listed(q.Text, engine.Provider.Name, found), Outcome: outcome}, nil
+}
+
+// failed answers a question that has no answer as a result that the model can act
+// on. While the node is away, or the jail takes nothing, it may yet have one.
+func failed(err error) (Result, error) {
+	e := fault.As(err)
+	if e == nil || e.Code == fault.NodeUnavailable || e.Kind == fault.Unavailable && e.ObjectID != "" {
+		return Result{}, err
+	}
+	code := e.Code
+	if code == "" {
+		code = fault.ToolFailed
+	}
+	said := e.Message
+	if e.Fix != "" {
+		said += ": " + e.Fix
+	}
+	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, said)}, nil
+}
+
+// listed writes results as a model reads them.
+func listed(query, engine string, found []search.Result) string {
+	if len(found) == 0 {
+		return fmt.Sprintf("%s finds nothing for %q", engine, query)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "found by %s:", engine)
+	for i, r := range found {
+		fmt.Fprintf(&out, "\n\n%d. %s\n   %s", i+1, r.Title, r.URL)
+		if r.Date != "" {
+			fmt.Fprintf(&out, "\n   %s", r.Date)
+		}
+		if r.Text != "" {
+			fmt.Fprintf(&out, "\n   %s", r.Text)
+		}
+	}
+	return out.String()
+}
+
+// tunnel connects to an address by the way out of the call's jail, which is made
+// when it does not run.
+func tunnel(ctx context.Context, c Call, address string, private bool, sent, received *atomic.Int64) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	// The stream lives as long as the connection, and ends with it.
+	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	var stream nodev1.EgressService_TunnelClient
+	err = inJail(ctx, c, func() error {
+		var err error
+		if stream, err = c.Node.Egress().Tunnel(streaming); err != nil {
+			return err
+		}
+		if err = stream.Send(&nodev1.TunnelRequest{Request: &nodev1.TunnelRequest_Open_{Open: &nodev1.TunnelRequest_Open{
+			JailId: c.Jail.GetJailId(), Host: host, Port: uint32(number), Private: private,
+		}}}); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		_, err = stream.Recv() // with what is wrong, if anything is
+		return err
+	})
+	if err != nil {
+		stop()
+		cancel()
+		return nil, fault.FromGRPC(err)
+	}
+	return &tunnelConn{stream: stream, end: func() { stop(); cancel() }, sent: sent, received: received}, nil
+}
+
+// tunnelConn is a tunnel as net/http uses a connection: read by one goroutine,
+// written by one. It ends with the context that it was made with.
+type tunnelConn struct {
+	stream         nodev1.EgressService_TunnelClient
+	end            func()
+	sent, received *atomic.Int64
+
+	rest []byte // of what came last
+}
+
+// maxPiece is how much goes in one message.
+const maxPiece = 32 << 10
+
+// Read implements net.Conn.
+func (t *tunnelConn) Read(b []byte) (int, error) {
+	for len(t.rest) == 0 {
+		res, err := t.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return 0, io.EOF
+		}
+		if err != nil {
+			return 0, fault.FromGRPC(err)
+		}
+		t.rest = res.GetData()
+	}
+	n := copy(b, t.rest)
+	t.rest = t.rest[n:]
+	t.received.Add(int64(n))
+	return n, nil
+}
+
+// Write implements net.Conn.
+func (t *tunnelConn) Write(b []byte) (n int, err error) {
+	for len(b) > 0 {
+		piece := b[:min(len(b), maxPiece)]
+		if err := t.stream.Send(&nodev1.TunnelRequest{Request: &nodev1.TunnelRequest_Data{Data: piece}}); err != nil {
+			return n, fault.FromGRPC(err)
+		}
+		n, b = n+len(piece), b[len(piece):]
+		t.sent.Add(int64(len(piece)))
+	}
+	return n, nil
+}
+
+// Close implements net.Conn.
+func (t *tunnelConn) Close() error {
+	t.end()
+	return nil
+}
+
+type tunnelAddr struct{}
+
+// Network implements net.Addr.
+func (tunnelAddr) Network() string { return "tunnel" }
+
+// String implements net.Addr.
+func (tunnelAddr) String() string { return "by a node" }
+
+// LocalAddr implements net.Conn.
+func (t *tunnelConn) LocalAddr() net.Addr { return tunnelAddr{} }
+
+// RemoteAddr implements net.Conn.
+func (t *tunnelConn) RemoteAddr() net.Addr { return tunnelAddr{} }
+
+// SetDeadline does nothing, as those below: the context bounds it all.
+func (t *tunnelConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (t *tunnelConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (t *tunnelConn) SetWriteDeadline(time.Time) error { return nil }
