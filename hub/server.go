@@ -54,12 +54,11 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	guards := auth.Guards{Tokens: h.tokens, Sessions: h.sessions, Rates: auth.NewRates(h.cfg.APIRate), Access: lists}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(append(interceptors,
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
-			auth.Interceptor(auth.Guards{
-				Tokens: h.tokens, Sessions: h.sessions, Rates: auth.NewRates(h.cfg.APIRate), Access: lists,
-			}),
+			auth.Interceptor(guards),
 			validate.NewInterceptor(),
 			api.Text(),
 		)...),
@@ -95,7 +94,11 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewBudgetServiceHandler(providers, options...))
 	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
-	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(&api.Terminals{NodeExecs: execs, Draining: s.draining}, options...))
+	terminals := &api.Terminals{NodeExecs: execs, Draining: s.draining}
+	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(terminals, options...))
+	mux.Handle("GET /terminals", &api.TerminalSockets{
+		Terminals: terminals, Guards: guards, Log: h.cfg.Log.Named("terminals"), Redact: h.cfg.Redact,
+	})
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{
 		Nodes: h.nodes, Agents: h.agents, Node: h.telemetry, Draining: s.draining,
 	}, options...))

@@ -26,7 +26,12 @@ type Terminals struct {
 	Draining context.Context
 }
 
-type terminalStream = connect.BidiStream[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]
+// terminalStream is the person's end: a stream of an RPC, or a WebSocket.
+type terminalStream interface {
+	// Receive answers io.EOF when nothing more will be typed.
+	Receive() (*deckhandv1.OpenTerminalRequest, error)
+	Send(*deckhandv1.OpenTerminalResponse) error
+}
 
 const (
 	// terminalTimeout is the longest that a terminal stays open.
@@ -38,7 +43,12 @@ const (
 )
 
 // OpenTerminal starts a shell and carries what is typed and shown.
-func (h *Terminals) OpenTerminal(ctx context.Context, stream *terminalStream) error {
+func (h *Terminals) OpenTerminal(ctx context.Context, stream *connect.BidiStream[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]) error {
+	return h.serve(ctx, stream)
+}
+
+// serve is a terminal from its first message to its last.
+func (h *Terminals) serve(ctx context.Context, stream terminalStream) error {
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	first, err := stream.Receive()
@@ -103,7 +113,7 @@ func (h *Terminals) hangUp(ctx context.Context, row db.GetNodeExecRow) {
 
 // carry passes input and output on until the shell has ended, or answers why
 // it cannot.
-func (h *Terminals) carry(ctx context.Context, stream *terminalStream, link tool.Node, row db.GetNodeExecRow) error {
+func (h *Terminals) carry(ctx context.Context, stream terminalStream, link tool.Node, row db.GetNodeExecRow) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// It is not waited for: Receive answers when the handler has returned, and
@@ -135,7 +145,7 @@ func (h *Terminals) carry(ctx context.Context, stream *terminalStream, link tool
 
 // typed passes on what the person types, each byte once, and the sizes of
 // their window.
-func typed(ctx context.Context, stream *terminalStream, link tool.Node, execID string) error {
+func typed(ctx context.Context, stream terminalStream, link tool.Node, execID string) error {
 	var offset int64
 	for {
 		message, err := stream.Receive()

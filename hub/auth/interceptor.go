@@ -35,6 +35,12 @@ type Guards struct {
 // calls. A call with both a token and a cookie is the token's.
 func Interceptor(g Guards) connect.Interceptor { return interceptor{g} }
 
+// Admit refuses whoever may not call a procedure by a request that is no RPC,
+// for example a WebSocket's, and answers the request's context with who calls.
+func (g Guards) Admit(procedure string, r *http.Request) (context.Context, error) {
+	return interceptor{g}.admit(r.Context(), procedure, r.RemoteAddr, r.Header)
+}
+
 type interceptor struct{ Guards }
 
 func (i interceptor) identify(ctx context.Context, header http.Header) (Identity, error) {

@@ -36,9 +36,15 @@ func SameOrigin(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		safe := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+		checked := r
+		if r.Header.Get("Upgrade") != "" {
+			// A GET, but what comes after it may change something.
+			checked = r.Clone(r.Context())
+			checked.Method = http.MethodPost
+		}
+		safe := checked.Method == http.MethodGet || checked.Method == http.MethodHead || checked.Method == http.MethodOptions
 		silent := r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == ""
-		if protection.Check(r) == nil && (safe || !held || !silent) {
+		if protection.Check(checked) == nil && (safe || !held || !silent) {
 			next.ServeHTTP(w, r)
 			return
 		}

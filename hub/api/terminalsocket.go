@@ -1,0 +1,140 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"connectrpc.com/connect"
+	"github.com/coder/websocket"
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+)
+
+const (
+	// socketMessage bounds a message of a browser: input is at most 64 KiB.
+	socketMessage = 128 << 10
+	// socketPing is how often a browser is asked whether it is there, and how
+	// long it may take to say so.
+	socketPing = 20 * time.Second
+)
+
+// TerminalSockets serves OpenTerminal to browsers, which have no stream in both
+// directions but a WebSocket. Its binary messages are those of the RPC. What goes
+// wrong is one text message with an ErrorInfo as JSON, before the end.
+//
+// Whether the page is this hub's own is checked by auth.SameOrigin.
+type TerminalSockets struct {
+	*Terminals
+
+	Guards auth.Guards
+	Log    hclog.Logger
+	Redact *redact.Redactor
+}
+
+// ServeHTTP is one terminal.
+func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const procedure = deckhandv1connect.TerminalServiceOpenTerminalProcedure
+	edge := boundary{h.Log, h.Redact}
+	ctx := edge.enter(r.Context(), r.Header.Get(logging.CorrelationHeader))
+	caller, err := h.Guards.Admit(procedure, r.WithContext(ctx))
+	if err != nil {
+		// Who does not read the refusal is refused as well.
+		_ = connect.NewErrorWriter().Write(w, r, edge.leave(ctx, procedure, err))
+		return
+	}
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return // it is no WebSocket, and has been told so
+	}
+	defer conn.CloseNow() //nolint:errcheck // it is gone either way
+	conn.SetReadLimit(socketMessage)
+	ctx, cancel := context.WithCancel(caller)
+	defer cancel()
+	go awake(ctx, conn)
+	if err := h.serve(ctx, socket{ctx, conn}); err != nil {
+		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, err))); e == nil {
+			_ = conn.Write(ctx, websocket.MessageText, text)
+		}
+		_ = conn.Close(websocket.StatusPolicyViolation, "")
+		return
+	}
+	_ = conn.Close(websocket.StatusNormalClosure, "")
+}
+
+// awake closes a connection whose browser no longer answers.
+func awake(ctx context.Context, conn *websocket.Conn) {
+	ticker := time.NewTicker(socketPing)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		answered, cancel := context.WithTimeout(ctx, socketPing)
+		err := conn.Ping(answered)
+		cancel()
+		if err != nil {
+			_ = conn.CloseNow()
+			return
+		}
+	}
+}
+
+// infoOf is an error as a browser is told it.
+func infoOf(err error) *deckhandv1.ErrorInfo {
+	var e *connect.Error
+	if errors.As(err, &e) {
+		for _, detail := range e.Details() {
+			if value, err := detail.Value(); err == nil {
+				if info, ok := value.(*deckhandv1.ErrorInfo); ok {
+					return info
+				}
+			}
+		}
+	}
+	return &deckhandv1.ErrorInfo{Code: connect.CodeOf(err).String(), Message: "the terminal broke off"}
+}
+
+// socket is a browser's end of a terminal.
+type socket struct {
+	ctx  context.Context //nolint:containedctx // a stream is of one call
+	conn *websocket.Conn
+}
+
+// Receive answers what the browser says. That it has left is an error: a
+// terminal that nobody sees is hung up.
+func (s socket) Receive() (*deckhandv1.OpenTerminalRequest, error) {
+	kind, data, err := s.conn.Read(s.ctx)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "the browser has left").WithFix("open another terminal")
+	}
+	message := new(deckhandv1.OpenTerminalRequest)
+	if kind != websocket.MessageBinary || proto.Unmarshal(data, message) != nil {
+		return nil, fault.New(fault.Invalid, "a terminal's message is no OpenTerminalRequest in binary").WithFix("send each as one binary message")
+	}
+	if err := protovalidate.Validate(message); err != nil {
+		return nil, fault.New(fault.Invalid, "%v", err).WithFix("see terminal.proto")
+	}
+	return message, nil
+}
+
+// Send tells the browser something.
+func (s socket) Send(message *deckhandv1.OpenTerminalResponse) error {
+	data, err := proto.Marshal(message)
+	if err != nil {
+		return err
+	}
+	return s.conn.Write(s.ctx, websocket.MessageBinary, data)
+}
