@@ -1,9 +1,10 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
-import { Bot, Moon, Sun } from "lucide-react";
+import { Bot, ListChecks, Moon, Sun } from "lucide-react";
 import type { ReactNode } from "react";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import type { NavItem } from "./nav";
 import { setTheme } from "./theme";
 
@@ -11,6 +12,7 @@ import { setTheme } from "./theme";
 export function Palette(props: { items: NavItem[]; onClose: () => void }) {
   const navigate = useNavigate();
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
+  const tasks = useQuery(TaskService.method.listTasks, { pageSize: 50 });
   const run = (fn: () => unknown) => () => {
     props.onClose();
     void fn();
@@ -42,9 +44,22 @@ export function Palette(props: { items: NavItem[]; onClose: () => void }) {
             <Item
               key={a.id}
               value={`agent ${a.name} ${a.id}`}
-              run={run(() => navigate({ to: "/tasks", search: { agent: a.name } }))}
+              run={run(() => navigate({ to: "/agents/$agent", params: { agent: a.name } }))}
             >
               <Bot aria-hidden className="size-4" /> {a.name}
+            </Item>
+          ))}
+        </Group>
+        <Group heading="Newest tasks">
+          {tasks.data?.tasks.map((t) => (
+            <Item
+              key={t.id}
+              value={`task ${t.title} ${t.goal.slice(0, 200)} ${t.agentName} ${t.id}`}
+              run={run(() => navigate({ to: "/tasks/$task", params: { task: t.id } }))}
+            >
+              <ListChecks aria-hidden className="size-4" />
+              <span className="truncate">{t.title || t.goal || t.id}</span>
+              <span className="ml-auto text-xs text-dim">{t.agentName}</span>
             </Item>
           ))}
         </Group>

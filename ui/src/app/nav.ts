@@ -1,4 +1,4 @@
-import { LayoutGrid, ListChecks, type LucideIcon } from "lucide-react";
+import { Inbox, LayoutGrid, ListChecks, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -18,4 +18,5 @@ export type NavItem = {
 export const nav: NavItem[] = [
   { to: "/fleet", label: "Fleet", icon: LayoutGrid, key: "f", section: "Work" },
   { to: "/tasks", label: "Tasks", icon: ListChecks, key: "t", section: "Work" },
+  { to: "/inbox", label: "Inbox", icon: Inbox, key: "i", section: "Work" },
 ];

@@ -1,6 +1,8 @@
 import { createRoute, redirect } from "@tanstack/react-router";
 import { loginRoute } from "@/features/session/route";
+import { agentRoutes } from "@/features/agent/route";
 import { fleetRoutes } from "@/features/fleet/route";
+import { inboxRoutes } from "@/features/inbox/route";
 import { taskRoutes } from "@/features/task/route";
 import { rootRoute, shellRoute } from "./root";
 
@@ -15,5 +17,5 @@ const homeRoute = createRoute({
 // A feature's routes are one line here, in alphabetical order.
 export const routeTree = rootRoute.addChildren([
   loginRoute,
-  shellRoute.addChildren([homeRoute, ...fleetRoutes, ...taskRoutes]),
+  shellRoute.addChildren([homeRoute, ...agentRoutes, ...fleetRoutes, ...inboxRoutes, ...taskRoutes]),
 ]);

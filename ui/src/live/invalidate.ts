@@ -1,6 +1,7 @@
 import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import type { QueryClient } from "@tanstack/react-query";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { FileService } from "@/gen/deckhand/v1/file_pb";
 import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
@@ -18,7 +19,7 @@ const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
   [/^(state_changed|agent\.)/, [AgentService]],
   [/^(tool_|approval_|outcome_|inbox_)/, [TaskService.method.listSteps]],
   [/^(checkpoint_created)/, [TaskService.method.listCheckpoints]],
-  [/^(tool_completed|workspace_|execution_completed)/, [WorkspaceService.method.listChanges]],
+  [/^(tool_completed|workspace_|execution_completed)/, [WorkspaceService.method.listChanges, FileService]],
   // The inbox of a task that has ended is withdrawn.
   [/^(execution_cancelled|execution_failed|state_changed)/, [InboxService]],
 ];

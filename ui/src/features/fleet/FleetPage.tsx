@@ -1,37 +1,185 @@
 import { useQuery } from "@connectrpc/connect-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useCallback, useDeferredValue, useMemo, useRef, useState } from "react";
 import { Empty } from "@/components/Empty";
+import { Input, Select } from "@/components/Field";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
+import { useShortcut } from "@/components/shortcuts";
 import { Skeletons } from "@/components/Skeleton";
-import { AgentBadge } from "@/components/state";
-import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { agentWord } from "@/components/state";
+import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
+import { NodeService } from "@/gen/deckhand/v1/node_pb";
+import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
+import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
+import { AgentCard } from "./AgentCard";
+import { Bulk } from "./Bulk";
+import { useBurn, useSamples } from "./figures";
+import { NodeStrip } from "./NodeStrip";
+import { groupings, type Grouping } from "./route";
 
-// FleetPage shows every agent.
+const route = getRouteApi("/shell/fleet");
+
+// The states of tasks that have not ended, those that a person waits for first.
+const live = [
+  TaskState.AWAITING_APPROVAL,
+  TaskState.NEEDS_INPUT,
+  TaskState.ESCALATED,
+  TaskState.REVIEW_NEEDED,
+  TaskState.PAUSED,
+  TaskState.RUNNING,
+  TaskState.STARTING,
+  TaskState.WAITING,
+  TaskState.QUEUED,
+  TaskState.PENDING,
+];
+const none: never[] = [];
+
+// FleetPage is every agent as a card, live, with the machines above.
 export function FleetPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
+  const tasks = useQuery(TaskService.method.listTasks, { states: live, pageSize: 500 });
+  // Nodes have no events: they are asked for while somebody looks.
+  const nodes = useQuery(NodeService.method.listNodes, {}, { refetchInterval: 5_000 });
+  const triggers = useQuery(TriggerService.method.listTriggers, { pageSize: 500 });
+  const all = nodes.data?.nodes ?? none;
+  const samples = useSamples(all.filter((n) => n.status === "connected").map((n) => n.id));
+  const burn = useBurn();
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const find = useRef<HTMLInputElement>(null);
+  useShortcut("f", "Filter the agents", "Fleet", () => find.current?.focus());
+
+  const nodeNames = useMemo(() => new Map(all.map((n) => [n.id, n.name])), [all]);
+  const tasksOf = useMemo(() => {
+    const of = new Map<string, Task[]>();
+    for (const t of tasks.data?.tasks ?? none) of.set(t.agentId, [...(of.get(t.agentId) ?? []), t]);
+    for (const list of of.values()) list.sort((a, b) => live.indexOf(a.state) - live.indexOf(b.state));
+    return of;
+  }, [tasks.data]);
+  const triggersOf = useMemo(() => {
+    const of = new Map<string, string[]>();
+    for (const t of triggers.data?.triggers ?? none) of.set(t.agentId, [...(of.get(t.agentId) ?? []), t.name]);
+    return of;
+  }, [triggers.data]);
+
+  const q = useDeferredValue(search.q?.toLowerCase() ?? "");
+  const shown = useMemo(
+    () =>
+      (agents.data?.agents ?? none).filter(
+        (a) =>
+          (!search.status || agentWord(a.status) === search.status) &&
+          (!q || `${a.name} ${a.description} ${nodeNames.get(a.homeNodeId) ?? ""}`.toLowerCase().includes(q)),
+      ),
+    [agents.data, q, search.status, nodeNames],
+  );
+  const groups = useMemo(() => grouped(shown, search.group, nodeNames), [shown, search.group, nodeNames]);
+  const chosen = useMemo(() => shown.filter((a) => selected.has(a.id)), [shown, selected]);
+  const select = useCallback((id: string, on: boolean) => {
+    setSelected((before) => {
+      const next = new Set(before);
+      if (on) next.add(id);
+      else next.delete(id);
+      return next;
+    });
+  }, []);
+  const set = (part: Partial<typeof search>) => void navigate({ search: (s) => ({ ...s, ...part }), replace: true });
+
   return (
     <Page title="Fleet">
-      {agents.isPending ? (
-        <Skeletons rows={4} className="h-40 w-full" />
-      ) : agents.error ? (
-        <Problem error={agents.error} retry={() => void agents.refetch()} />
-      ) : agents.data.agents.length === 0 ? (
-        <Empty title="No agent yet" command="deckhand agent apply -f personas/">
-          An agent is one Markdown file. Apply one, and it stands here.
-        </Empty>
-      ) : (
-        <ul className="grid grid-cols-[repeat(auto-fill,minmax(20rem,1fr))] gap-3">
-          {agents.data.agents.map((a) => (
-            <li key={a.id} className="rounded-lg border bg-panel p-3">
-              <div className="flex items-center gap-2">
-                <h2 className="flex-1 truncate font-semibold">{a.name}</h2>
-                <AgentBadge status={a.status} reason={a.statusReason} />
-              </div>
-              <p className="text-dim">{a.description}</p>
-            </li>
-          ))}
-        </ul>
-      )}
+      <div className="space-y-4">
+        <NodeStrip nodes={all} samples={samples} />
+        <div role="search" aria-label="Filter agents" className="flex flex-wrap items-center gap-2">
+          <Input
+            ref={find}
+            aria-label="Filter by name, role or node"
+            placeholder="Filter by name, role or node"
+            className="max-w-72"
+            value={search.q ?? ""}
+            onChange={(e) => set({ q: e.target.value || undefined })}
+          />
+          <Select aria-label="Status" value={search.status ?? ""} onChange={(e) => set({ status: e.target.value || undefined })}>
+            <option value="">Any status</option>
+            {[AgentStatus.ACTIVE, AgentStatus.LISTENING, AgentStatus.IDLE, AgentStatus.PAUSED, AgentStatus.ERROR_SUSPENDED, AgentStatus.DISABLED].map(
+              (s) => (
+                <option key={s}>{agentWord(s)}</option>
+              ),
+            )}
+          </Select>
+          <Select
+            aria-label="Group by"
+            value={search.group ?? ""}
+            onChange={(e) => set({ group: groupings.find((g) => g === e.target.value) })}
+          >
+            <option value="">Not grouped</option>
+            {groupings.map((g) => (
+              <option key={g} value={g}>
+                By {g}
+              </option>
+            ))}
+          </Select>
+          {shown.length > 0 && (
+            <label className="flex items-center gap-2">
+              <input
+                type="checkbox"
+                className="size-4 accent-accent"
+                checked={chosen.length === shown.length}
+                onChange={(e) => setSelected(new Set(e.target.checked ? shown.map((a) => a.id) : []))}
+              />
+              All {shown.length}
+            </label>
+          )}
+        </div>
+        <Bulk agents={chosen} tasks={chosen.flatMap((a) => tasksOf.get(a.id) ?? none)} onClear={() => setSelected(new Set())} />
+        {agents.isPending ? (
+          <Skeletons rows={4} className="h-40 w-full" />
+        ) : agents.error ? (
+          <Problem error={agents.error} retry={() => void agents.refetch()} />
+        ) : agents.data.agents.length === 0 ? (
+          <Empty title="No agent yet" command="deckhand agent apply -f personas/">
+            An agent is one Markdown file. Apply one, and it stands here.
+          </Empty>
+        ) : shown.length === 0 ? (
+          <Empty title="No agent is like that">Change the filter.</Empty>
+        ) : (
+          groups.map(([name, members]) => (
+            <section key={name} aria-label={name || "Agents"}>
+              {name && <h2 className="pb-2 text-sm font-semibold text-dim">{name}</h2>}
+              <ul className="grid grid-cols-[repeat(auto-fill,minmax(22rem,1fr))] gap-3">
+                {members.map((a) => {
+                  const own = tasksOf.get(a.id);
+                  return (
+                    // Cards out of sight are not laid out.
+                    <li key={a.id} style={{ contentVisibility: "auto", containIntrinsicSize: "auto 190px" }}>
+                      <AgentCard
+                        agent={a}
+                        task={own?.[0]}
+                        live={own?.length ?? 0}
+                        node={nodeNames.get(a.homeNodeId) ?? ""}
+                        triggers={triggersOf.get(a.id) ?? none}
+                        samples={samples}
+                        burn={burn}
+                        selected={selected.has(a.id)}
+                        onSelect={select}
+                      />
+                    </li>
+                  );
+                })}
+              </ul>
+            </section>
+          ))
+        )}
+      </div>
     </Page>
   );
+}
+
+function grouped(agents: Agent[], by: Grouping | undefined, nodes: Map<string, string>): [string, Agent[]][] {
+  if (!by) return [["", agents]];
+  const name = (a: Agent) =>
+    by === "node" ? (nodes.get(a.homeNodeId) ?? "on no node yet") : by === "status" ? agentWord(a.status) : `${a.provider} ${a.model}`;
+  const of = new Map<string, Agent[]>();
+  for (const a of agents) of.set(name(a), [...(of.get(name(a)) ?? []), a]);
+  return [...of].sort(([a], [b]) => a.localeCompare(b));
 }

@@ -1,9 +1,20 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
 
+export const groupings = ["node", "status", "model"] as const;
+export type Grouping = (typeof groupings)[number];
+export type FleetSearch = { q?: string; status?: string; group?: Grouping };
+
+const text = (v: unknown) => (typeof v === "string" && v !== "" ? v.slice(0, 100) : undefined);
+
 const page = createRoute({
   path: "/fleet",
   getParentRoute: () => shellRoute,
+  validateSearch: (search): FleetSearch => ({
+    q: text(search.q),
+    status: text(search.status),
+    group: groupings.find((g) => g === search.group),
+  }),
   component: lazyRouteComponent(() => import("./FleetPage"), "FleetPage"),
 });
 

@@ -1,6 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
-import { parseTaskSearch } from "./search";
+import { parseTaskSearch, taskTabs, type TaskTab } from "./search";
 
 const list = createRoute({
   path: "/tasks",
@@ -9,4 +9,11 @@ const list = createRoute({
   component: lazyRouteComponent(() => import("./TasksPage"), "TasksPage"),
 });
 
-export const taskRoutes = [list] as const;
+const detail = createRoute({
+  path: "/tasks/$task",
+  getParentRoute: () => shellRoute,
+  validateSearch: (search): { tab?: TaskTab } => ({ tab: taskTabs.find((t) => t === search.tab) }),
+  component: lazyRouteComponent(() => import("./TaskPage"), "TaskPage"),
+});
+
+export const taskRoutes = [list, detail] as const;

@@ -30,3 +30,7 @@ export function parseTaskSearch(search: Record<string, unknown>): TaskSearch {
     parent: text(search.parent),
   };
 }
+
+// taskTabs are the parts of a task's page, the first one by default.
+export const taskTabs = ["thread", "steps", "timeline", "plan", "changes", "details"] as const;
+export type TaskTab = (typeof taskTabs)[number];

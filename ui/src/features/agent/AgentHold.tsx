@@ -1,0 +1,44 @@
+import { createClient } from "@connectrpc/connect";
+import { useQueryClient } from "@tanstack/react-query";
+import { Pause, Play } from "lucide-react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Button } from "@/components/Button";
+import { may } from "@/features/session/queries";
+import { complain } from "@/features/task/actions";
+import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
+
+export const agents = createClient(AgentService, transport);
+
+// AgentHold keeps new tasks of an agent from starting, and lets them again.
+export function AgentHold({ agent, small }: { agent: Agent; small?: boolean }) {
+  const queries = useQueryClient();
+  const session = useSession();
+  const [busy, setBusy] = useState(false);
+  if (!may(session, "advanced")) return null;
+  const held = agent.status === AgentStatus.PAUSED || agent.status === AgentStatus.ERROR_SUSPENDED;
+  const run = async (hold: boolean) => {
+    setBusy(true);
+    try {
+      if (hold) await agents.pauseAgent({ agentId: agent.id });
+      else await agents.resumeAgent({ agentId: agent.id });
+      toast(hold ? `${agent.name} starts no new task` : `${agent.name} may start tasks again`, {
+        action: { label: "Undo", onClick: () => void run(!hold) },
+      });
+      await queries.invalidateQueries();
+    } catch (e) {
+      complain(e);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const label = held ? "Let new tasks start" : "Hold new tasks";
+  return (
+    <Button small={small} busy={busy} aria-label={`${label} of ${agent.name}`} title={label} onClick={() => void run(!held)}>
+      {held ? <Play aria-hidden className="size-4" /> : <Pause aria-hidden className="size-4" />}
+      {!small && label}
+    </Button>
+  );
+}

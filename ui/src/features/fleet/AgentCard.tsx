@@ -1,0 +1,124 @@
+import { Link } from "@tanstack/react-router";
+import { memo } from "react";
+import { inert } from "@/components/inert";
+import { bytes, count, dollars } from "@/components/money";
+import { Sparkline } from "@/components/Sparkline";
+import { AgentBadge, TaskBadge } from "@/components/state";
+import { Time, useNow } from "@/components/Time";
+import { AgentHold } from "@/features/agent/AgentHold";
+import { TaskControls } from "@/features/task/actions";
+import type { Agent } from "@/gen/deckhand/v1/agent_pb";
+import type { Task } from "@/gen/deckhand/v1/task_pb";
+import { useFigures, type Burn, type Samples } from "./figures";
+
+// AgentCard is one agent: who it is, how it stands, what it is at, what it uses
+// and spends, and the buttons that hold it.
+export const AgentCard = memo(function AgentCard(props: {
+  agent: Agent;
+  // The task that it is at; none when it is at none.
+  task: Task | undefined;
+  // How many of its tasks have not ended.
+  live: number;
+  node: string;
+  triggers: readonly string[];
+  samples: Samples;
+  burn: Burn;
+  selected: boolean;
+  onSelect: (id: string, selected: boolean) => void;
+}) {
+  const { agent, task } = props;
+  return (
+    <article
+      aria-label={agent.name}
+      data-status={agent.status}
+      className="flex h-full flex-col gap-2 rounded-lg border bg-panel p-3"
+    >
+      <header className="flex items-center gap-2">
+        <input
+          type="checkbox"
+          aria-label={`Select ${agent.name}`}
+          className="size-4 accent-accent"
+          checked={props.selected}
+          onChange={(e) => props.onSelect(agent.id, e.target.checked)}
+        />
+        <span
+          aria-hidden
+          className="grid size-8 shrink-0 place-items-center rounded-md text-sm font-semibold text-white"
+          style={{ background: colour(agent.name) }}
+        >
+          {agent.name.slice(0, 2).toUpperCase()}
+        </span>
+        <div className="min-w-0 flex-1">
+          <h3 className="truncate font-semibold">
+            <Link to="/agents/$agent" params={{ agent: agent.name }} className="hover:underline">
+              {agent.name}
+            </Link>
+          </h3>
+          <p className="truncate text-xs text-dim">{inert(agent.description)}</p>
+        </div>
+        <AgentBadge status={agent.status} reason={agent.statusReason} />
+      </header>
+      {agent.statusReason && (
+        <p className="text-xs break-words text-warn">
+          {inert(agent.statusReason)} {agent.statusSince && <Time at={agent.statusSince} />}
+        </p>
+      )}
+      <p className="flex flex-wrap gap-x-3 text-xs text-dim">
+        <span>{agent.provider === "script" ? "script" : agent.model}</span>
+        {props.node && <span>on {props.node}</span>}
+        {props.triggers.length > 0 && <span>{props.triggers.join(", ")}</span>}
+      </p>
+      <Usage agent={agent.name} samples={props.samples} />
+      {task ? (
+        <div className="mt-auto space-y-1.5 border-t pt-2">
+          <p className="flex items-center gap-2">
+            <Link to="/tasks/$task" params={{ task: task.id }} className="min-w-0 flex-1 truncate hover:underline">
+              {inert(task.title || task.goal || task.id)}
+            </Link>
+            <TaskBadge state={task.state} reason={task.reason} />
+          </p>
+          <div className="flex items-center gap-3 text-xs text-dim">
+            <Rate burn={props.burn} taskId={task.id} />
+            <span>{dollars(task.usage?.costMicros ?? 0)}</span>
+            {props.live > 1 && <span>{props.live} tasks</span>}
+            <span className="flex-1" />
+            <TaskControls task={task} small />
+          </div>
+        </div>
+      ) : (
+        <div className="mt-auto flex items-center gap-3 border-t pt-2 text-xs text-dim">
+          <span className="flex-1">At no task</span>
+          <AgentHold agent={agent} small />
+        </div>
+      )}
+    </article>
+  );
+});
+
+function Usage(props: { agent: string; samples: Samples }) {
+  const { cpu, memory, memoryLimit } = useFigures(props.samples, `agent ${props.agent}`);
+  const lastCpu = cpu.at(-1) ?? 0;
+  const lastMemory = memory.at(-1) ?? 0;
+  return (
+    <div className="flex items-center gap-4 text-xs text-dim">
+      <span className="flex items-center gap-1.5">
+        <Sparkline values={cpu} max={1000} label={`CPU ${(lastCpu / 1000).toFixed(2)}`} /> {(lastCpu / 1000).toFixed(2)} CPU
+      </span>
+      <span className="flex items-center gap-1.5">
+        <Sparkline values={memory} max={memoryLimit} label={`Memory ${bytes(lastMemory)}`} /> {bytes(lastMemory)}
+      </span>
+    </div>
+  );
+}
+
+function Rate(props: { burn: Burn; taskId: string }) {
+  const now = useNow();
+  return <span title="Tokens in the last minute">{count(props.burn.rate(props.taskId, now))} tokens/min</span>;
+}
+
+// colour is the same for a name for ever, and dark enough for white.
+function colour(name: string): string {
+  let hash = 0;
+  for (const c of name) hash = (hash * 31 + c.charCodeAt(0)) >>> 0;
+  return `hsl(${hash % 360} 45% 32%)`;
+}

@@ -1,0 +1,181 @@
+import { createClient } from "@connectrpc/connect";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+import { toast } from "sonner";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Button } from "@/components/Button";
+import { Field, Input, TextArea } from "@/components/Field";
+import { inert } from "@/components/inert";
+import { Problem } from "@/components/Problem";
+import { useShortcut } from "@/components/shortcuts";
+import { may } from "@/features/session/queries";
+import { InboxKind, InboxService, type AnswerInboxItemRequestSchema, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+
+const inbox = createClient(InboxService, transport);
+type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
+
+// What a form asks for before the answer is sent.
+type Form = "change" | "reject" | undefined;
+
+// Answer is how a person answers an open item. keys has the letters of the
+// buttons do the same.
+export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: () => void }) {
+  const { item } = props;
+  const queries = useQueryClient();
+  const session = useSession();
+  const [form, setForm] = useState<Form>();
+  const [reason, setReason] = useState("");
+  const [reply, setReply] = useState(item.question?.defaultAnswer ?? "");
+  const [args, setArgs] = useState(() => JSON.stringify(item.arguments ?? {}, null, 2));
+  const [busy, setBusy] = useState("");
+  const [error, setError] = useState<unknown>();
+
+  const allowed = may(session, "basic");
+  const give = async (name: string, answer: Given, words: string) => {
+    if (busy) return;
+    setBusy(name);
+    setError(undefined);
+    try {
+      await inbox.answerInboxItem({ itemId: item.id, reason: reason.trim(), answer });
+      toast(words, { description: `${item.agentName} · ${item.tool || item.taskTitle}` });
+      setForm(undefined);
+      await queries.invalidateQueries();
+      props.onAnswered?.();
+    } catch (e) {
+      setError(e);
+      void queries.invalidateQueries();
+    } finally {
+      setBusy("");
+    }
+  };
+  const approval = item.kind === InboxKind.APPROVAL;
+  const question = item.kind === InboxKind.QUESTION;
+  const unknown = item.kind === InboxKind.UNKNOWN;
+  const approve = () => void give("approve", { case: "approve", value: {} }, "Approved");
+  const on = Boolean(props.keys) && allowed;
+  useShortcut("a", "Approve", "Inbox", approve, on && approval);
+  useShortcut("c", "Approve with changed arguments", "Inbox", () => setForm("change"), on && approval);
+  useShortcut("r", "Reject", "Inbox", () => setForm("reject"), on && (approval || question));
+  useShortcut("s", "Skip", "Inbox", () => void give("skip", { case: "skip", value: {} }, "Skipped"), on && (approval || unknown));
+
+  if (!allowed) return <p className="text-dim">Your role may not answer this.</p>;
+
+  let problem: string | undefined;
+  if (form === "change") {
+    try {
+      const parsed: unknown = JSON.parse(args);
+      if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) problem = "This must be a JSON object.";
+    } catch (e) {
+      problem = e instanceof Error ? e.message : String(e);
+    }
+  }
+  const choices = item.question?.kind === "confirmation" ? ["yes", "no"] : (item.question?.choices ?? []);
+  const send = (text: string) => void give("reply", { case: "reply", value: { text } }, "Answered");
+
+  return (
+    <div className="space-y-3">
+      {question && choices.length > 0 && (
+        <div role="group" aria-label="Answer" className="flex flex-wrap gap-2">
+          {choices.map((c) => (
+            <Button key={c} look={c === item.question?.defaultAnswer ? "primary" : "plain"} busy={busy !== ""} onClick={() => send(c)}>
+              {inert(c)}
+            </Button>
+          ))}
+        </div>
+      )}
+      {question && choices.length === 0 && (
+        <form
+          className="flex items-end gap-2"
+          onSubmit={(e) => {
+            e.preventDefault();
+            if (reply.trim()) send(reply);
+          }}
+        >
+          <div className="flex-1">
+            <Field label="Your answer">
+              <TextArea rows={2} value={reply} maxLength={20_000} onChange={(e) => setReply(e.target.value)} />
+            </Field>
+          </div>
+          <Button type="submit" look="primary" disabled={!reply.trim()} busy={busy === "reply"}>
+            Answer
+          </Button>
+        </form>
+      )}
+      {form === "change" && (
+        <Field label="Arguments (JSON)" problem={problem} hint="The agent is told what you changed.">
+          <TextArea className="font-mono text-xs" rows={8} value={args} spellCheck={false} autoFocus onChange={(e) => setArgs(e.target.value)} />
+        </Field>
+      )}
+      {form && (
+        <Field label="Reason" hint={form === "reject" ? "The agent sees it." : "For the record."}>
+          <Input value={reason} maxLength={4000} autoFocus={form === "reject"} onChange={(e) => setReason(e.target.value)} />
+        </Field>
+      )}
+      <div className="flex flex-wrap gap-2">
+        {form === "change" ? (
+          <>
+            <Button
+              look="primary"
+              disabled={problem !== undefined}
+              busy={busy === "approve"}
+              onClick={() => void give("approve", { case: "approve", value: { argumentsJson: args } }, "Approved with changes")}
+            >
+              Approve with these
+            </Button>
+            <Button onClick={() => setForm(undefined)}>Back</Button>
+          </>
+        ) : form === "reject" ? (
+          <>
+            <Button look="danger" busy={busy === "reject"} onClick={() => void give("reject", { case: "reject", value: {} }, "Rejected")}>
+              Reject
+            </Button>
+            <Button onClick={() => setForm(undefined)}>Back</Button>
+          </>
+        ) : (
+          <>
+            {approval && (
+              <>
+                <Button look="primary" busy={busy === "approve"} onClick={approve}>
+                  Approve
+                </Button>
+                <Button onClick={() => setForm("change")}>Change and approve</Button>
+              </>
+            )}
+            {unknown && (
+              <>
+                <Button busy={busy === "retry"} onClick={() => void give("retry", { case: "retry", value: {} }, "It is run once more")}>
+                  Run it again
+                </Button>
+                <Button
+                  busy={busy === "succeeded"}
+                  onClick={() => void give("succeeded", { case: "resolve", value: { succeeded: true } }, "Recorded as succeeded")}
+                >
+                  It succeeded
+                </Button>
+                <Button
+                  busy={busy === "failed"}
+                  onClick={() => void give("failed", { case: "resolve", value: { succeeded: false } }, "Recorded as failed")}
+                >
+                  It failed
+                </Button>
+              </>
+            )}
+            {(approval || unknown) && (
+              <Button busy={busy === "skip"} onClick={() => void give("skip", { case: "skip", value: {} }, "Skipped")}>
+                Skip
+              </Button>
+            )}
+            {(approval || question) && (
+              <Button look="danger" onClick={() => setForm("reject")}>
+                Reject
+              </Button>
+            )}
+          </>
+        )}
+      </div>
+      {error !== undefined && <Problem error={error} />}
+    </div>
+  );
+}

@@ -1,0 +1,80 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { useMemo, useState } from "react";
+import { cx } from "@/components/cx";
+import { Empty } from "@/components/Empty";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { StepBadge } from "@/components/state";
+import { duration, millis } from "@/components/Time";
+import { LogView, stepLog } from "@/features/log/LogView";
+import type { Step } from "@/gen/deckhand/v1/step_pb";
+import { TaskService } from "@/gen/deckhand/v1/task_pb";
+import { Code } from "./tools";
+
+// Steps lists a task's tool calls, with what each was told, what came of it, and
+// its log.
+export function Steps(props: { taskId: string }) {
+  const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId: props.taskId });
+  const [chosen, setChosen] = useState<string>();
+  if (isPending) return <Skeletons rows={6} />;
+  if (error) return <Problem error={error} retry={() => void refetch()} />;
+  if (data.steps.length === 0) return <Empty title="No step yet">Each tool call is recorded here before it happens.</Empty>;
+  const step = data.steps.find((s) => s.id === chosen) ?? data.steps.at(-1)!;
+  return (
+    <div className="grid gap-4 lg:grid-cols-[minmax(16rem,26rem)_minmax(0,1fr)]">
+      <ol aria-label="Steps" className="max-h-[70vh] overflow-y-auto rounded-md border bg-panel" tabIndex={0}>
+        {data.steps.map((s) => {
+          const from = millis(s.startedAt);
+          const to = millis(s.finishedAt);
+          return (
+            <li key={s.id} className="border-b last:border-0">
+              <button
+                type="button"
+                aria-current={s.id === step.id ? "true" : undefined}
+                onClick={() => setChosen(s.id)}
+                className={cx("flex w-full items-center gap-2 px-3 py-1.5 text-left hover:bg-raised", s.id === step.id && "bg-raised")}
+              >
+                <span className="w-6 text-right text-dim">{s.number}</span>
+                <span className="min-w-0 flex-1 truncate font-mono text-xs">{s.tool}</span>
+                {from && to && <span className="text-xs text-dim">{duration(to - from)}</span>}
+                <StepBadge state={s.state} />
+              </button>
+            </li>
+          );
+        })}
+      </ol>
+      <StepDetail key={step.id} step={step} />
+    </div>
+  );
+}
+
+function StepDetail({ step }: { step: Step }) {
+  const chunks = useMemo(() => stepLog(step.id), [step.id]);
+  return (
+    <section aria-label={`Step ${step.number}`} className="min-w-0 space-y-3">
+      <h3 className="flex flex-wrap items-center gap-2 font-semibold">
+        {step.number} <span className="font-mono text-sm">{step.tool}</span> <Id value={step.id} />
+      </h3>
+      {step.reasoning && <p className="break-words whitespace-pre-wrap text-dim">{inert(step.reasoning)}</p>}
+      {step.decisionReason && <p className="text-xs text-dim">Decision: {inert(step.decisionReason)}</p>}
+      <Code text={JSON.stringify(step.arguments ?? {}, null, 2)} label="Arguments" />
+      {step.changedArguments && (
+        <>
+          <p className="text-xs text-dim">Changed by {step.changedBy}:</p>
+          <Code text={JSON.stringify(step.changedArguments, null, 2)} label="Changed arguments" />
+        </>
+      )}
+      {step.observation && (
+        <details>
+          <summary>What the model was told</summary>
+          <Code text={step.observation} label="Observation" />
+        </details>
+      )}
+      {(step.logBytes > 0n || (step.startedAt && !step.finishedAt)) && (
+        <LogView chunks={chunks} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[45vh]" />
+      )}
+    </section>
+  );
+}

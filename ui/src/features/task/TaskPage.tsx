@@ -1,0 +1,203 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Tabs } from "radix-ui";
+import { useMemo } from "react";
+import { Badge } from "@/components/Badge";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { count, dollars } from "@/components/money";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { final, TaskBadge } from "@/components/state";
+import { duration, millis, Time, useNow } from "@/components/Time";
+import { Changes } from "@/features/workspace/Changes";
+import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
+import { useTaskView } from "@/live/context";
+import { TaskControls, tasks } from "./actions";
+import { Composer } from "./Composer";
+import { PlanTree } from "./Plan";
+import { taskTabs, type TaskTab } from "./search";
+import { Steps } from "./Steps";
+import { Threads } from "./thread";
+import { ThreadView } from "./ThreadView";
+import { Timeline } from "./Timeline";
+
+const route = getRouteApi("/shell/tasks/$task");
+
+// TaskPage is one task, live: what it thinks and does, its steps and their logs,
+// its time, and its changes.
+export function TaskPage() {
+  const { task: id } = route.useParams();
+  const { data, error, isPending, refetch } = useQuery(TaskService.method.getTask, { taskId: id });
+  if (isPending) return <Page title="Task"><Skeletons rows={6} /></Page>;
+  if (error || !data.task) {
+    return (
+      <Page title="Task">
+        <Problem error={error ?? new Error("The hub answered no task.")} retry={() => void refetch()} />
+      </Page>
+    );
+  }
+  return <Loaded task={data.task} />;
+}
+
+const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", details: "Details" };
+
+function Loaded({ task }: { task: Task }) {
+  const { tab = "thread" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const view = useTaskView(task.id);
+  const threads = useMemo(() => new Threads(), [task.id]);
+  const thread = threads.of(view.events);
+  const title = inert(task.title || task.goal || task.agentName);
+  return (
+    <Page
+      full
+      title={title}
+      heading={
+        <span className="flex min-w-0 items-center gap-2">
+          <span className="truncate">{title}</span>
+          <TaskBadge state={task.state} reason={task.reason} />
+          {task.provider === "script" && <Badge tone="info">script</Badge>}
+          {task.pauseNext && <Badge tone="warn">pauses on next tool</Badge>}
+        </span>
+      }
+      actions={<TaskControls task={task} onRetried={(made) => void navigate({ to: "/tasks/$task", params: { task: made.id } })} />}
+    >
+      <div className="flex h-full min-h-0 flex-col">
+        <Summary task={task} phase={final(task.state) ? undefined : thread.phase} />
+        <Tabs.Root
+          value={tab}
+          onValueChange={(v) => void navigate({ search: { tab: v === "thread" ? undefined : (v as TaskTab) }, replace: true })}
+          className="flex min-h-0 flex-1 flex-col"
+        >
+          <Tabs.List aria-label="Parts of this task" className="flex gap-1 overflow-x-auto border-b px-4">
+            {taskTabs.map((t) => (
+              <Tabs.Trigger
+                key={t}
+                value={t}
+                className="-mb-px min-h-8 border-b-2 border-transparent px-3 whitespace-nowrap text-dim data-[state=active]:border-accent data-[state=active]:text-ink"
+              >
+                {labels[t]}
+              </Tabs.Trigger>
+            ))}
+          </Tabs.List>
+          <Tabs.Content value="thread" className="flex min-h-0 flex-1 flex-col">
+            <ThreadView taskId={task.id} view={view} thread={thread} />
+            {!final(task.state) && (
+              <Composer placeholder={`Tell ${task.agentName}: it is in its next turn`} send={(text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key })} />
+            )}
+          </Tabs.Content>
+          <Part value="steps"><Steps taskId={task.id} /></Part>
+          <Part value="timeline"><Timeline thread={thread} /></Part>
+          <Part value="plan"><PlanTree plan={thread.plan} /></Part>
+          <Part value="changes"><Changes taskId={task.id} /></Part>
+          <Part value="details"><Details task={task} /></Part>
+        </Tabs.Root>
+      </div>
+    </Page>
+  );
+}
+
+function Part(props: { value: TaskTab; children: React.ReactNode }) {
+  return (
+    <Tabs.Content value={props.value} className="min-h-0 flex-1 overflow-y-auto p-5">
+      {props.children}
+    </Tabs.Content>
+  );
+}
+
+// Summary is what a person wants to know of a task at a glance.
+function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
+  const now = useNow();
+  const from = millis(task.startedAt);
+  const usage = task.usage;
+  return (
+    <div className="space-y-1 px-5 pb-3">
+      <p className="flex flex-wrap items-center gap-x-4 gap-y-1 text-xs text-dim">
+        <Id value={task.id} />
+        {task.agentName && (
+          <Link to="/agents/$agent" params={{ agent: task.agentName }} search={{ task: task.id }} className="text-accent hover:underline">
+            {task.agentName}
+          </Link>
+        )}
+        <span>{task.model}</span>
+        {phase && <span data-testid="phase">{phase.replaceAll("_", " ")}</span>}
+        <span>{task.iteration} iterations</span>
+        {from && <span>{duration((millis(task.finishedAt) ?? Math.max(now, from)) - from)}</span>}
+        <span>{dollars(usage?.costMicros ?? 0)}</span>
+        <span>{count((usage?.inputTokens ?? 0n) + (usage?.outputTokens ?? 0n))} tokens</span>
+        <span>
+          created <Time at={task.createdAt} /> by {task.createdBy}
+        </span>
+      </p>
+      {task.progress > 0 && !final(task.state) && (
+        <progress className="h-1.5 w-full max-w-md accent-accent" value={task.progress} max={1} aria-label="Progress" />
+      )}
+      {task.reason && !final(task.state) && <p className="text-warn">{inert(task.reason)}</p>}
+      {task.errorCode && (
+        <p className="text-bad">
+          <Id value={task.errorCode} whole /> {inert(task.errorMessage)}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Details({ task }: { task: Task }) {
+  const children = useQuery(TaskService.method.listTasks, { parentId: task.id, pageSize: 100 });
+  const link = (id: string) => (
+    <Link to="/tasks/$task" params={{ task: id }} className="font-mono text-xs text-accent hover:underline">
+      {id}
+    </Link>
+  );
+  const usage = task.usage;
+  const rows: [string, React.ReactNode][] = [
+    ["Goal", <span className="break-words whitespace-pre-wrap">{inert(task.goal) || "Its persona's own instructions"}</span>],
+    ["Summary", task.summary && <span className="break-words whitespace-pre-wrap">{inert(task.summary)}</span>],
+    ["Priority", task.priority],
+    ["Agent", `${task.agentName} version ${task.agentVersion}`],
+    ["Assignee", task.assignee && `${task.assignee} by ${task.assignedBy}`],
+    ["Place in the queue", task.standing && (task.standing.place || "too far behind to tell")],
+    ["Attempt", task.attempt],
+    ["Node", task.nodeId && <Id value={task.nodeId} />],
+    ["Parent", task.parentId && link(task.parentId)],
+    ["Retry of", task.originId && link(task.originId)],
+    ["Handed over by", task.handedFrom && link(task.handedFrom)],
+    ["After", task.after.length > 0 && task.after.map((id) => <div key={id}>{link(id)}</div>)],
+    [
+      "Tokens",
+      usage && `${count(usage.inputTokens)} in, ${count(usage.outputTokens)} out, ${count(usage.cacheReadTokens)} from the cache`,
+    ],
+    ["Below it", task.subtasks && `${task.subtasks.tasks} tasks, ${task.subtasks.live} live, ${dollars(task.subtasks.usage?.costMicros ?? 0)}`],
+  ];
+  return (
+    <div className="space-y-5">
+      <dl className="grid max-w-4xl grid-cols-[10rem_minmax(0,1fr)] gap-x-4 gap-y-2">
+        {rows
+          .filter(([, value]) => value)
+          .map(([name, value]) => (
+            <div key={name} className="contents">
+              <dt className="text-dim">{name}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+      </dl>
+      {children.data && children.data.tasks.length > 0 && (
+        <section className="space-y-2">
+          <h2 className="font-semibold">Subtasks</h2>
+          <ul className="space-y-1">
+            {children.data.tasks.map((t) => (
+              <li key={t.id} className="flex items-center gap-3">
+                <TaskBadge state={t.state} />
+                <Link to="/tasks/$task" params={{ task: t.id }} className="min-w-0 truncate hover:underline">
+                  {inert(t.title || t.goal)}
+                </Link>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,149 @@
+import { createClient } from "@connectrpc/connect";
+import { useQueryClient } from "@tanstack/react-query";
+import { CirclePause, OctagonX, Pause, Play, RotateCcw } from "lucide-react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { shorten } from "@/components/Id";
+import { final } from "@/components/state";
+import { may } from "@/features/session/queries";
+import { ControlService, KillOutcome, KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
+import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
+
+export const tasks = createClient(TaskService, transport);
+export const control = createClient(ControlService, transport);
+
+// newKey makes a key by which the hub knows a call that is sent twice.
+export function newKey(): string {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+// complain shows what went wrong with something that a person did.
+export function complain(error: unknown) {
+  const { code, message, fix } = problemOf(error);
+  toast.error(message, { description: [fix, code].filter(Boolean).join(" · ") });
+}
+
+// killed says what is known of the processes of tasks that were killed.
+export function killed(all: KilledTask[]): string {
+  const confirmed = all.filter((t) => t.outcome === KillOutcome.CONFIRMED).length;
+  const stops = all.filter((t) => t.outcome === KillOutcome.STOPS_BY);
+  const parts = [`${confirmed} of ${all.length} confirmed: no process is left`];
+  if (stops.length > 0) {
+    const by = Math.max(...stops.map((t) => Number(t.stopsBy?.seconds ?? 0n)));
+    parts.push(`${stops.length} on nodes that cannot be reached stop by ${new Date(by * 1000).toLocaleTimeString()}`);
+  }
+  const pending = all.length - confirmed - stops.length;
+  if (pending > 0) parts.push(`${pending} not yet`);
+  return parts.join("; ");
+}
+
+// useTaskActions answers what a person may do with a task now.
+export function useTaskActions(task: Task) {
+  const queries = useQueryClient();
+  const session = useSession();
+  const [busy, setBusy] = useState("");
+  const run = async (name: string, fn: () => Promise<unknown>) => {
+    setBusy(name);
+    try {
+      await fn();
+      await queries.invalidateQueries();
+    } catch (e) {
+      complain(e);
+    } finally {
+      setBusy("");
+    }
+  };
+  const id = task.id;
+  const resume = () => run("resume", () => tasks.resumeTask({ taskId: id }));
+  return {
+    busy,
+    allowed: may(session, "basic"),
+    ended: final(task.state),
+    paused: task.state === TaskState.PAUSED,
+    pause: () =>
+      run("pause", async () => {
+        await tasks.pauseTask({ taskId: id });
+        toast(`Paused ${task.agentName}`, { description: shorten(id), action: { label: "Undo", onClick: () => void resume() } });
+      }),
+    pauseNext: () =>
+      run("pauseNext", async () => {
+        await tasks.pauseTask({ taskId: id, onNextTool: true });
+        toast(`${task.agentName} pauses before its next tool call`, { action: { label: "Undo", onClick: () => void resume() } });
+      }),
+    resume,
+    retry: () => tasks.retryTask({ taskId: id, idempotencyKey: newKey() }),
+    kill: async (reason: string) => {
+      const res = await control.kill({ scope: KillScope.TASK, objectId: id, reason });
+      toast(`Killed ${shorten(id)}`, { description: killed(res.tasks) });
+      await queries.invalidateQueries();
+    },
+  };
+}
+
+// TaskControls are play, pause, pause on next tool and kill.
+export function TaskControls(props: { task: Task; small?: boolean; onRetried?: (task: Task) => void }) {
+  const { task, small } = props;
+  const a = useTaskActions(task);
+  const [killing, setKilling] = useState(false);
+  if (!a.allowed) return null;
+  const named = { title: "", small };
+  return (
+    <div role="group" aria-label={`Control ${task.title || task.id}`} className="flex items-center gap-1">
+      {!a.ended && (
+        <>
+          {a.paused || task.pauseNext ? (
+            <Button {...named} title="Resume" aria-label="Resume" busy={a.busy === "resume"} onClick={() => void a.resume()}>
+              <Play aria-hidden className="size-4" />
+              {!small && "Resume"}
+            </Button>
+          ) : (
+            <Button {...named} title="Pause now" aria-label="Pause" busy={a.busy === "pause"} onClick={() => void a.pause()}>
+              <Pause aria-hidden className="size-4" />
+              {!small && "Pause"}
+            </Button>
+          )}
+          {!a.paused && !task.pauseNext && (
+            <Button
+              {...named}
+              title="Pause before the next tool call"
+              aria-label="Pause on next tool"
+              busy={a.busy === "pauseNext"}
+              onClick={() => void a.pauseNext()}
+            >
+              <CirclePause aria-hidden className="size-4" />
+              {!small && "Pause on next tool"}
+            </Button>
+          )}
+          <Button {...named} look="danger" title="Kill" aria-label="Kill" onClick={() => setKilling(true)}>
+            <OctagonX aria-hidden className="size-4" />
+            {!small && "Kill"}
+          </Button>
+        </>
+      )}
+      {(a.ended || task.state === TaskState.ESCALATED) && props.onRetried && (
+        <Button
+          {...named}
+          title="Retry"
+          aria-label="Retry"
+          onClick={() =>
+            void a.retry().then(({ task: made }) => made && props.onRetried?.(made), complain)
+          }
+        >
+          <RotateCcw aria-hidden className="size-4" />
+          {!small && "Retry"}
+        </Button>
+      )}
+      <Confirm open={killing} onClose={() => setKilling(false)} title="Kill this task" action="Kill" danger reason run={a.kill}>
+        <p>
+          No tool call of it starts any more, its processes are killed, and it ends as cancelled. What it changed can be
+          undone afterwards.
+        </p>
+      </Confirm>
+    </div>
+  );
+}

@@ -1,0 +1,131 @@
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { FitAddon } from "@xterm/addon-fit";
+import { Terminal as Xterm } from "@xterm/xterm";
+import "@xterm/xterm/css/xterm.css";
+import { ServerCrash, X } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
+import { base } from "@/api/base";
+import { useSession } from "@/app/session";
+import { useDark } from "@/app/theme";
+import { Button } from "@/components/Button";
+import { cx } from "@/components/cx";
+import { may } from "@/features/session/queries";
+import { OpenTerminalRequestSchema, OpenTerminalResponseSchema } from "@/gen/deckhand/v1/terminal_pb";
+
+// Terminal is a shell in an agent's jail or, for administrators, on the machine
+// itself, which its frame says unmistakably. What it shows may be hostile: it
+// sets no title, no clipboard and no link.
+export function Terminal(props: {
+  nodeId: string;
+  taskId: string;
+  agent: string;
+  host: boolean;
+  onHost: (host: boolean) => void;
+  onClose: () => void;
+}) {
+  const { nodeId, taskId, host } = props;
+  const session = useSession();
+  const dark = useDark();
+  const box = useRef<HTMLDivElement>(null);
+  const [ended, setEnded] = useState("");
+  const [again, setAgain] = useState(0);
+  useEffect(() => {
+    const el = box.current;
+    if (!el) return undefined;
+    setEnded("");
+    const term = new Xterm({
+      fontSize: 13,
+      cursorBlink: true,
+      screenReaderMode: true,
+      scrollback: 10_000,
+      linkHandler: { activate: () => {} },
+      theme: dark ? { background: "#0d1014", foreground: "#e7ebef" } : { background: "#ffffff", foreground: "#14181d", cursor: "#14181d" },
+    });
+    // Titles, working folders, links, notifications, clipboard, and what else
+    // there is by number: swallowed.
+    for (const code of [0, 1, 2, 7, 8, 9, 50, 52, 99, 133, 777, 1337]) term.parser.registerOscHandler(code, () => true);
+    const fit = new FitAddon();
+    term.loadAddon(fit);
+    term.open(el);
+    fit.fit();
+    const url = new URL("terminal", base);
+    url.protocol = url.protocol.replace("http", "ws");
+    const socket = new WebSocket(url);
+    socket.binaryType = "arraybuffer";
+    const send = (message: NonNullable<Parameters<typeof create<typeof OpenTerminalRequestSchema>>[1]>) => {
+      if (socket.readyState === WebSocket.OPEN) {
+        socket.send(toBinary(OpenTerminalRequestSchema, create(OpenTerminalRequestSchema, message)));
+      }
+    };
+    const size = () => ({ rows: term.rows, columns: term.cols });
+    socket.onopen = () =>
+      send({
+        message: {
+          case: "open",
+          value: {
+            nodeId,
+            target: host ? { case: "host", value: true } : { case: "taskId", value: taskId },
+            size: size(),
+            term: "xterm-256color",
+          },
+        },
+      });
+    socket.onmessage = (e: MessageEvent<ArrayBuffer | string>) => {
+      if (typeof e.data === "string") {
+        const problem = JSON.parse(e.data) as { message: string; fix?: string };
+        setEnded([problem.message, problem.fix].filter(Boolean).join(" · "));
+        return;
+      }
+      const { message } = fromBinary(OpenTerminalResponseSchema, new Uint8Array(e.data));
+      if (message.case === "output") term.write(message.value);
+      else if (message.case === "ended") setEnded(`It ended: ${message.value.endReason || "exited"} ${message.value.exitCode}`);
+    };
+    socket.onclose = () => setEnded((said) => said || "The connection ended, and the shell with it.");
+    const typed = term.onData((data) => send({ message: { case: "input", value: new TextEncoder().encode(data) } }));
+    const resized = term.onResize(() => send({ message: { case: "resize", value: size() } }));
+    const observer = new ResizeObserver(() => fit.fit());
+    observer.observe(el);
+    term.focus();
+    return () => {
+      observer.disconnect();
+      typed.dispose();
+      resized.dispose();
+      socket.close();
+      term.dispose();
+    };
+  }, [nodeId, taskId, host, again]); // eslint-disable-line -- the theme of an open terminal stays
+  return (
+    <section
+      aria-label={host ? "Terminal on the machine itself" : `Terminal in the jail of ${props.agent}`}
+      data-keys="own"
+      className={cx("flex h-72 shrink-0 flex-col border-t-4", host ? "border-bad" : "border-accent")}
+    >
+      <div className={cx("flex items-center gap-3 px-4 py-1 text-xs", host ? "font-semibold text-bad" : "text-dim")}>
+        {host ? (
+          <>
+            <ServerCrash aria-hidden className="size-4" /> On the machine itself. Nothing else starts there meanwhile. Recorded.
+          </>
+        ) : (
+          <>In the jail of {props.agent}. Recorded.</>
+        )}
+        <span role="status" className="min-w-0 flex-1 truncate">
+          {ended}
+        </span>
+        {ended && (
+          <Button small onClick={() => setAgain(again + 1)}>
+            Open another
+          </Button>
+        )}
+        {may(session, "admin") && (
+          <Button small onClick={() => props.onHost(!host)}>
+            {host ? "Jail" : "Host"}
+          </Button>
+        )}
+        <Button small look="quiet" aria-label="Close the terminal" onClick={props.onClose}>
+          <X aria-hidden className="size-4" />
+        </Button>
+      </div>
+      <div ref={box} className="min-h-0 flex-1 px-2" />
+    </section>
+  );
+}

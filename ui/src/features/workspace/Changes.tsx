@@ -1,0 +1,232 @@
+import { createClient } from "@connectrpc/connect";
+import { useQuery } from "@connectrpc/connect-query";
+import { useQuery as usePlainQuery, useQueryClient } from "@tanstack/react-query";
+import { Undo2 } from "lucide-react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Badge, type Tone } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Dialog } from "@/components/Dialog";
+import { Empty } from "@/components/Empty";
+import { Field, Select } from "@/components/Field";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { duration, millis, Time, useNow } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { ChangeKind, OnConflict, WorkspaceService, type FileChange } from "@/gen/deckhand/v1/workspace_pb";
+import { Diff } from "./Diff";
+
+const workspaces = createClient(WorkspaceService, transport);
+
+const kinds: Record<ChangeKind, [string, Tone]> = {
+  [ChangeKind.UNSPECIFIED]: ["changed", "neutral"],
+  [ChangeKind.ADDED]: ["added", "good"],
+  [ChangeKind.MODIFIED]: ["modified", "info"],
+  [ChangeKind.DELETED]: ["deleted", "bad"],
+  [ChangeKind.METADATA]: ["attributes", "neutral"],
+};
+
+// Changes shows what each step of a task changed, with its diff, and takes it
+// back for as long as that goes.
+export function Changes(props: { taskId: string }) {
+  const session = useSession();
+  const { data, error, isPending, refetch } = useQuery(WorkspaceService.method.listChanges, { taskId: props.taskId });
+  const [shown, setShown] = useState<string | undefined>();
+  const [undo, setUndo] = useState<string[] | undefined>();
+  const now = useNow();
+  if (isPending) return <Skeletons rows={4} />;
+  if (error) return <Problem error={error} retry={() => void refetch()} />;
+  const until = millis(data.undoUntil);
+  const left = until === undefined ? undefined : until - now;
+  const over = left !== undefined && left <= 0;
+  if (data.steps.length === 0) {
+    return <Empty title="No file was changed">What steps change in the workspace stands here, and can be undone.</Empty>;
+  }
+  return (
+    <div className="space-y-3">
+      <div className="flex flex-wrap items-center gap-3">
+        <span className="text-dim" data-testid="undo-left">
+          {left === undefined ? "Can be undone while it runs" : over ? "The time to undo is over" : `Can be undone for ${duration(left)} more`}
+        </span>
+        <span className="flex-1" />
+        {may(session, "basic") && (
+          <Button disabled={over} onClick={() => setUndo([])}>
+            <Undo2 aria-hidden className="size-4" /> Undo all
+          </Button>
+        )}
+      </div>
+      <ul className="space-y-2">
+        {data.steps.map((s) => (
+          <li key={s.stepId} className="rounded-md border bg-panel">
+            <div className="flex flex-wrap items-center gap-2 p-2">
+              <button
+                type="button"
+                aria-expanded={shown === s.stepId}
+                className="min-h-6 flex-1 text-left hover:underline"
+                onClick={() => setShown(shown === s.stepId ? undefined : s.stepId)}
+              >
+                Step {s.number} · <span className="font-mono text-xs">{s.tool}</span> · {s.files} {s.files === 1 ? "file" : "files"}
+              </button>
+              {s.undoneAt ? (
+                <Badge tone="warn">
+                  undone <Time at={s.undoneAt} />
+                </Badge>
+              ) : (
+                may(session, "basic") && (
+                  <Button small disabled={over} aria-label={`Undo step ${s.number}`} onClick={() => setUndo([s.stepId])}>
+                    <Undo2 aria-hidden className="size-3.5" /> Undo
+                  </Button>
+                )
+              )}
+            </div>
+            <FileChanges changes={s.changes} />
+            {shown === s.stepId && (
+              <div className="border-t p-2">
+                <StepDiff taskId={props.taskId} stepId={s.stepId} />
+              </div>
+            )}
+          </li>
+        ))}
+      </ul>
+      {undo && <Undo taskId={props.taskId} stepIds={undo} onClose={() => setUndo(undefined)} />}
+    </div>
+  );
+}
+
+function FileChanges(props: { changes: FileChange[] }) {
+  return (
+    <ul className="px-2 pb-2">
+      {props.changes.map((c) => {
+        const [word, tone] = kinds[c.kind] ?? kinds[ChangeKind.UNSPECIFIED];
+        return (
+          <li key={c.path} className="flex items-center gap-2 py-0.5">
+            <Badge tone={tone}>{word}</Badge>
+            <span className="min-w-0 truncate font-mono text-xs">{inert(c.path)}</span>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function StepDiff(props: { taskId: string; stepId: string }) {
+  const { data, error, isPending } = usePlainQuery({
+    queryKey: ["diff", props.taskId, props.stepId],
+    queryFn: async ({ signal }) => {
+      const files: { path: string; unified: string; summary: string }[] = [];
+      const decoder = new TextDecoder();
+      for await (const d of workspaces.diffChanges({ taskId: props.taskId, stepIds: [props.stepId] }, { signal })) {
+        files.push({ path: d.change?.path ?? "", unified: decoder.decode(d.unified), summary: d.summary });
+      }
+      return files;
+    },
+  });
+  if (isPending) return <Skeletons rows={3} />;
+  if (error) return <Problem error={error} />;
+  return (
+    <div className="space-y-2">
+      {data.map((f) => (
+        <div key={f.path} className="space-y-1">
+          <p className="font-mono text-xs">{inert(f.path)}</p>
+          {f.unified ? <Diff text={f.unified} label={`Changes of ${f.path}`} /> : <p className="text-dim">{f.summary}</p>}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+// Undo shows what would be given back before it is.
+function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [onConflict, setOnConflict] = useState(OnConflict.REFUSE);
+  const [busy, setBusy] = useState(false);
+  const [failed, setFailed] = useState<unknown>();
+  const request = { taskId: props.taskId, stepIds: props.stepIds, onConflict };
+  const { data, error, isPending } = usePlainQuery({
+    queryKey: ["undo", request],
+    queryFn: () => workspaces.undoChanges({ ...request, preview: true }),
+    gcTime: 0,
+    staleTime: 0,
+  });
+  const run = async () => {
+    setBusy(true);
+    setFailed(undefined);
+    try {
+      const done = await workspaces.undoChanges({ ...request, expectState: data?.state ?? 0n });
+      await queries.invalidateQueries();
+      toast(done.applied ? `Undone: ${done.files} files were given back` : "Nothing was changed");
+      props.onClose();
+    } catch (e) {
+      setFailed(e);
+      setBusy(false);
+    }
+  };
+  const blocked = onConflict === OnConflict.REFUSE && (data?.conflicts.length ?? 0) > 0;
+  return (
+    <Dialog
+      open
+      wide
+      onClose={props.onClose}
+      title={props.stepIds.length === 0 ? "Undo all changes of this task" : "Undo the changes of this step"}
+      footer={
+        <>
+          <Button onClick={props.onClose}>Cancel</Button>
+          <Button look="primary" busy={busy} disabled={!data || blocked || data.files === 0} onClick={() => void run()}>
+            Undo {data ? `${data.files} ${data.files === 1 ? "file" : "files"}` : ""}
+          </Button>
+        </>
+      }
+    >
+      {isPending ? (
+        <Skeletons rows={3} />
+      ) : error ? (
+        <Problem error={error} />
+      ) : (
+        <>
+          {data.undoLeft && <p className="text-dim">Time left: {duration(Number(data.undoLeft.seconds) * 1000)}</p>}
+          <FileChanges changes={data.changes} />
+          {data.running > 0 && <p className="text-warn">{data.running} commands run in this workspace now.</p>}
+          {data.conflicts.length > 0 && (
+            <>
+              <p className="font-medium text-warn">Changed by others later:</p>
+              <ul className="list-inside list-disc">
+                {data.conflicts.map((c) => (
+                  <li key={c.path}>
+                    <span className="font-mono text-xs">{inert(c.path)}</span>: {c.message}
+                  </li>
+                ))}
+              </ul>
+              <Field label="What about these">
+                <Select value={onConflict} onChange={(e) => setOnConflict(Number(e.target.value))}>
+                  <option value={OnConflict.REFUSE}>Change nothing at all</option>
+                  <option value={OnConflict.SKIP}>Leave them, give back the others</option>
+                  <option value={OnConflict.OVERWRITE}>Give them back: later changes are lost</option>
+                </Select>
+              </Field>
+            </>
+          )}
+          {data.irreversible.length > 0 && (
+            <details>
+              <summary>{data.irreversible.length} steps had effects that this does not take back</summary>
+              <ul className="list-inside list-disc pt-1">
+                {data.irreversible.map((s) => (
+                  <li key={s.stepId}>
+                    Step {s.number} {s.tool}: {s.why}
+                  </li>
+                ))}
+              </ul>
+            </details>
+          )}
+          <p className="text-xs text-dim">
+            State <Id value={String(data.state)} whole />
+          </p>
+        </>
+      )}
+      {failed !== undefined && <Problem error={failed} />}
+    </Dialog>
+  );
+}

@@ -1,0 +1,137 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { ChevronDown, ChevronRight, File, Folder } from "lucide-react";
+import { useMemo, useState } from "react";
+import { Code } from "@/features/task/tools";
+import { cx } from "@/components/cx";
+import { Empty } from "@/components/Empty";
+import { inert } from "@/components/inert";
+import { bytes } from "@/components/money";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { FileService, type FileInfo } from "@/gen/deckhand/v1/file_pb";
+
+const shown = 256 * 1024;
+
+type Node = { name: string; path: string; info?: FileInfo; children: Node[] };
+
+// tree makes a tree of paths: folders first, then by name.
+export function tree(infos: Pick<FileInfo, "path" | "type">[]): Node[] {
+  const root: Node = { name: "", path: "", children: [] };
+  const folders = new Map<string, Node>([["", root]]);
+  const folder = (path: string): Node => {
+    const known = folders.get(path);
+    if (known) return known;
+    const at = path.lastIndexOf("/");
+    const made: Node = { name: path.slice(at + 1), path, children: [] };
+    folders.set(path, made);
+    folder(at < 0 ? "" : path.slice(0, at)).children.push(made);
+    return made;
+  };
+  for (const info of infos) {
+    if (info.type === "dir") {
+      folder(info.path).info = info as FileInfo;
+      continue;
+    }
+    const at = info.path.lastIndexOf("/");
+    folder(at < 0 ? "" : info.path.slice(0, at)).children.push({
+      name: info.path.slice(at + 1),
+      path: info.path,
+      info: info as FileInfo,
+      children: [],
+    });
+  }
+  const sort = (n: Node) => {
+    n.children.sort((a, b) => Number(isFolder(b)) - Number(isFolder(a)) || a.name.localeCompare(b.name));
+    n.children.forEach(sort);
+  };
+  sort(root);
+  return root.children;
+}
+
+const isFolder = (n: Node) => n.children.length > 0 || n.info?.type === "dir";
+
+// Files is the tree of the workspace that a task works in, live, and a file of
+// it.
+export function Files(props: { taskId: string; live: boolean }) {
+  const [open, setOpen] = useState<string | undefined>();
+  const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
+  const { data, error, isPending, refetch } = useQuery(
+    FileService.method.listFiles,
+    { workspace: { case: "taskId", value: props.taskId }, recursive: true },
+    // A command may write for long before its step ends, and a stream of its own
+    // would take one of the browser's few connections.
+    { retry: false, refetchInterval: props.live ? 3_000 : false },
+  );
+  const nodes = useMemo(() => tree(data?.files ?? []), [data]);
+  if (isPending) return <Skeletons rows={5} className="h-6 w-full" />;
+  if (error) return <Problem error={error} retry={() => void refetch()} />;
+  if (nodes.length === 0) return <Empty title="The workspace is empty">Files show as the agent writes them.</Empty>;
+  const rows = (level: Node[], depth: number) =>
+    level.map((n) => {
+      const folder = isFolder(n);
+      const shut = closed.has(n.path);
+      return (
+        <li key={n.path}>
+          <button
+            type="button"
+            aria-expanded={folder ? !shut : undefined}
+            aria-current={open === n.path ? "true" : undefined}
+            onClick={() => {
+              if (!folder) return setOpen(n.path);
+              const next = new Set(closed);
+              if (!next.delete(n.path)) next.add(n.path);
+              setClosed(next);
+            }}
+            className={cx(
+              "flex min-h-6 w-full items-center gap-1.5 rounded pr-2 text-left font-mono text-xs hover:bg-raised",
+              open === n.path && "bg-raised",
+            )}
+            style={{ paddingLeft: 8 + depth * 14 }}
+          >
+            {folder ? (
+              shut ? <ChevronRight aria-hidden className="size-3" /> : <ChevronDown aria-hidden className="size-3" />
+            ) : (
+              <span className="w-3" />
+            )}
+            {folder ? <Folder aria-hidden className="size-3.5 text-dim" /> : <File aria-hidden className="size-3.5 text-dim" />}
+            <span className="min-w-0 flex-1 truncate">{inert(n.name)}</span>
+            {!folder && n.info && <span className="text-dim">{bytes(n.info.size)}</span>}
+          </button>
+          {folder && !shut && <ul>{rows(n.children, depth + 1)}</ul>}
+        </li>
+      );
+    });
+  return (
+    <div className="space-y-3">
+      <ul aria-label="Files of the workspace">{rows(nodes, 0)}</ul>
+      {data.truncated && <p className="text-xs text-dim">There are more than can be shown.</p>}
+      {open && <Viewer taskId={props.taskId} path={open} />}
+    </div>
+  );
+}
+
+function Viewer(props: { taskId: string; path: string }) {
+  const { data, error, isPending } = useQuery(
+    FileService.method.readFile,
+    { workspace: { case: "taskId", value: props.taskId }, path: props.path, limit: BigInt(shown) },
+    { retry: false },
+  );
+  const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
+  return (
+    <section aria-label={props.path} className="space-y-1 border-t pt-3">
+      <h3 className="font-mono text-xs">{inert(props.path)}</h3>
+      {isPending ? (
+        <Skeletons rows={4} />
+      ) : error ? (
+        <Problem error={error} />
+      ) : text.includes("\u0000") ? (
+        <p className="text-dim">A binary file of {bytes(data.size)}.</p>
+      ) : (
+        <>
+          <Code text={text} label={props.path} />
+          {Number(data.size) > shown && <p className="text-xs text-dim">The first {bytes(shown)} of {bytes(data.size)}.</p>}
+        </>
+      )}
+    </section>
+  );
+}
