@@ -28,6 +28,7 @@ export default defineConfig({
     },
   },
   server: {
+    fs: { allow: [".."] }, // the personas that the console offers
     proxy: { "^/(deckhand\\.v1\\.|terminal)": { target: hub, ws: true, changeOrigin: true } },
   },
   test: {

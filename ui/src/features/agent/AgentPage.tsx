@@ -72,6 +72,9 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
       }
       actions={
         <>
+          <Link to="/agents/$agent/edit" params={{ agent: agent.name }} className="text-sm underline">
+            Edit
+          </Link>
           {props.tasks.length > 0 && (
             <Select
               aria-label="Task"

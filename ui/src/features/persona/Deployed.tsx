@@ -1,0 +1,100 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { base } from "@/api/base";
+import { Button } from "@/components/Button";
+import { Command } from "@/components/Command";
+import { Dialog } from "@/components/Dialog";
+import { Id } from "@/components/Id";
+import { Time } from "@/components/Time";
+import type { AppliedTrigger, ApplyAgentResponse } from "@/gen/deckhand/v1/agent_pb";
+import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
+
+// webhookURL answers a webhook's whole address.
+export const webhookURL = (path: string) => new URL(path.replace(/^\//, ""), base).href;
+
+const quote = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
+
+// tryCommand is how a webhook with a token is tried from a shell.
+export function tryCommand(t: AppliedTrigger): string {
+  const header = t.secret ? ` -H ${quote(`X-Deckhand-Token: ${t.secret}`)}` : ` -H 'X-Deckhand-Token: SECRET'`;
+  return `curl -X POST${header} -H 'Content-Type: application/json' -d '{"text":"hello"}' ${quote(webhookURL(t.path))}`;
+}
+
+// Deployed says what became of a persona that was applied. A webhook's secret is
+// here and nowhere else.
+export function Deployed(props: { result: ApplyAgentResponse; onClose: () => void }) {
+  const { result } = props;
+  const agent = result.agent;
+  const triggers = useQuery(TriggerService.method.listTriggers, { agentId: agent?.id ?? "" }, { staleTime: 0 });
+  const word = { created: "is made", updated: "has a new version", unchanged: "is as it was" }[result.change] ?? result.change;
+  return (
+    <Dialog
+      open
+      wide
+      onClose={props.onClose}
+      title={`${agent?.name ?? "The agent"} ${word}`}
+      footer={
+        <Button look="primary" onClick={props.onClose}>
+          Done
+        </Button>
+      }
+    >
+      <p>
+        Version {agent?.version}.{" "}
+        {result.triggers.some((t) => t.change !== "deleted")
+          ? "It listens now."
+          : "Nothing starts it by itself. Give it a task:"}
+      </p>
+      {result.triggers.every((t) => t.change === "deleted") && (
+        <Command text={`deckhand run ${agent?.name ?? ""} "What is to be done"`} />
+      )}
+      {result.triggers.map((t) => {
+        const now = triggers.data?.triggers.find((x) => x.name === t.name);
+        return (
+          <section key={t.name} aria-label={`Trigger ${t.name}`} className="space-y-2 rounded-md border p-3">
+            <h3 className="font-semibold">
+              {t.name} <span className="font-normal text-dim">{t.kind}, {t.change}</span>
+            </h3>
+            {t.kind === "webhook" && t.change !== "deleted" && (
+              <dl className="space-y-1">
+                <dt className="text-xs text-dim">URL</dt>
+                <dd data-testid="webhook-url">
+                  <Id value={webhookURL(t.path)} whole />
+                </dd>
+                {t.secret ? (
+                  <>
+                    <dt className="text-xs text-dim">Secret, shown only this once</dt>
+                    <dd data-testid="webhook-secret">
+                      <Id value={t.secret} whole />
+                    </dd>
+                  </>
+                ) : (
+                  <dd className="text-dim">Its secret is the one that was shown when it was made.</dd>
+                )}
+                {t.verify === "token" && (
+                  <>
+                    <dt className="text-xs text-dim">Try it</dt>
+                    <dd>
+                      <Command text={tryCommand(t)} />
+                    </dd>
+                  </>
+                )}
+              </dl>
+            )}
+            {now && now.nextRuns.length > 0 && (
+              <div>
+                <h4 className="text-xs text-dim">Next runs</h4>
+                <ol className="list-inside list-decimal">
+                  {now.nextRuns.map((at) => (
+                    <li key={String(at.seconds)}>
+                      <Time at={at} /> <span className="text-dim">{new Date(Number(at.seconds) * 1000).toLocaleString()}</span>
+                    </li>
+                  ))}
+                </ol>
+              </div>
+            )}
+          </section>
+        );
+      })}
+    </Dialog>
+  );
+}

@@ -1,0 +1,73 @@
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Badge } from "@/components/Badge";
+import { Page } from "@/components/Page";
+import { Draft, type Text } from "./Draft";
+import { starters } from "./starters";
+
+const route = getRouteApi("/shell/agents/new");
+
+const blank: Text = {
+  markdown: `---
+name: my-agent
+description: Says in one line what it is for.
+provider: anthropic
+model: claude-sonnet-5-5
+tools: [shell_exec, file_read, file_write, file_list, complete_task]
+limits:
+  iterations: 30
+---
+
+# Role
+
+Say who it is, how it goes about its work, what it does not do, and how it ends.
+`,
+  script: "",
+};
+
+// NewAgentPage makes an agent: from one of the personas that come with Deckhand,
+// or from nothing.
+export function NewAgentPage() {
+  const { from } = route.useSearch();
+  const navigate = route.useNavigate();
+  const starter = starters.find((s) => s.name === from);
+  if (from === "blank" || starter) {
+    return (
+      <Draft
+        key={from}
+        title="New agent"
+        from={starter ?? blank}
+        existing={false}
+        onDone={(res) => void navigate({ to: "/agents/$agent/edit", params: { agent: res.agent?.name ?? "" }, search: {} })}
+      />
+    );
+  }
+  return (
+    <Page title="New agent">
+      <p className="pb-3 text-dim">An agent is one Markdown file, its persona. Begin with one, and change it:</p>
+      <ul className="grid grid-cols-[repeat(auto-fill,minmax(17rem,1fr))] gap-3">
+        {starters.map((s) => (
+          <Starter key={s.name} name={s.name} description={s.description} provider={s.provider} from={s.name} />
+        ))}
+        <Starter name="From nothing" description="Front matter with the least that it must say." from="blank" />
+      </ul>
+    </Page>
+  );
+}
+
+function Starter(props: { name: string; description: string; provider?: string; from: string }) {
+  return (
+    <li>
+      <Link
+        to="/agents/new"
+        search={{ from: props.from }}
+        className="block h-full rounded-lg border bg-panel p-3 hover:bg-raised"
+      >
+        <span className="flex items-center gap-2">
+          <span className="flex-1 truncate font-semibold">{props.name}</span>
+          {props.provider && <Badge>{props.provider}</Badge>}
+        </span>
+        <span className="block pt-1 text-dim">{props.description}</span>
+      </Link>
+    </li>
+  );
+}
