@@ -1,4 +1,4 @@
-import { Bot, Inbox, LayoutGrid, ListChecks, type LucideIcon } from "lucide-react";
+import { Bot, Inbox, LayoutGrid, ListChecks, Server, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -19,5 +19,6 @@ export const nav: NavItem[] = [
   { to: "/fleet", label: "Fleet", icon: LayoutGrid, key: "f", section: "Work" },
   { to: "/tasks", label: "Tasks", icon: ListChecks, key: "t", section: "Work" },
   { to: "/inbox", label: "Inbox", icon: Inbox, key: "i", section: "Work" },
+  { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
 ];

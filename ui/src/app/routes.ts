@@ -4,6 +4,7 @@ import { agentRoutes } from "@/features/agent/route";
 import { fleetRoutes } from "@/features/fleet/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { personaRoutes } from "@/features/persona/route";
+import { nodeRoutes } from "@/features/node/route";
 import { taskRoutes } from "@/features/task/route";
 import { rootRoute, shellRoute } from "./root";
 
@@ -18,5 +19,5 @@ const homeRoute = createRoute({
 // A feature's routes are one line here, in alphabetical order.
 export const routeTree = rootRoute.addChildren([
   loginRoute,
-  shellRoute.addChildren([homeRoute, ...agentRoutes, ...fleetRoutes, ...inboxRoutes, ...personaRoutes, ...taskRoutes]),
+  shellRoute.addChildren([homeRoute, ...agentRoutes, ...fleetRoutes, ...inboxRoutes, ...nodeRoutes, ...personaRoutes, ...taskRoutes]),
 ]);

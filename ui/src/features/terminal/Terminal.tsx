@@ -48,7 +48,7 @@ export function Terminal(props: {
     term.loadAddon(fit);
     term.open(el);
     fit.fit();
-    const url = new URL("terminal", base);
+    const url = new URL("terminals", base);
     url.protocol = url.protocol.replace("http", "ws");
     const socket = new WebSocket(url);
     socket.binaryType = "arraybuffer";

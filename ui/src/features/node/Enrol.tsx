@@ -1,0 +1,89 @@
+import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { base } from "@/api/base";
+import { Button } from "@/components/Button";
+import { Command } from "@/components/Command";
+import { Dialog } from "@/components/Dialog";
+import { Field, Input, Select } from "@/components/Field";
+import { Problem } from "@/components/Problem";
+import { Time } from "@/components/Time";
+import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
+import { joinCommand, parseLabels } from "./search";
+
+const lives: [seconds: number, words: string][] = [
+  [900, "15 minutes"],
+  [3_600, "an hour"],
+  [86_400, "a day"],
+  [604_800, "7 days"],
+];
+
+// Enrol makes a join token and shows the one command that uses it. It says when
+// the machine is there.
+export function Enrol(props: { known: Node[]; onClose: () => void }) {
+  const [known] = useState(() => new Set(props.known.map((node) => node.id)));
+  const [ttl, setTtl] = useState(3_600);
+  const [labels, setLabels] = useState("");
+  const parsed = parseLabels(labels);
+  const token = useMutation(NodeService.method.createJoinToken);
+  const list = useQuery(NodeService.method.listNodes, {}, { enabled: token.data !== undefined });
+  const joined = list.data?.nodes.find((node) => !known.has(node.id));
+  return (
+    <Dialog open onClose={props.onClose} title="Enrol a node">
+      {token.data ? (
+        <div className="space-y-3">
+          <p>
+            Run this as root on the machine. It works once, and until <Time at={token.data.expiresAt} />. It is shown only now.
+          </p>
+          <Command text={joinCommand(token.data.token, base.href)} />
+          <p role="status" className={joined ? "text-good" : "text-dim"}>
+            {joined ? (
+              <>
+                <Link to="/nodes/$nodeId" params={{ nodeId: joined.name }} className="underline">
+                  {joined.name}
+                </Link>{" "}
+                is enrolled.
+              </>
+            ) : (
+              "Waiting for the machine …"
+            )}
+          </p>
+          <div className="flex justify-end">
+            <Button look="primary" onClick={props.onClose}>
+              Done
+            </Button>
+          </div>
+        </div>
+      ) : (
+        <form
+          className="space-y-3"
+          onSubmit={(e) => {
+            e.preventDefault();
+            if (typeof parsed !== "string") token.mutate({ ttl: { seconds: BigInt(ttl) }, labels: parsed });
+          }}
+        >
+          <p className="text-dim">A join token enrols one machine. The machine makes its own key; the token is kept nowhere.</p>
+          <Field label="Good for">
+            <Select value={ttl} onChange={(e) => setTtl(Number(e.target.value))}>
+              {lives.map(([seconds, words]) => (
+                <option key={seconds} value={seconds}>
+                  {words}
+                </option>
+              ))}
+            </Select>
+          </Field>
+          <Field label="Labels" hint="name=value, with commas between them" problem={typeof parsed === "string" ? parsed : undefined}>
+            <Input value={labels} onChange={(e) => setLabels(e.target.value)} placeholder="site=berlin, rack=4" autoComplete="off" />
+          </Field>
+          {token.error && <Problem error={token.error} />}
+          <div className="flex justify-end gap-2">
+            <Button onClick={props.onClose}>Cancel</Button>
+            <Button type="submit" look="primary" busy={token.isPending} disabled={typeof parsed === "string"}>
+              Make the command
+            </Button>
+          </div>
+        </form>
+      )}
+    </Dialog>
+  );
+}

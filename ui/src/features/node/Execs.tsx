@@ -1,0 +1,119 @@
+import { createClient } from "@connectrpc/connect";
+import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { useMemo, useState } from "react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Dialog } from "@/components/Dialog";
+import { Empty } from "@/components/Empty";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { bytes } from "@/components/money";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { LogView, type Chunks } from "@/features/log/LogView";
+import { may } from "@/features/session/queries";
+import { NodeExecService, NodeExecState, NodeExecTarget, type NodeExec } from "@/gen/deckhand/v1/node_exec_pb";
+import type { Node } from "@/gen/deckhand/v1/node_pb";
+
+const execs = createClient(NodeExecService, transport);
+
+// execLog reads what a person's command wrote, and follows it while it runs.
+export const execLog =
+  (execId: string): Chunks =>
+  (offset, signal) =>
+    execs.readNodeLog({ execId, offset, follow: true }, { signal });
+
+// Execs are people's commands and terminals on a node, with what they printed.
+export function Execs({ node }: { node: Node }) {
+  const session = useSession();
+  // People's commands have no events: the list is asked for again.
+  const list = useQuery(NodeExecService.method.listNodeExecs, { nodeId: node.id, pageSize: 50 }, { refetchInterval: 5_000 });
+  const kill = useMutation(NodeExecService.method.killNodeExec, {
+    onSuccess: () => void list.refetch(),
+    onError: (e) => toast.error(problemOf(e).message),
+  });
+  const [shown, setShown] = useState<NodeExec>();
+  const all = list.data?.execs ?? [];
+  return (
+    <Section title="People's commands">
+      {list.isPending ? (
+        <Skeletons rows={3} />
+      ) : list.error && all.length === 0 ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : all.length === 0 ? (
+        <Empty title="Nobody has run anything here" command={`deckhand node exec ${node.name} --agent AGENT -- uptime`}>
+          Commands and terminals of people are recorded with their output.
+        </Empty>
+      ) : (
+        <Table label="People's commands" head={["Command", "Where", "State", "By", "Started", "Output", ""]}>
+          {all.map((exec) => (
+            <Row key={exec.id}>
+              <Cell>
+                <div className="max-w-80 truncate font-mono text-xs">{exec.terminal ? "terminal" : inert(exec.argv.join(" "))}</div>
+                <Id value={exec.id} />
+              </Cell>
+              <Cell>
+                {exec.target === NodeExecTarget.HOST ? <Badge tone="bad">machine</Badge> : <Badge>jail</Badge>}
+              </Cell>
+              <Cell>
+                <ExecBadge exec={exec} />
+                {exec.error && <div className="pt-1 text-xs text-bad">{inert(exec.error)}</div>}
+              </Cell>
+              <Cell>{exec.createdBy}</Cell>
+              <Cell>
+                <Time at={exec.startedAt ?? exec.createdAt} />
+              </Cell>
+              <Cell className="whitespace-nowrap">{bytes(exec.logBytes)}</Cell>
+              <Cell>
+                <div className="flex gap-1">
+                  <Button small onClick={() => setShown(exec)}>
+                    Log
+                  </Button>
+                  {exec.state !== NodeExecState.ENDED && may(session, "advanced") && (
+                    <Button small look="danger" busy={kill.isPending} onClick={() => kill.mutate({ execId: exec.id })}>
+                      Kill
+                    </Button>
+                  )}
+                </div>
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      {shown && <ExecLog exec={shown} onClose={() => setShown(undefined)} />}
+    </Section>
+  );
+}
+
+function ExecLog({ exec, onClose }: { exec: NodeExec; onClose: () => void }) {
+  const chunks = useMemo(() => execLog(exec.id), [exec.id]);
+  return (
+    <Dialog open wide onClose={onClose} title={exec.terminal ? "What the terminal showed" : "What the command printed"}>
+      <LogView chunks={chunks} name={`${exec.id}.log`} label="Output" className="h-[60vh]" />
+    </Dialog>
+  );
+}
+
+function ExecBadge({ exec }: { exec: NodeExec }) {
+  if (exec.state !== NodeExecState.ENDED) {
+    return (
+      <Badge tone="accent" dot live>
+        {exec.state === NodeExecState.RUNNING ? "running" : "pending"}
+      </Badge>
+    );
+  }
+  const good = exec.endReason === "exited" && exec.exitCode === 0;
+  const how = exec.endReason === "exited" ? `exit ${exec.exitCode}` : exec.endReason.replaceAll("_", " ");
+  return (
+    <Badge tone={good ? "good" : "bad"} title={exec.killedBy && `Killed by ${exec.killedBy}; ${exec.membersLeft} processes left`}>
+      {how}
+    </Badge>
+  );
+}

@@ -1,0 +1,49 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Badge } from "@/components/Badge";
+import { Id } from "@/components/Id";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
+
+// Locks says who works, and who worked, on the machine itself.
+export function Locks({ node }: { node: Node }) {
+  // As the node, asked for again.
+  const list = useQuery(NodeService.method.listNodeLocks, { nodeId: node.id, released: true }, { refetchInterval: 10_000 });
+  const locks = list.data?.locks ?? [];
+  return (
+    <Section title="Locks">
+      {list.isPending ? (
+        <Skeletons rows={2} />
+      ) : list.error && locks.length === 0 ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : locks.length === 0 ? (
+        <p className="text-dim">Nobody has worked on the machine itself. A lock keeps agents' tasks from starting while somebody does.</p>
+      ) : (
+        <Table label="Locks" head={["By", "Why", "Taken", "Released", "For"]}>
+          {locks.map((lock) => (
+            <Row key={lock.id}>
+              <Cell>{lock.by}</Cell>
+              <Cell>{lock.reason}</Cell>
+              <Cell>
+                <Time at={lock.takenAt} />
+              </Cell>
+              <Cell>
+                {lock.releasedAt ? (
+                  <>
+                    <Time at={lock.releasedAt} /> by {lock.releasedBy}
+                  </>
+                ) : (
+                  <Badge tone="warn">held</Badge>
+                )}
+              </Cell>
+              <Cell>{lock.execId ? <Id value={lock.execId} /> : "work by hand"}</Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,125 @@
+import { createClient } from "@connectrpc/connect";
+import { useQueryClient } from "@tanstack/react-query";
+import { Lock, LockOpen } from "lucide-react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { may } from "@/features/session/queries";
+import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
+
+const nodes = createClient(NodeService, transport);
+
+type Act = "drain" | "undrain" | "lock" | "unlock" | "revoke";
+
+const tasksGoOn = (n: number) => (n === 0 ? "No task is under way there." : `${n} ${n === 1 ? "task goes" : "tasks go"} on there.`);
+
+// NodeActions are what administrators do to a node.
+export function NodeActions({ node }: { node: Node }) {
+  const session = useSession();
+  const queries = useQueryClient();
+  const [act, setAct] = useState<Act>();
+  if (!may(session, "admin") || node.status === "revoked") return null;
+  const close = () => setAct(undefined);
+  const done = async (text: string) => {
+    toast.success(text);
+    await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: NodeService.typeName }] });
+  };
+  const nodeId = node.id;
+  const force = node.lock !== undefined && (node.lock.by !== session.userName || node.lock.execId !== "");
+  return (
+    <>
+      {node.drain ? (
+        <Button onClick={() => setAct("undrain")}>Undrain</Button>
+      ) : (
+        <Button onClick={() => setAct("drain")}>Drain</Button>
+      )}
+      {node.lock ? (
+        <Button onClick={() => setAct("unlock")}>
+          <LockOpen aria-hidden className="size-4" /> Unlock
+        </Button>
+      ) : (
+        <Button onClick={() => setAct("lock")}>
+          <Lock aria-hidden className="size-4" /> Lock
+        </Button>
+      )}
+      <Button look="danger" onClick={() => setAct("revoke")}>
+        Revoke
+      </Button>
+      <Confirm
+        open={act === "drain"}
+        onClose={close}
+        title={`Drain ${node.name}`}
+        action="Drain"
+        reason
+        run={async (reason) => {
+          const { activeTasks } = await nodes.drainNode({ nodeId, reason });
+          await done(`${node.name} takes no new task. ${tasksGoOn(activeTasks)}`);
+        }}
+      >
+        <p>No new task starts there. Those under way go on.</p>
+      </Confirm>
+      <Confirm
+        open={act === "undrain"}
+        onClose={close}
+        title={`Undrain ${node.name}`}
+        action="Undrain"
+        run={async () => {
+          await nodes.undrainNode({ nodeId });
+          await done(`${node.name} takes tasks again.`);
+        }}
+      >
+        <p>Tasks may start there again.</p>
+      </Confirm>
+      <Confirm
+        open={act === "lock"}
+        onClose={close}
+        title={`Lock ${node.name}`}
+        action="Lock"
+        reason
+        run={async (reason) => {
+          const { activeTasks } = await nodes.lockNode({ nodeId, reason: reason || "work on the machine" });
+          await done(`You hold ${node.name}. ${tasksGoOn(activeTasks)}`);
+        }}
+      >
+        <p>For work on the machine itself: until you unlock it no task starts there, and nobody else works on it. All who wait see the reason.</p>
+      </Confirm>
+      <Confirm
+        open={act === "unlock"}
+        onClose={close}
+        title={`Unlock ${node.name}`}
+        action={force ? "Unlock all the same" : "Unlock"}
+        danger={force}
+        run={async () => {
+          await nodes.unlockNode({ nodeId, force });
+          await done(`${node.name} is unlocked.`);
+        }}
+      >
+        {force ? (
+          <p>
+            {node.lock?.by} holds it{node.lock?.execId && " with a command or terminal that runs"}: {node.lock?.reason}. Tasks start there again although that work may not be
+            done.
+          </p>
+        ) : (
+          <p>Tasks may start there again.</p>
+        )}
+      </Confirm>
+      <Confirm
+        open={act === "revoke"}
+        onClose={close}
+        title={`Revoke ${node.name}`}
+        action="Revoke"
+        typed={node.name}
+        danger
+        run={async () => {
+          await nodes.revokeNode({ nodeId });
+          await done(`${node.name} is revoked.`);
+        }}
+      >
+        <p>Its link drops at once and its certificate counts no more. To come back, the machine has to be enrolled anew. What runs there stops after its offline grace.</p>
+      </Confirm>
+    </>
+  );
+}

@@ -1,0 +1,194 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Chart } from "@/components/Chart";
+import { Empty } from "@/components/Empty";
+import { Id } from "@/components/Id";
+import { bytes, count } from "@/components/money";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Facts, Section } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
+import type { NodeUsage } from "@/gen/deckhand/v1/node_telemetry_pb";
+import { Execs } from "./Execs";
+import { Locks } from "./Locks";
+import { Labels, NodeBadges } from "./NodeBadges";
+import { NodeActions } from "./NodeActions";
+import type { Samples } from "./samples";
+import { useTelemetry } from "./useTelemetry";
+
+const route = getRouteApi("/shell/nodes/$nodeId");
+
+// NodePage is one machine: what it uses now, what runs on it, and who holds it.
+export function NodePage() {
+  const { nodeId } = route.useParams();
+  // Nodes have no events: it is asked for again.
+  const query = useQuery(NodeService.method.getNode, { nodeId }, { refetchInterval: 5_000 });
+  const node = query.data?.node;
+  return (
+    <Page
+      title={node?.name ?? nodeId}
+      heading={
+        <>
+          <Link to="/nodes" className="font-normal text-dim hover:underline">
+            Nodes
+          </Link>{" "}
+          <span aria-hidden className="text-dim">
+            /
+          </span>{" "}
+          {node?.name ?? nodeId}
+        </>
+      }
+      actions={node && <NodeActions node={node} />}
+    >
+      {query.isPending ? (
+        <Skeletons rows={8} />
+      ) : !node ? (
+        <Problem error={query.error} retry={() => void query.refetch()} />
+      ) : (
+        <Machine node={node} />
+      )}
+    </Page>
+  );
+}
+
+function Machine({ node }: { node: Node }) {
+  const connected = node.status === "connected";
+  const { samples, error } = useTelemetry(node.id, connected);
+  return (
+    <>
+      {node.pressure && (
+        <p role="status" className="mb-3 rounded-md border border-warn bg-panel p-3 text-warn">
+          Nothing new starts here: {node.pressure}
+        </p>
+      )}
+      <Facts
+        of={[
+          ["State", <NodeBadges key="b" node={node} />],
+          ["Id", <Id key="i" value={node.id} />],
+          ["Labels", <Labels key="l" of={node.labels} />],
+          ["Runtimes", node.runtimes.join(", ")],
+          ["Version", `${node.version} (link ${node.capability})`],
+          ["Enrolled", <Time key="c" at={node.createdAt} />],
+          ["Last seen", <Time key="s" at={node.lastSeenAt} />],
+          ["Drained", node.drain && <>by {node.drain.by}, <Time at={node.drain.since} />{node.drain.reason && `: ${node.drain.reason}`}</>],
+        ]}
+      />
+      <Usage samples={samples} error={error} connected={connected} />
+      <Execs node={node} />
+      <Locks node={node} />
+      <Skills node={node} />
+    </>
+  );
+}
+
+const cpus = (millis: number) => `${(millis / 1000).toFixed(millis < 10_000 ? 2 : 1)} CPU`;
+const size = (n: number) => bytes(Math.round(n));
+
+function Usage({ samples, error, connected }: { samples: Samples; error: unknown; connected: boolean }) {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const jail = search.jail ?? "";
+  const latest = samples.latest(jail);
+  const series = samples.of(jail);
+  const whose = jail ? latest?.agentName || jail : "";
+  const limit = (n: bigint | undefined) => (n ? Number(n) : undefined);
+  return (
+    <>
+      <Section
+        title={jail ? `Use of the jail of ${whose}` : "Use of the machine"}
+        actions={jail && <Button onClick={() => void navigate({ search: {} })}>The whole machine</Button>}
+      >
+        {error !== undefined && <Problem error={error} />}
+        {samples.times.length === 0 ? (
+          connected ? (
+            error === undefined && <Skeletons rows={1} className="h-40 w-full" />
+          ) : (
+            <p className="text-dim">It is not connected: there are no figures of it now.</p>
+          )
+        ) : (
+          <div className="grid gap-3 sm:grid-cols-2 xl:grid-cols-4">
+            <Chart label="CPU" times={samples.times} values={series.cpu} format={cpus} />
+            <Chart label="Memory" times={samples.times} values={series.memory} format={size} limit={limit(latest?.memoryLimitBytes)} />
+            <Chart label="Disk" times={samples.times} values={series.disk} format={size} limit={limit(latest?.diskLimitBytes)} />
+            <Chart label="Processes" times={samples.times} values={series.pids} format={(n) => count(Math.round(n))} limit={limit(latest?.pidsLimit)} />
+          </div>
+        )}
+        {samples.events.length > 0 && (
+          <ul aria-label="What happened" className="space-y-1 pt-3 text-sm">
+            {samples.events.map((e, i) => (
+              <li key={i} className="flex flex-wrap items-center gap-2">
+                <Badge tone={e.kind === "pressure" ? "warn" : "bad"}>{e.kind.replaceAll("_", " ")}</Badge>
+                {e.resource} {e.jailId ? <Id value={e.jailId} /> : "the machine"} <Time at={e.time} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </Section>
+      <Section title="Jails">
+        {samples.jails.length === 0 ? (
+          <p className="text-dim">No jail runs here now.</p>
+        ) : (
+          <Table label="Jails" head={["Jail", "Agent", "CPU", "Memory", "Disk", "Processes", "Killed for memory", ""]}>
+            {samples.jails.map((j) => (
+              <Row key={j.jailId} selected={j.jailId === jail}>
+                <Cell>
+                  <Id value={j.jailId} />
+                </Cell>
+                <Cell>{j.agentName || <span className="text-dim">none</span>}</Cell>
+                <Cell className="whitespace-nowrap">{j.cpuMillis === undefined ? "" : cpus(Number(j.cpuMillis))}</Cell>
+                <Cell className="whitespace-nowrap">{ofLimit(j, "memoryBytes", "memoryLimitBytes")}</Cell>
+                <Cell className="whitespace-nowrap">{ofLimit(j, "diskBytes", "diskLimitBytes")}</Cell>
+                <Cell>{j.pids === undefined ? "" : String(j.pids)}</Cell>
+                <Cell>{j.oomKills ? <span className="text-bad">{String(j.oomKills)}</span> : "0"}</Cell>
+                <Cell>
+                  <Button small aria-pressed={j.jailId === jail} onClick={() => void navigate({ search: { jail: j.jailId === jail ? undefined : j.jailId } })}>
+                    Charts
+                  </Button>
+                </Cell>
+              </Row>
+            ))}
+          </Table>
+        )}
+      </Section>
+    </>
+  );
+}
+
+function ofLimit(j: NodeUsage, used: "memoryBytes" | "diskBytes", limit: "memoryLimitBytes" | "diskLimitBytes") {
+  const n = j[used];
+  if (n === undefined) return "";
+  const most = j[limit];
+  return most ? `${bytes(n)} of ${bytes(most)}` : bytes(n);
+}
+
+function Skills({ node }: { node: Node }) {
+  return (
+    <Section title="Skills">
+      {node.skills.length === 0 ? (
+        <Empty title="No skills of your own here" command="deckhand-node --skills-dir /etc/deckhand/skills">
+          Folders with a SKILL.md that every agent on this node may read.
+        </Empty>
+      ) : (
+        <Table label="Skills" head={["Skill", "What for", "Path"]}>
+          {node.skills.map((skill) => (
+            <Row key={skill.path}>
+              <Cell className="font-medium">{skill.name}</Cell>
+              <Cell>
+                {skill.description}
+                {skill.problem && <div className="text-bad">{skill.problem}</div>}
+              </Cell>
+              <Cell>
+                <Id value={skill.path} whole />
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+    </Section>
+  );
+}

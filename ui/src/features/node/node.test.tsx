@@ -1,0 +1,250 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import axe from "axe-core";
+import { describe, expect, it, vi } from "vitest";
+import { NodeExecService, NodeExecState, NodeExecTarget } from "@/gen/deckhand/v1/node_exec_pb";
+import { NodeSchema, NodeService } from "@/gen/deckhand/v1/node_pb";
+import { NodeTelemetryService, WatchNodeTelemetryResponseSchema } from "@/gen/deckhand/v1/node_telemetry_pb";
+import { showPage } from "@/test/page";
+import { nodeRoutes } from "./route";
+import { Samples } from "./samples";
+import { joinCommand, matches, parseLabels, parseNodeSearch, wordsOf } from "./search";
+
+vi.mock("@/components/Chart", () => ({
+  // jsdom has no canvas; end-to-end tests see it drawn.
+  Chart: (p: { label: string; values: (number | null)[]; format: (n: number) => string }) => (
+    <div role="img" aria-label={`${p.label} ${p.format(p.values.at(-1) ?? 0)}`} />
+  ),
+}));
+
+const node = (over: MessageInitShape<typeof NodeSchema> = {}) =>
+  create(NodeSchema, {
+    id: "node_0123456789abcdef",
+    name: "web-1",
+    status: "connected",
+    version: "1.2.3",
+    capability: 4,
+    runtimes: ["runc"],
+    labels: { site: "berlin" },
+    ...over,
+  });
+
+describe("a node's words and address", () => {
+  it("say all that it is", () => {
+    expect(wordsOf(node())).toEqual(["connected"]);
+    expect(wordsOf(node({ status: "disconnected", drain: { by: "ada" }, lock: { by: "bob" }, pressure: "too little disk" }))).toEqual([
+      "lost",
+      "drained",
+      "locked",
+      "pressure",
+    ]);
+  });
+  it("find it by name, label and state", () => {
+    expect(matches(node(), { q: "SITE=ber" })).toBe(true);
+    expect(matches(node(), { q: "munich" })).toBe(false);
+    expect(matches(node(), { is: "lost" })).toBe(false);
+    expect(parseNodeSearch({ q: 7, is: "nonsense" })).toEqual({ q: undefined, is: undefined });
+    expect(parseNodeSearch({ is: "drained" }).is).toBe("drained");
+  });
+  it("reads labels, and says which is none", () => {
+    expect(parseLabels(" a=1, b=x=y ,")).toEqual({ a: "1", b: "x=y" });
+    expect(parseLabels("a=1, berlin")).toMatch(/^berlin is no label/);
+  });
+});
+
+// H9: figures per jail and host.
+describe("samples", () => {
+  const at = (second: number, jails: Record<string, bigint>) =>
+    create(WatchNodeTelemetryResponseSchema, {
+      time: { seconds: BigInt(second) },
+      host: { cpuMillis: 500n, memoryBytes: 10n },
+      jails: Object.entries(jails).map(([jailId, cpuMillis]) => ({ jailId, cpuMillis })),
+    });
+  it("keep a jail's line in step with the clock, with gaps where it was not", () => {
+    const s = new Samples();
+    s.add(at(1, {}));
+    s.add(at(2, { j: 100n }));
+    s.add(at(3, {}));
+    expect(s.times).toEqual([1, 2, 3]);
+    expect(s.of("j").cpu).toEqual([null, 100, null]);
+    expect(s.of("").cpu).toEqual([500, 500, 500]);
+    expect(s.of("").disk).toEqual([null, null, null]);
+    expect(s.latest("j")).toBeUndefined();
+  });
+  it("are bounded, and forget jails that are long gone", () => {
+    const s = new Samples();
+    s.add(at(1, { old: 1n }));
+    for (let i = 2; i <= 310; i++) s.add(at(i, { j: 1n }));
+    expect(s.times).toHaveLength(300);
+    expect(s.of("j").cpu).toHaveLength(300);
+    expect(s.of("old").cpu).toEqual([]);
+  });
+  it("draw nothing twice when a clock goes back", () => {
+    const s = new Samples();
+    s.add(at(5, {}));
+    s.add(at(4, {}));
+    expect(s.times).toEqual([5]);
+  });
+});
+
+describe("the list", () => {
+  it("teaches the first command when there is nothing", async () => {
+    showPage("/nodes", nodeRoutes, (r) => r.service(NodeService, { listNodes: () => ({}) }));
+    expect(await screen.findByText("No node yet")).toBeTruthy();
+    expect(screen.getByText("deckhand node token")).toBeTruthy();
+  });
+
+  it("shows what nodes are, and filters by the address", async () => {
+    const { container, history } = showPage("/nodes?is=lost", nodeRoutes, (r) =>
+      r.service(NodeService, { listNodes: () => ({ nodes: [node(), node({ id: "node_2", name: "db-1", status: "disconnected" })] }) }),
+    );
+    expect(await screen.findByRole("link", { name: "db-1" })).toBeTruthy();
+    expect(screen.queryByRole("link", { name: "web-1" })).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: "Clear" }));
+    expect(await screen.findByRole("link", { name: "web-1" })).toBeTruthy();
+    expect(history.location.search).toBe("");
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("says what went wrong, with its code", async () => {
+    showPage("/nodes", nodeRoutes, (r) =>
+      r.service(NodeService, {
+        listNodes: () => {
+          throw new ConnectError("no right", Code.PermissionDenied);
+        },
+      }),
+    );
+    expect((await screen.findByRole("alert")).textContent).toContain("PERMISSION_DENIED");
+  });
+
+  // H1: a single-use join token, and the one command with it.
+  it("enrols: the token is in one command", async () => {
+    const asked = vi.fn();
+    let there = [node()];
+    showPage("/nodes", nodeRoutes, (r) =>
+      r.service(NodeService, {
+        listNodes: () => ({ nodes: there }),
+        createJoinToken: (req) => {
+          asked(Number(req.ttl?.seconds), req.labels);
+          there = [...there, node({ id: "node_new", name: "new-1" })];
+          return { token: "dhj_secret.ca" };
+        },
+      }),
+    );
+    const user = userEvent.setup();
+    await screen.findByRole("link", { name: "web-1" });
+    await user.click(screen.getByRole("button", { name: "Enrol a node" }));
+    await user.type(screen.getByLabelText("Labels"), "site=oslo");
+    await user.click(screen.getByRole("button", { name: "Make the command" }));
+    const command = joinCommand("dhj_secret.ca", document.baseURI);
+    expect(await screen.findByText(command)).toBeTruthy();
+    expect(command).toBe("DECKHAND_JOIN_TOKEN=dhj_secret.ca deckhand-node --hub-url http://localhost:3000");
+    expect(asked).toHaveBeenCalledWith(3600, { site: "oslo" });
+    const dialog = screen.getByRole("dialog");
+    expect(await within(dialog).findByRole("link", { name: "new-1" }, { timeout: 10_000 })).toBeTruthy();
+  }, 15_000);
+
+  it("has nothing to enrol with for those who may not", async () => {
+    showPage("/nodes", nodeRoutes, (r) => r.service(NodeService, { listNodes: () => ({ nodes: [node()] }) }), "viewer");
+    await screen.findByRole("link", { name: "web-1" });
+    expect(screen.queryByRole("button", { name: "Enrol a node" })).toBeNull();
+  });
+});
+
+describe("a node's page", () => {
+  const services =
+    (over: MessageInitShape<typeof NodeSchema> = {}, calls = vi.fn()) =>
+    (r: Parameters<Parameters<typeof showPage>[2]>[0]) => {
+      r.service(NodeService, {
+        getNode: () => ({ node: node(over) }),
+        listNodeLocks: () => ({ locks: [{ id: "lock_1", by: "bob", reason: "new kernel", takenAt: { seconds: 1n } }] }),
+        revokeNode: (req) => (calls("revoke", req.nodeId), {}),
+        drainNode: (req) => (calls("drain", req.reason), { activeTasks: 2 }),
+        unlockNode: (req) => (calls("unlock", req.force), {}),
+      });
+      r.service(NodeExecService, {
+        listNodeExecs: () => ({
+          execs: [
+            {
+              id: "exec_1",
+              argv: ["printf", "\u001b]0;hacked\u0007ok"],
+              state: NodeExecState.ENDED,
+              endReason: "exited",
+              target: NodeExecTarget.HOST,
+              createdBy: "ada",
+              logBytes: 3n,
+            },
+          ],
+        }),
+        readNodeLog: async function* (req) {
+          await Promise.resolve();
+          if (req.offset === 0n) yield { data: new TextEncoder().encode("it was me\n"), offset: 0n };
+        },
+      });
+      r.service(NodeTelemetryService, {
+        watchNodeTelemetry: async function* (_, context) {
+          yield {
+            time: { seconds: 1n },
+            host: { cpuMillis: 1500n, memoryBytes: 2048n },
+            jails: [{ jailId: "jail_1", agentName: "walker", cpuMillis: 250n }],
+            events: [{ kind: "out_of_memory", jailId: "jail_1", time: { seconds: 1n } }],
+          };
+          await new Promise((resolve) => context.signal.addEventListener("abort", resolve));
+        },
+      });
+    };
+
+  it("shows figures, jails, events, commands and locks", async () => {
+    const { container } = showPage("/nodes/web-1", nodeRoutes, services());
+    expect(await screen.findByRole("img", { name: "CPU 1.50 CPU" })).toBeTruthy();
+    expect(await screen.findByText("walker")).toBeTruthy();
+    expect(screen.getByText("out of memory")).toBeTruthy();
+    expect(await screen.findByText("new kernel")).toBeTruthy();
+    expect(await screen.findByText("printf ok")).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Charts" }));
+    expect(await screen.findByRole("img", { name: "CPU 0.25 CPU" })).toBeTruthy();
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("reads a command's log", async () => {
+    showPage("/nodes/web-1", nodeRoutes, services());
+    await userEvent.click(await screen.findByRole("button", { name: "Log" }));
+    // jsdom lays nothing out, so that no row is drawn; the size says that it came.
+    await waitFor(() => expect(screen.getByRole("dialog").textContent).toContain("10 B"));
+  });
+
+  // H1: revoke, and no click does it by mistake.
+  it("is revoked only by its typed name", async () => {
+    const calls = vi.fn();
+    showPage("/nodes/web-1", nodeRoutes, services({}, calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Revoke" }));
+    const dialog = await screen.findByRole("dialog");
+    const revoke = within(dialog).getByRole("button", { name: "Revoke" });
+    expect(revoke.hasAttribute("disabled")).toBe(true);
+    await user.type(within(dialog).getByLabelText("Type web-1 to confirm"), "web-1{Enter}");
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("revoke", "node_0123456789abcdef"));
+  });
+
+  it("is drained with a reason", async () => {
+    const calls = vi.fn();
+    showPage("/nodes/web-1", nodeRoutes, services({}, calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Drain" }));
+    await user.type(await screen.findByLabelText("Reason (for the record)"), "new disks{Enter}");
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("drain", "new disks"));
+  });
+
+  // H10: another's lock is not taken by the way.
+  it("says whose lock is broken, and forces only then", async () => {
+    const calls = vi.fn();
+    showPage("/nodes/web-1", nodeRoutes, services({ lock: { by: "bob", reason: "new kernel" } }, calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Unlock" }));
+    expect(within(await screen.findByRole("dialog")).getByText(/bob holds it/)).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Unlock all the same" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("unlock", true));
+  });
+});
