@@ -1,8 +1,12 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { SquareTerminal } from "lucide-react";
+import { lazy, Suspense, useState } from "react";
+import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Chart } from "@/components/Chart";
+import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
 import { bytes, count } from "@/components/money";
@@ -12,6 +16,7 @@ import { Facts, Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
 import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
 import type { NodeUsage } from "@/gen/deckhand/v1/node_telemetry_pb";
 import { Execs } from "./Execs";
@@ -21,6 +26,7 @@ import { NodeActions } from "./NodeActions";
 import type { Samples } from "./samples";
 import { useTelemetry } from "./useTelemetry";
 
+const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => ({ default: m.Terminal })));
 const route = getRouteApi("/shell/nodes/$nodeId");
 
 // NodePage is one machine: what it uses now, what runs on it, and who holds it.
@@ -29,8 +35,11 @@ export function NodePage() {
   // Nodes have no events: it is asked for again.
   const query = useQuery(NodeService.method.getNode, { nodeId }, { refetchInterval: 5_000 });
   const node = query.data?.node;
+  const { terminal } = route.useSearch();
+  const navigate = route.useNavigate();
   return (
     <Page
+      full
       title={node?.name ?? nodeId}
       heading={
         <>
@@ -43,16 +52,66 @@ export function NodePage() {
           {node?.name ?? nodeId}
         </>
       }
-      actions={node && <NodeActions node={node} />}
+      actions={
+        node && (
+          <>
+            <HostTerminal node={node} />
+            <NodeActions node={node} />
+          </>
+        )
+      }
     >
-      {query.isPending ? (
-        <Skeletons rows={8} />
-      ) : !node ? (
-        <Problem error={query.error} retry={() => void query.refetch()} />
-      ) : (
-        <Machine node={node} />
-      )}
+      <div className="flex h-full min-h-0 flex-col">
+        <div className="min-h-0 flex-1 overflow-y-auto px-5 pb-8">
+          {query.isPending ? (
+            <Skeletons rows={8} />
+          ) : !node ? (
+            <Problem error={query.error} retry={() => void query.refetch()} />
+          ) : (
+            <Machine node={node} />
+          )}
+        </div>
+        {node && terminal && (
+          <Suspense fallback={<div className="p-3"><Skeletons rows={3} /></div>}>
+            <Terminal
+              nodeId={node.id}
+              agent={terminal === host ? "" : terminal}
+              host={terminal === host}
+              onClose={() => void navigate({ search: (s) => ({ ...s, terminal: undefined }) })}
+            />
+          </Suspense>
+        )}
+      </div>
     </Page>
+  );
+}
+
+// How the address names the machine itself: no agent is called so.
+const host = "@host";
+
+// HostTerminal opens a shell on the machine itself, after a question: it is no
+// jail, and it holds the node's lock.
+function HostTerminal({ node }: { node: Node }) {
+  const session = useSession();
+  const navigate = route.useNavigate();
+  const [asking, setAsking] = useState(false);
+  if (!may(session, "admin") || node.status !== "connected") return null;
+  return (
+    <>
+      <Button onClick={() => setAsking(true)}>
+        <SquareTerminal aria-hidden className="size-4" /> Terminal on the machine
+      </Button>
+      <Confirm
+        open={asking}
+        onClose={() => setAsking(false)}
+        title={`A terminal on ${node.name} itself`}
+        action="Open it on the machine"
+        danger
+        run={() => navigate({ search: (s) => ({ ...s, terminal: host }) })}
+      >
+        <p>It is no jail: what you type changes the machine, as its administrator. No task starts there while it is open, and all of it is recorded.</p>
+      </Confirm>
+    </>
   );
 }
 
@@ -90,6 +149,7 @@ const cpus = (millis: number) => `${(millis / 1000).toFixed(millis < 10_000 ? 2 
 const size = (n: number) => bytes(Math.round(n));
 
 function Usage({ samples, error, connected }: { samples: Samples; error: unknown; connected: boolean }) {
+  const session = useSession();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const jail = search.jail ?? "";
@@ -101,7 +161,7 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
     <>
       <Section
         title={jail ? `Use of the jail of ${whose}` : "Use of the machine"}
-        actions={jail && <Button onClick={() => void navigate({ search: {} })}>The whole machine</Button>}
+        actions={jail && <Button onClick={() => void navigate({ search: (s) => ({ ...s, jail: undefined }) })}>The whole machine</Button>}
       >
         {error !== undefined && <Problem error={error} />}
         {samples.times.length === 0 ? (
@@ -139,16 +199,35 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
                 <Cell>
                   <Id value={j.jailId} />
                 </Cell>
-                <Cell>{j.agentName || <span className="text-dim">none</span>}</Cell>
+                <Cell>
+                  {j.agentName ? (
+                    <Link to="/agents/$agent" params={{ agent: j.agentName }} className="text-accent hover:underline">
+                      {j.agentName}
+                    </Link>
+                  ) : (
+                    <span className="text-dim">none</span>
+                  )}
+                </Cell>
                 <Cell className="whitespace-nowrap">{j.cpuMillis === undefined ? "" : cpus(Number(j.cpuMillis))}</Cell>
                 <Cell className="whitespace-nowrap">{ofLimit(j, "memoryBytes", "memoryLimitBytes")}</Cell>
                 <Cell className="whitespace-nowrap">{ofLimit(j, "diskBytes", "diskLimitBytes")}</Cell>
                 <Cell>{j.pids === undefined ? "" : String(j.pids)}</Cell>
                 <Cell>{j.oomKills ? <span className="text-bad">{String(j.oomKills)}</span> : "0"}</Cell>
                 <Cell>
-                  <Button small aria-pressed={j.jailId === jail} onClick={() => void navigate({ search: { jail: j.jailId === jail ? undefined : j.jailId } })}>
-                    Charts
-                  </Button>
+                  <div className="flex gap-1">
+                    <Button
+                      small
+                      aria-pressed={j.jailId === jail}
+                      onClick={() => void navigate({ search: (s) => ({ ...s, jail: j.jailId === jail ? undefined : j.jailId }) })}
+                    >
+                      Charts
+                    </Button>
+                    {j.agentName && may(session, "advanced") && (
+                      <Button small onClick={() => void navigate({ search: (s) => ({ ...s, terminal: j.agentName }) })}>
+                        Terminal
+                      </Button>
+                    )}
+                  </div>
                 </Cell>
               </Row>
             ))}

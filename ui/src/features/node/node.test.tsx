@@ -19,6 +19,10 @@ vi.mock("@/components/Chart", () => ({
   ),
 }));
 
+vi.mock("@/features/terminal/Terminal", () => ({
+  Terminal: (p: { agent: string; host: boolean }) => <section aria-label={`terminal ${p.host ? "host" : p.agent}`} />,
+}));
+
 const node = (over: MessageInitShape<typeof NodeSchema> = {}) =>
   create(NodeSchema, {
     id: "node_0123456789abcdef",
@@ -143,8 +147,8 @@ describe("the list", () => {
     expect(command).toBe("DECKHAND_JOIN_TOKEN=dhj_secret.ca deckhand-node --hub-url http://localhost:3000");
     expect(asked).toHaveBeenCalledWith(3600, { site: "oslo" });
     const dialog = screen.getByRole("dialog");
-    expect(await within(dialog).findByRole("link", { name: "new-1" }, { timeout: 10_000 })).toBeTruthy();
-  }, 15_000);
+    expect(await within(dialog).findByRole("link", { name: "new-1" })).toBeTruthy();
+  });
 
   it("has nothing to enrol with for those who may not", async () => {
     showPage("/nodes", nodeRoutes, (r) => r.service(NodeService, { listNodes: () => ({ nodes: [node()] }) }), "viewer");
@@ -235,6 +239,23 @@ describe("a node's page", () => {
     await user.click(await screen.findByRole("button", { name: "Drain" }));
     await user.type(await screen.findByLabelText("Reason (for the record)"), "new disks{Enter}");
     await waitFor(() => expect(calls).toHaveBeenCalledWith("drain", "new disks"));
+  });
+
+  // H4: a person is asked before a terminal that is no jail.
+  it("opens a terminal on the machine only after a question, and says where it is", async () => {
+    const { history } = showPage("/nodes/web-1", nodeRoutes, services());
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Terminal on the machine" }));
+    expect(history.location.search).toBe("");
+    await user.click(await screen.findByRole("button", { name: "Open it on the machine" }));
+    expect(await screen.findByRole("region", { name: "terminal host" })).toBeTruthy();
+    expect(history.location.search).toBe("?terminal=%40host");
+  });
+  it("opens a terminal in an agent's jail", async () => {
+    showPage("/nodes/web-1", nodeRoutes, services(), "advanced");
+    await userEvent.click(await screen.findByRole("button", { name: "Terminal" }));
+    expect(await screen.findByRole("region", { name: "terminal walker" })).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Terminal on the machine" })).toBeNull();
   });
 
   // H10: another's lock is not taken by the way.

@@ -2,6 +2,8 @@ import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { shellRoute } from "@/app/root";
 import { parseNodeSearch } from "./search";
 
+const text = (v: unknown) => (typeof v === "string" && v !== "" ? v.slice(0, 200) : undefined);
+
 const list = createRoute({
   path: "/nodes",
   getParentRoute: () => shellRoute,
@@ -12,9 +14,11 @@ const list = createRoute({
 const detail = createRoute({
   path: "/nodes/$nodeId",
   getParentRoute: () => shellRoute,
-  // Of which jail the charts are; of the machine where unset.
-  validateSearch: (search: Record<string, unknown>): { jail?: string } => ({
-    jail: typeof search.jail === "string" && search.jail !== "" ? search.jail.slice(0, 200) : undefined,
+  // Of which jail the charts are, of the machine where unset; in which agent's
+  // jail a terminal is open, or with @host on the machine itself.
+  validateSearch: (search: Record<string, unknown>): { jail?: string; terminal?: string } => ({
+    jail: text(search.jail),
+    terminal: text(search.terminal),
   }),
   component: lazyRouteComponent(() => import("./NodePage"), "NodePage"),
 });

@@ -12,18 +12,23 @@ import { cx } from "@/components/cx";
 import { may } from "@/features/session/queries";
 import { OpenTerminalRequestSchema, OpenTerminalResponseSchema } from "@/gen/deckhand/v1/terminal_pb";
 
+const mostInput = 32 << 10; // bytes
+
 // Terminal is a shell in an agent's jail or, for administrators, on the machine
 // itself, which its frame says unmistakably. What it shows may be hostile: it
 // sets no title, no clipboard and no link.
 export function Terminal(props: {
   nodeId: string;
-  taskId: string;
+  // Whose jail it is in; of the agent's own where unset.
+  taskId?: string;
+  // An agent's name; empty where there is only the machine.
   agent: string;
   host: boolean;
-  onHost: (host: boolean) => void;
+  // Changes between the jail and the machine; unset where that makes no sense.
+  onHost?: (host: boolean) => void;
   onClose: () => void;
 }) {
-  const { nodeId, taskId, host } = props;
+  const { nodeId, taskId, agent, host, onHost } = props;
   const session = useSession();
   const dark = useDark();
   const box = useRef<HTMLDivElement>(null);
@@ -57,14 +62,18 @@ export function Terminal(props: {
         socket.send(toBinary(OpenTerminalRequestSchema, create(OpenTerminalRequestSchema, message)));
       }
     };
-    const size = () => ({ rows: term.rows, columns: term.cols });
+    const size = () => ({ rows: term.rows, cols: term.cols });
     socket.onopen = () =>
       send({
         message: {
           case: "open",
           value: {
             nodeId,
-            target: host ? { case: "host", value: true } : { case: "taskId", value: taskId },
+            target: host
+              ? { case: "host", value: true }
+              : taskId
+                ? { case: "taskId", value: taskId }
+                : { case: "agentId", value: agent },
             size: size(),
             term: "xterm-256color",
           },
@@ -81,7 +90,11 @@ export function Terminal(props: {
       else if (message.case === "ended") setEnded(`It ended: ${message.value.endReason || "exited"} ${message.value.exitCode}`);
     };
     socket.onclose = () => setEnded((said) => said || "The connection ended, and the shell with it.");
-    const typed = term.onData((data) => send({ message: { case: "input", value: new TextEncoder().encode(data) } }));
+    const typed = term.onData((data) => {
+      // What is pasted may be longer than a message may be.
+      const all = new TextEncoder().encode(data);
+      for (let at = 0; at < all.length; at += mostInput) send({ message: { case: "input", value: all.subarray(at, at + mostInput) } });
+    });
     const resized = term.onResize(() => send({ message: { case: "resize", value: size() } }));
     const observer = new ResizeObserver(() => fit.fit());
     observer.observe(el);
@@ -93,7 +106,7 @@ export function Terminal(props: {
       socket.close();
       term.dispose();
     };
-  }, [nodeId, taskId, host, again]); // eslint-disable-line -- the theme of an open terminal stays
+  }, [nodeId, taskId, agent, host, again]); // eslint-disable-line -- the theme of an open terminal stays
   return (
     <section
       aria-label={host ? "Terminal on the machine itself" : `Terminal in the jail of ${props.agent}`}
@@ -116,8 +129,8 @@ export function Terminal(props: {
             Open another
           </Button>
         )}
-        {may(session, "admin") && (
-          <Button small onClick={() => props.onHost(!host)}>
+        {onHost && may(session, "admin") && (
+          <Button small onClick={() => onHost(!host)}>
             {host ? "Jail" : "Host"}
           </Button>
         )}
