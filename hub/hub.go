@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"net"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/admission"
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/artifact"
+	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/bus"
@@ -84,6 +86,7 @@ type Hub struct {
 	edge       *edge.Edge
 	self       *replica.Replica
 	leader     *leader.Elector
+	auditKey   ed25519.PrivateKey
 	tokens     *auth.Tokens
 	users      *user.Users
 	sessions   *session.Sessions
@@ -113,7 +116,7 @@ type Hub struct {
 }
 
 // assemble makes the hub's parts and puts those that run into order.
-func (h *Hub) assemble(context.Context) (err error) {
+func (h *Hub) assemble(ctx context.Context) (err error) {
 	c := h.cfg
 	if h.nats, err = c.natsServer(); err != nil {
 		return err
@@ -210,6 +213,9 @@ func (h *Hub) assemble(context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
+	if h.auditKey, err = audit.OpenKey(ctx, secrets{h.store, h.vault}); err != nil {
+		return err
+	}
 	if h.leader, err = leader.New(leader.Config{DatabaseURL: c.DatabaseURL.Reveal(), Log: c.Log.Named("leader")}); err != nil {
 		return err
 	}
@@ -218,6 +224,9 @@ func (h *Hub) assemble(context.Context) (err error) {
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
 	h.leader.Add("clock", h.triggers.Clock())
 	h.leader.Add("notices", h.notify.Follower())
+	h.leader.Add("audit", audit.NewSealer(audit.SealerConfig{
+		Store: h.store, Recorder: recorder, Key: h.auditKey, Alert: h.alert, Log: c.Log.Named("audit"),
+	}))
 	server, err := h.server()
 	if err != nil {
 		return err
@@ -317,6 +326,16 @@ func reachable(a net.Addr) string {
 		ip = net.IPv4(127, 0, 0, 1)
 	}
 	return net.JoinHostPort(ip.String(), fmt.Sprint(tcp.Port))
+}
+
+// alert has destinations told of an audit entry of high severity.
+func (h *Hub) alert(ctx context.Context, tx *event.Tx, e db.AuditEntry) error {
+	return h.notify.Announce(ctx, tx, notify.Happening{
+		OrgID: e.OrgID, Kind: notify.AuditHigh, Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
+			"entry_id": e.ID, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
+			"address": e.Address, "user_agent": e.UserAgent, "reason": e.Reason, "time": e.Time.UTC().Format(time.RFC3339Nano),
+		},
+	})
 }
 
 // NATS is the embedded bus server; nil when another is used.

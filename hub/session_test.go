@@ -242,3 +242,21 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 		require.NotEmpty(t, e.GetAddress())
 	}
 }
+
+// pgExec runs statements on the hub's database.
+func pgExec(t *testing.T, h *hubtest.Hub, sql string) (int64, error) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	tag, err := conn.Exec(t.Context(), sql)
+	return tag.RowsAffected(), err
+}
+
+func openStore(t *testing.T, h *hubtest.Hub) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}

@@ -262,7 +262,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
-	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ListTriggers", "ListDeliveries", "GetAgentGraph",
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "ListTriggers", "ListDeliveries", "GetAgentGraph",
 	"ListDestinations", "ListNotices", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens"}
 
@@ -530,7 +530,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		Types: []string{"walk"}, Tasks: []string{o.task}, Bodies: []string{"{}"},
 	}))
 	require.NoError(t, s.AppendAudit(ctx, db.AppendAuditParams{
-		OrgID: org.ID, ActorKind: "user", ActorID: "x", Action: "walk", ObjectKind: "task", ObjectID: o.task,
+		OrgID: org.ID, ActorKind: "user", ActorID: "x", Action: "walk", ObjectKind: "task", ObjectID: o.task, Severity: "low",
 		Before: json.RawMessage("{}"), After: json.RawMessage("{}"),
 	}))
 	return o

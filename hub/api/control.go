@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/ed25519"
 	"strconv"
 
 	"connectrpc.com/connect"
@@ -10,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/kill"
 	"github.com/deckhand-sh/deckhand/hub/node"
@@ -30,6 +32,9 @@ type Control struct {
 	Nodes  *node.Nodes
 	// Triggers are those that have a name.
 	Triggers *trigger.Service
+	// AuditKey signs receipts and exports.
+	AuditKey ed25519.PrivateKey
+	Recorder *event.Recorder
 }
 
 // Kill ends everything in a scope. One's own tasks are everybody's to kill;
@@ -147,7 +152,7 @@ const auditPage = 50
 // ListAuditEntries answers who changed what.
 func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
 	m := req.Msg
-	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Max: m.GetPageSize()}
+	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Severity: m.GetSeverity(), Max: m.GetPageSize()}
 	if filter.Max == 0 {
 		filter.Max = auditPage
 	}
@@ -166,7 +171,7 @@ func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[dec
 		res.Entries = append(res.Entries, &deckhandv1.AuditEntry{
 			Id: row.ID, Time: timestamppb.New(row.Time), ActorKind: row.ActorKind, ActorId: row.ActorID, Action: row.Action,
 			ObjectKind: row.ObjectKind, ObjectId: row.ObjectID, Before: object(row.Before), After: object(row.After),
-			Reason: row.Reason, Address: row.Address, UserAgent: row.UserAgent,
+			Reason: row.Reason, Address: row.Address, UserAgent: row.UserAgent, Severity: row.Severity,
 		})
 	}
 	if len(rows) == int(filter.Max) {

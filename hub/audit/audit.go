@@ -2,7 +2,8 @@
 // checkpoints, holds and kills, answers in the inbox, changes of workspaces,
 // agents, nodes, their locks and commands, drains of nodes and workers. Each
 // entry is stored in the transaction of the change it tells of, with secrets
-// masked, and the database refuses to change or delete one.
+// masked, and the database refuses to change or delete one. A Sealer puts them into
+// a chain with signed heads (internal/auditlog).
 //
 // What workers and the hub do to a task in its ordinary course is not written
 // here but in the task's events, which are append-only too: an entry of its own
@@ -41,7 +42,8 @@ func Append(tx *event.Tx, e Entry) error {
 	mask := tx.Redact()
 	p := db.AppendAuditParams{
 		OrgID: e.OrgID, ActorKind: e.By.Kind, ActorID: e.By.ID, Action: e.Action, ObjectKind: e.ObjectKind, ObjectID: e.ObjectID,
-		Reason: mask.String(e.Reason), Address: e.By.Address, UserAgent: Clean(mask.String(e.By.UserAgent)),
+		Severity: Severity(e.Action),
+		Reason:   mask.String(e.Reason), Address: e.By.Address, UserAgent: Clean(mask.String(e.By.UserAgent)),
 	}
 	var err error
 	if p.Before, err = encode(mask.Map(e.Before)); err == nil {
@@ -77,7 +79,7 @@ func encode(m map[string]any) (json.RawMessage, error) {
 
 // Filter picks entries; empty fields pick all.
 type Filter struct {
-	ObjectID, ActorID, Action string
+	ObjectID, ActorID, Action, Severity string
 	// Before is the id of the entry below which to go on; 0 begins anew.
 	Before int64
 	Max    int32
@@ -86,7 +88,7 @@ type Filter struct {
 // List answers entries, newest first.
 func List(ctx context.Context, s *store.Store, orgID string, f Filter) ([]db.AuditEntry, error) {
 	rows, err := s.ListAudit(ctx, db.ListAuditParams{
-		OrgID: orgID, BeforeID: f.Before, ObjectID: f.ObjectID, ActorID: f.ActorID, Action: f.Action, MaxRows: f.Max,
+		OrgID: orgID, BeforeID: f.Before, ObjectID: f.ObjectID, ActorID: f.ActorID, Action: f.Action, Severity: f.Severity, MaxRows: f.Max,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list audit entries: %w", err)

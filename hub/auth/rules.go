@@ -61,6 +61,7 @@ var rules = map[string]Rule{
 	c.ControlServiceListHoldsProcedure:      {Kind: User, Role: "viewer"},
 	c.ControlServiceReleaseHoldProcedure:    {Kind: User, Role: "admin"},
 	c.AuditServiceListAuditEntriesProcedure: {Kind: User, Role: "admin"},
+	c.AuditServiceExportAuditProcedure:      {Kind: User, Role: "admin"},
 
 	c.FileServiceReadFileProcedure:    {Kind: User, Role: "viewer"},
 	c.FileServiceListFilesProcedure:   {Kind: User, Role: "viewer"},

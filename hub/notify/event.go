@@ -161,6 +161,8 @@ func words(kind, agent, taskID string, p map[string]any) string {
 		line = fmt.Sprintf("%s in task %s: %s %s", who, taskID, text("tool"), text("state"))
 	case TriggerTripped:
 		line = fmt.Sprintf("Trigger %s stopped itself: %s", text("trigger"), text("reason"))
+	case AuditHigh:
+		line = fmt.Sprintf("%s did %s to %s %s, from %s", text("actor"), text("action"), text("object_kind"), text("object_id"), text("address"))
 	case DeliveryFailed:
 		line = fmt.Sprintf("A delivery of trigger %s started nothing: %s", text("trigger"), text("reason"))
 	default:

@@ -15,6 +15,7 @@ const (
 	typeTest           = "deckhand.test"
 	TriggerTripped     = "trigger.tripped"
 	DeliveryFailed     = "delivery.failed"
+	AuditHigh          = "audit.high"
 	approvalRequested  = "approval_requested"
 	outcomeUnknown     = "outcome_unknown"
 	inputRequired      = "input_required"
@@ -83,7 +84,7 @@ var tells = []told{
 }
 
 // elsewhere are told of other things than tasks.
-var elsewhere = []string{TriggerTripped, DeliveryFailed}
+var elsewhere = []string{TriggerTripped, DeliveryFailed, AuditHigh}
 
 // groups are short for what people ask for.
 var groups = map[string][]string{
@@ -92,6 +93,7 @@ var groups = map[string][]string{
 	"failures":    {taskFailed, agentSuspended, TriggerTripped, DeliveryFailed},
 	"budgets":     {budgetWarning, limitReached},
 	"escalations": {"agent.escalated"},
+	"security":    {AuditHigh},
 	"lifecycle": {
 		"task.assigned", "agent.spawned", "agent.started", "agent.progress", "agent.subtask.created", "agent.tool.called", "agent.completed",
 		"agent.failed", agentPaused, agentRetry, "agent.escalated", reviewRequested, reviewCompleted, taskCompleted, taskFailed, "audit.agent.action",
@@ -106,7 +108,7 @@ var groups = map[string][]string{
 func Groups() []string { return slices.Sorted(maps.Keys(groups)) }
 
 // people are the groups that are told where nobody says what.
-var people = []string{"approvals", "questions", "failures", "budgets", "escalations"}
+var people = []string{"approvals", "questions", "failures", "budgets", "escalations", "security"}
 
 // all are all types that are told.
 func all() []string {

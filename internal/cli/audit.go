@@ -16,8 +16,10 @@ Every change that a person makes is on record with who, when, from where, and
 what was before and after.
 `, `
 deckhand audit list --object task_3q9
+deckhand audit export > audit.jsonl
+deckhand audit verify audit.jsonl
 `)
-	cmd.AddCommand(a.auditListCommand())
+	cmd.AddCommand(a.auditListCommand(), a.auditExportCommand(), a.auditVerifyCommand())
 	return cmd
 }
 
@@ -39,6 +41,7 @@ deckhand audit list --action hold.made -o wide`,
 	cmd.Flags().StringVar(&request.ObjectId, "object", "", "only changes of this task, hold or other object, by its whole id")
 	cmd.Flags().StringVar(&request.ActorId, "by", "", "only changes by this user")
 	cmd.Flags().StringVar(&request.Action, "action", "", "only changes of this kind, for example task.paused")
+	cmd.Flags().StringVar(&request.Severity, "severity", "", "only of this severity: low, medium or high")
 	cmd.Flags().IntVar(&limit, "limit", 20, "show at most so many; 0 for all")
 	cmd.Flags().StringVar(&request.PageToken, "page", "", "go on where an earlier list ended")
 	return cmd
@@ -85,6 +88,7 @@ func (a *app) auditNoun() output.Noun[*deckhandv1.AuditEntry] {
 			{Header: "by", Value: (*deckhandv1.AuditEntry).GetActorId},
 			{Header: "action", Value: (*deckhandv1.AuditEntry).GetAction},
 			{Header: "object", Value: (*deckhandv1.AuditEntry).GetObjectId},
+			{Header: "severity", Value: (*deckhandv1.AuditEntry).GetSeverity, Wide: true},
 			{Header: "reason", Value: (*deckhandv1.AuditEntry).GetReason, Max: 60},
 			{Header: "before", Value: func(x *deckhandv1.AuditEntry) string { return arguments(x.GetBefore()) }, Wide: true},
 			{Header: "after", Value: func(x *deckhandv1.AuditEntry) string { return arguments(x.GetAfter()) }, Wide: true},

@@ -102,9 +102,9 @@ func (f *destinationFlags) apply(cmd *cobra.Command, spec *deckhandv1.Destinatio
 }
 
 const destinationEvents = `What is told is a list of groups (approvals, questions, failures, budgets,
-escalations, lifecycle, stream), types of events (see docs/events.md), or
+escalations, security, lifecycle, stream), types of events (see docs/events.md), or
 beginnings of types with a * at the end. Without --events it is what people have
-to know: the first five groups. On NATS it is everything.`
+to know: the first six groups. On NATS it is everything.`
 
 func (a *app) destinationCreateCommand() *cobra.Command {
 	request := &deckhandv1.CreateDestinationRequest{Spec: &deckhandv1.DestinationSpec{}}

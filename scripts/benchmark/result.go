@@ -11,6 +11,7 @@ import (
 type result map[string]any
 
 var benchmarks = map[string]func(context.Context) (result, error){
+	"audit":            audits,
 	"budget":           budgets,
 	"context":          contextHolds,
 	"cron":             cronLateness,

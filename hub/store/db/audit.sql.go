@@ -8,11 +8,38 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
+const addAuditHead = `-- name: AddAuditHead :exec
+INSERT INTO audit_heads (org_id, number, position, hash, time, signature)
+VALUES ($1, $2, $3, $4, $5, $6)
+`
+
+type AddAuditHeadParams struct {
+	OrgID     string
+	Number    int64
+	Position  int64
+	Hash      []byte
+	Time      time.Time
+	Signature string
+}
+
+func (q *Queries) AddAuditHead(ctx context.Context, arg AddAuditHeadParams) error {
+	_, err := q.db.Exec(ctx, addAuditHead,
+		arg.OrgID,
+		arg.Number,
+		arg.Position,
+		arg.Hash,
+		arg.Time,
+		arg.Signature,
+	)
+	return err
+}
+
 const appendAudit = `-- name: AppendAudit :exec
-INSERT INTO audit_entries (org_id, actor_kind, actor_id, action, object_kind, object_id, before, after, reason, address, user_agent)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO audit_entries (org_id, actor_kind, actor_id, action, object_kind, object_id, severity, before, after, reason, address, user_agent)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 `
 
 type AppendAuditParams struct {
@@ -22,6 +49,7 @@ type AppendAuditParams struct {
 	Action     string
 	ObjectKind string
 	ObjectID   string
+	Severity   string
 	Before     json.RawMessage
 	After      json.RawMessage
 	Reason     string
@@ -37,6 +65,7 @@ func (q *Queries) AppendAudit(ctx context.Context, arg AppendAuditParams) error 
 		arg.Action,
 		arg.ObjectKind,
 		arg.ObjectID,
+		arg.Severity,
 		arg.Before,
 		arg.After,
 		arg.Reason,
@@ -46,13 +75,172 @@ func (q *Queries) AppendAudit(ctx context.Context, arg AppendAuditParams) error 
 	return err
 }
 
+const auditHeadAt = `-- name: AuditHeadAt :one
+SELECT org_id, number, position, hash, time, signature FROM audit_heads WHERE org_id = $1 AND position <= $2 ORDER BY position DESC LIMIT 1
+`
+
+type AuditHeadAtParams struct {
+	OrgID    string
+	Position int64
+}
+
+// Answers the last head at or below a position.
+func (q *Queries) AuditHeadAt(ctx context.Context, arg AuditHeadAtParams) (AuditHead, error) {
+	row := q.db.QueryRow(ctx, auditHeadAt, arg.OrgID, arg.Position)
+	var i AuditHead
+	err := row.Scan(
+		&i.OrgID,
+		&i.Number,
+		&i.Position,
+		&i.Hash,
+		&i.Time,
+		&i.Signature,
+	)
+	return i, err
+}
+
+const auditHeadsAfter = `-- name: AuditHeadsAfter :many
+SELECT org_id, number, position, hash, time, signature FROM audit_heads WHERE org_id = $1 AND number > $2 AND number <= $3 ORDER BY number LIMIT $4
+`
+
+type AuditHeadsAfterParams struct {
+	OrgID   string
+	Number  int64
+	Until   int64
+	MaxRows int32
+}
+
+func (q *Queries) AuditHeadsAfter(ctx context.Context, arg AuditHeadsAfterParams) ([]AuditHead, error) {
+	rows, err := q.db.Query(ctx, auditHeadsAfter,
+		arg.OrgID,
+		arg.Number,
+		arg.Until,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AuditHead{}
+	for rows.Next() {
+		var i AuditHead
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Number,
+			&i.Position,
+			&i.Hash,
+			&i.Time,
+			&i.Signature,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const chainEntries = `-- name: ChainEntries :exec
+INSERT INTO audit_chain (org_id, position, entry_id) SELECT $1, unnest($2::bigint[]), unnest($3::bigint[])
+`
+
+type ChainEntriesParams struct {
+	OrgID     string
+	Positions []int64
+	Ids       []int64
+}
+
+func (q *Queries) ChainEntries(ctx context.Context, arg ChainEntriesParams) error {
+	_, err := q.db.Exec(ctx, chainEntries, arg.OrgID, arg.Positions, arg.Ids)
+	return err
+}
+
+const chainedEntries = `-- name: ChainedEntries :many
+SELECT c.position, e.id, e.org_id, e.time, e.actor_kind, e.actor_id, e.action, e.object_kind, e.object_id, e.before, e.after, e.reason, e.address, e.user_agent, e.severity FROM audit_chain c JOIN audit_entries e ON e.id = c.entry_id
+WHERE c.org_id = $1 AND c.position > $2 AND c.position <= $3 ORDER BY c.position LIMIT $4
+`
+
+type ChainedEntriesParams struct {
+	OrgID         string
+	AfterPosition int64
+	Until         int64
+	MaxRows       int32
+}
+
+type ChainedEntriesRow struct {
+	Position   int64
+	AuditEntry AuditEntry
+}
+
+func (q *Queries) ChainedEntries(ctx context.Context, arg ChainedEntriesParams) ([]ChainedEntriesRow, error) {
+	rows, err := q.db.Query(ctx, chainedEntries,
+		arg.OrgID,
+		arg.AfterPosition,
+		arg.Until,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ChainedEntriesRow{}
+	for rows.Next() {
+		var i ChainedEntriesRow
+		if err := rows.Scan(
+			&i.Position,
+			&i.AuditEntry.ID,
+			&i.AuditEntry.OrgID,
+			&i.AuditEntry.Time,
+			&i.AuditEntry.ActorKind,
+			&i.AuditEntry.ActorID,
+			&i.AuditEntry.Action,
+			&i.AuditEntry.ObjectKind,
+			&i.AuditEntry.ObjectID,
+			&i.AuditEntry.Before,
+			&i.AuditEntry.After,
+			&i.AuditEntry.Reason,
+			&i.AuditEntry.Address,
+			&i.AuditEntry.UserAgent,
+			&i.AuditEntry.Severity,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lastAuditHead = `-- name: LastAuditHead :one
+SELECT org_id, number, position, hash, time, signature FROM audit_heads WHERE org_id = $1 ORDER BY number DESC LIMIT 1
+`
+
+func (q *Queries) LastAuditHead(ctx context.Context, orgID string) (AuditHead, error) {
+	row := q.db.QueryRow(ctx, lastAuditHead, orgID)
+	var i AuditHead
+	err := row.Scan(
+		&i.OrgID,
+		&i.Number,
+		&i.Position,
+		&i.Hash,
+		&i.Time,
+		&i.Signature,
+	)
+	return i, err
+}
+
 const listAudit = `-- name: ListAudit :many
-SELECT id, org_id, time, actor_kind, actor_id, action, object_kind, object_id, before, after, reason, address, user_agent FROM audit_entries
+SELECT id, org_id, time, actor_kind, actor_id, action, object_kind, object_id, before, after, reason, address, user_agent, severity FROM audit_entries
 WHERE org_id = $1 AND ($2::bigint = 0 OR id < $2)
   AND ($3::text = '' OR object_id = $3)
   AND ($4::text = '' OR actor_id = $4)
   AND ($5::text = '' OR action = $5)
-ORDER BY id DESC LIMIT $6
+  AND ($6::text = '' OR severity = $6)
+ORDER BY id DESC LIMIT $7
 `
 
 type ListAuditParams struct {
@@ -61,6 +249,7 @@ type ListAuditParams struct {
 	ObjectID string
 	ActorID  string
 	Action   string
+	Severity string
 	MaxRows  int32
 }
 
@@ -72,6 +261,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditEn
 		arg.ObjectID,
 		arg.ActorID,
 		arg.Action,
+		arg.Severity,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -95,10 +285,89 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditEn
 			&i.Reason,
 			&i.Address,
 			&i.UserAgent,
+			&i.Severity,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const takeUnsealed = `-- name: TakeUnsealed :many
+WITH taken AS (
+    DELETE FROM audit_unsealed u
+    WHERE u.entry_id IN (SELECT n.entry_id FROM audit_unsealed n WHERE n.org_id = $1 ORDER BY n.entry_id LIMIT $2)
+    RETURNING u.entry_id
+)
+SELECT e.id, e.org_id, e.time, e.actor_kind, e.actor_id, e.action, e.object_kind, e.object_id, e.before, e.after, e.reason, e.address, e.user_agent, e.severity FROM taken JOIN audit_entries e ON e.id = taken.entry_id ORDER BY e.id
+`
+
+type TakeUnsealedParams struct {
+	OrgID   string
+	MaxRows int32
+}
+
+type TakeUnsealedRow struct {
+	AuditEntry AuditEntry
+}
+
+// Takes entries to put them into the chain, in the order of their ids.
+func (q *Queries) TakeUnsealed(ctx context.Context, arg TakeUnsealedParams) ([]TakeUnsealedRow, error) {
+	rows, err := q.db.Query(ctx, takeUnsealed, arg.OrgID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TakeUnsealedRow{}
+	for rows.Next() {
+		var i TakeUnsealedRow
+		if err := rows.Scan(
+			&i.AuditEntry.ID,
+			&i.AuditEntry.OrgID,
+			&i.AuditEntry.Time,
+			&i.AuditEntry.ActorKind,
+			&i.AuditEntry.ActorID,
+			&i.AuditEntry.Action,
+			&i.AuditEntry.ObjectKind,
+			&i.AuditEntry.ObjectID,
+			&i.AuditEntry.Before,
+			&i.AuditEntry.After,
+			&i.AuditEntry.Reason,
+			&i.AuditEntry.Address,
+			&i.AuditEntry.UserAgent,
+			&i.AuditEntry.Severity,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const unsealedOrganisations = `-- name: UnsealedOrganisations :many
+SELECT DISTINCT org_id FROM audit_unsealed ORDER BY org_id
+`
+
+func (q *Queries) UnsealedOrganisations(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, unsealedOrganisations)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var org_id string
+		if err := rows.Scan(&org_id); err != nil {
+			return nil, err
+		}
+		items = append(items, org_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -92,6 +92,12 @@ type Attempt struct {
 	Outcome   string
 }
 
+type AuditChain struct {
+	OrgID    string
+	Position int64
+	EntryID  int64
+}
+
 type AuditEntry struct {
 	ID         int64
 	OrgID      string
@@ -106,6 +112,21 @@ type AuditEntry struct {
 	Reason     string
 	Address    string
 	UserAgent  string
+	Severity   string
+}
+
+type AuditHead struct {
+	OrgID     string
+	Number    int64
+	Position  int64
+	Hash      []byte
+	Time      time.Time
+	Signature string
+}
+
+type AuditUnsealed struct {
+	EntryID int64
+	OrgID   string
 }
 
 type Budget struct {

@@ -1,6 +1,6 @@
 -- name: AppendAudit :exec
-INSERT INTO audit_entries (org_id, actor_kind, actor_id, action, object_kind, object_id, before, after, reason, address, user_agent)
-VALUES (@org_id, @actor_kind, @actor_id, @action, @object_kind, @object_id, @before, @after, @reason, @address, @user_agent);
+INSERT INTO audit_entries (org_id, actor_kind, actor_id, action, object_kind, object_id, severity, before, after, reason, address, user_agent)
+VALUES (@org_id, @actor_kind, @actor_id, @action, @object_kind, @object_id, @severity, @before, @after, @reason, @address, @user_agent);
 
 -- name: ListAudit :many
 -- Newest first, below an id; '' and 0 match all.
@@ -9,4 +9,38 @@ WHERE org_id = @org_id AND (@before_id::bigint = 0 OR id < @before_id)
   AND (@object_id::text = '' OR object_id = @object_id)
   AND (@actor_id::text = '' OR actor_id = @actor_id)
   AND (@action::text = '' OR action = @action)
+  AND (@severity::text = '' OR severity = @severity)
 ORDER BY id DESC LIMIT @max_rows;
+
+-- name: UnsealedOrganisations :many
+SELECT DISTINCT org_id FROM audit_unsealed ORDER BY org_id;
+
+-- name: TakeUnsealed :many
+-- Takes entries to put them into the chain, in the order of their ids.
+WITH taken AS (
+    DELETE FROM audit_unsealed u
+    WHERE u.entry_id IN (SELECT n.entry_id FROM audit_unsealed n WHERE n.org_id = @org_id ORDER BY n.entry_id LIMIT @max_rows)
+    RETURNING u.entry_id
+)
+SELECT sqlc.embed(e) FROM taken JOIN audit_entries e ON e.id = taken.entry_id ORDER BY e.id;
+
+-- name: ChainEntries :exec
+INSERT INTO audit_chain (org_id, position, entry_id) SELECT @org_id, unnest(@positions::bigint[]), unnest(@ids::bigint[]);
+
+-- name: AddAuditHead :exec
+INSERT INTO audit_heads (org_id, number, position, hash, time, signature)
+VALUES (@org_id, @number, @position, @hash, @time, @signature);
+
+-- name: LastAuditHead :one
+SELECT * FROM audit_heads WHERE org_id = @org_id ORDER BY number DESC LIMIT 1;
+
+-- name: AuditHeadAt :one
+-- Answers the last head at or below a position.
+SELECT * FROM audit_heads WHERE org_id = @org_id AND position <= @position ORDER BY position DESC LIMIT 1;
+
+-- name: AuditHeadsAfter :many
+SELECT * FROM audit_heads WHERE org_id = @org_id AND number > @number AND number <= @until ORDER BY number LIMIT @max_rows;
+
+-- name: ChainedEntries :many
+SELECT c.position, sqlc.embed(e) FROM audit_chain c JOIN audit_entries e ON e.id = c.entry_id
+WHERE c.org_id = @org_id AND c.position > @after_position AND c.position <= @until ORDER BY c.position LIMIT @max_rows;

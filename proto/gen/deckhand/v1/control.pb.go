@@ -648,8 +648,10 @@ type AuditEntry struct {
 	After  *structpb.Struct `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
 	Reason string           `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Where the call came from.
-	Address       string `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"`
-	UserAgent     string `protobuf:"bytes,12,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
+	Address   string `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"`
+	UserAgent string `protobuf:"bytes,12,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
+	// low, medium or high. High ones are told to destinations.
+	Severity      string `protobuf:"bytes,13,opt,name=severity,proto3" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,6 +770,103 @@ func (x *AuditEntry) GetUserAgent() string {
 	return ""
 }
 
+func (x *AuditEntry) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+type ExportAuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only what is behind this position, or behind the nearest head below it.
+	After         int64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportAuditRequest) Reset() {
+	*x = ExportAuditRequest{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportAuditRequest) ProtoMessage() {}
+
+func (x *ExportAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportAuditRequest.ProtoReflect.Descriptor instead.
+func (*ExportAuditRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExportAuditRequest) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+type ExportAuditResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next part of the export.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportAuditResponse) Reset() {
+	*x = ExportAuditResponse{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportAuditResponse) ProtoMessage() {}
+
+func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportAuditResponse.ProtoReflect.Descriptor instead.
+func (*ExportAuditResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExportAuditResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type ListAuditEntriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only of this object: its whole id; empty for all.
@@ -777,15 +876,17 @@ type ListAuditEntriesRequest struct {
 	// Only of this kind, for example "hold.made"; empty for all.
 	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
 	// At most this many; 0 for 50.
-	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only of this severity; empty for all.
+	Severity      string `protobuf:"bytes,6,opt,name=severity,proto3" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[9]
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +898,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[9]
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +911,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListAuditEntriesRequest) GetObjectId() string {
@@ -848,6 +949,13 @@ func (x *ListAuditEntriesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListAuditEntriesRequest) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
 type ListAuditEntriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
@@ -858,7 +966,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +978,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +991,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -941,7 +1049,7 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06holdId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\"<\n" +
 	"\x13ReleaseHoldResponse\x12%\n" +
-	"\x04hold\x18\x01 \x01(\v2\x11.deckhand.v1.HoldR\x04hold\"\x8d\x03\n" +
+	"\x04hold\x18\x01 \x01(\v2\x11.deckhand.v1.HoldR\x04hold\"\xa9\x03\n" +
 	"\n" +
 	"AuditEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12.\n" +
@@ -959,7 +1067,12 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	" \x01(\tR\x06reason\x12\x18\n" +
 	"\aaddress\x18\v \x01(\tR\aaddress\x12\x1d\n" +
 	"\n" +
-	"user_agent\x18\f \x01(\tR\tuserAgent\"\xd7\x01\n" +
+	"user_agent\x18\f \x01(\tR\tuserAgent\x12\x1a\n" +
+	"\bseverity\x18\r \x01(\tR\bseverity\"3\n" +
+	"\x12ExportAuditRequest\x12\x1d\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\")\n" +
+	"\x13ExportAuditResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x8f\x02\n" +
 	"\x17ListAuditEntriesRequest\x12%\n" +
 	"\tobject_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bobjectId\x12#\n" +
 	"\bactor_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aactorId\x12\x1f\n" +
@@ -967,7 +1080,8 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12&\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\tpageToken\"u\n" +
+	"page_token\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\tpageToken\x126\n" +
+	"\bseverity\x18\x06 \x01(\tB\x1a\xbaH\x17r\x15R\x00R\x03lowR\x06mediumR\x04highR\bseverity\"u\n" +
 	"\x18ListAuditEntriesResponse\x121\n" +
 	"\aentries\x18\x01 \x03(\v2\x17.deckhand.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xb4\x01\n" +
@@ -987,9 +1101,10 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x0eControlService\x12;\n" +
 	"\x04Kill\x12\x18.deckhand.v1.KillRequest\x1a\x19.deckhand.v1.KillResponse\x12J\n" +
 	"\tListHolds\x12\x1d.deckhand.v1.ListHoldsRequest\x1a\x1e.deckhand.v1.ListHoldsResponse\x12P\n" +
-	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse2o\n" +
+	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse2\xc3\x01\n" +
 	"\fAuditService\x12_\n" +
-	"\x10ListAuditEntries\x12$.deckhand.v1.ListAuditEntriesRequest\x1a%.deckhand.v1.ListAuditEntriesResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x10ListAuditEntries\x12$.deckhand.v1.ListAuditEntriesRequest\x1a%.deckhand.v1.ListAuditEntriesResponse\x12R\n" +
+	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_control_proto_rawDescOnce sync.Once
@@ -1004,7 +1119,7 @@ func file_deckhand_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_deckhand_v1_control_proto_goTypes = []any{
 	(KillScope)(0),                   // 0: deckhand.v1.KillScope
 	(KillOutcome)(0),                 // 1: deckhand.v1.KillOutcome
@@ -1017,36 +1132,40 @@ var file_deckhand_v1_control_proto_goTypes = []any{
 	(*ReleaseHoldRequest)(nil),       // 8: deckhand.v1.ReleaseHoldRequest
 	(*ReleaseHoldResponse)(nil),      // 9: deckhand.v1.ReleaseHoldResponse
 	(*AuditEntry)(nil),               // 10: deckhand.v1.AuditEntry
-	(*ListAuditEntriesRequest)(nil),  // 11: deckhand.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 12: deckhand.v1.ListAuditEntriesResponse
-	(*timestamppb.Timestamp)(nil),    // 13: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 14: google.protobuf.Struct
+	(*ExportAuditRequest)(nil),       // 11: deckhand.v1.ExportAuditRequest
+	(*ExportAuditResponse)(nil),      // 12: deckhand.v1.ExportAuditResponse
+	(*ListAuditEntriesRequest)(nil),  // 13: deckhand.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 14: deckhand.v1.ListAuditEntriesResponse
+	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),          // 16: google.protobuf.Struct
 }
 var file_deckhand_v1_control_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Hold.scope:type_name -> deckhand.v1.KillScope
-	13, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
-	13, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
+	15, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
+	15, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.v1.KilledTask.outcome:type_name -> deckhand.v1.KillOutcome
-	13, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
+	15, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
 	0,  // 5: deckhand.v1.KillRequest.scope:type_name -> deckhand.v1.KillScope
 	2,  // 6: deckhand.v1.KillResponse.hold:type_name -> deckhand.v1.Hold
 	3,  // 7: deckhand.v1.KillResponse.tasks:type_name -> deckhand.v1.KilledTask
 	2,  // 8: deckhand.v1.ListHoldsResponse.holds:type_name -> deckhand.v1.Hold
 	2,  // 9: deckhand.v1.ReleaseHoldResponse.hold:type_name -> deckhand.v1.Hold
-	13, // 10: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	14, // 11: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
-	14, // 12: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	15, // 10: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	16, // 11: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	16, // 12: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
 	10, // 13: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
 	4,  // 14: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
 	6,  // 15: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
 	8,  // 16: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
-	11, // 17: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
-	5,  // 18: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
-	7,  // 19: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
-	9,  // 20: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
-	12, // 21: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
+	13, // 17: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
+	11, // 18: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
+	5,  // 19: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
+	7,  // 20: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
+	9,  // 21: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
+	14, // 22: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
+	12, // 23: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
 	14, // [14:14] is the sub-list for extension extendee
 	0,  // [0:14] is the sub-list for field type_name
@@ -1063,7 +1182,7 @@ func file_deckhand_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_control_proto_rawDesc), len(file_deckhand_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -136,8 +136,8 @@ func (NoticeState) EnumDescriptor() ([]byte, []int) {
 type DestinationSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is told: groups (approvals, questions, failures, budgets, escalations,
-	// lifecycle, stream), types of events, or beginnings of types with a * at the
-	// end. Empty for the first five groups, or with nats for everything.
+	// security, lifecycle, stream), types of events, or beginnings of types with a
+	// * at the end. Empty for the first six groups, or with nats for everything.
 	Events []string `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Only of these agents, by name; empty for all.
 	Agents []string `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`

@@ -46,6 +46,9 @@ const (
 	// AuditServiceListAuditEntriesProcedure is the fully-qualified name of the AuditService's
 	// ListAuditEntries RPC.
 	AuditServiceListAuditEntriesProcedure = "/deckhand.v1.AuditService/ListAuditEntries"
+	// AuditServiceExportAuditProcedure is the fully-qualified name of the AuditService's ExportAudit
+	// RPC.
+	AuditServiceExportAuditProcedure = "/deckhand.v1.AuditService/ExportAudit"
 )
 
 // ControlServiceClient is a client for the deckhand.v1.ControlService service.
@@ -190,6 +193,10 @@ func (UnimplementedControlServiceHandler) ReleaseHold(context.Context, *connect.
 type AuditServiceClient interface {
 	// ListAuditEntries answers entries, newest first, in keyset pages.
 	ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error)
+	// ExportAudit answers the entries that are sealed as JSON lines that prove
+	// themselves without a hub (deckhand audit verify). That of the last second may
+	// not be sealed yet.
+	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error)
 }
 
 // NewAuditServiceClient constructs a client for the deckhand.v1.AuditService service. By default,
@@ -209,12 +216,19 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(auditServiceMethods.ByName("ListAuditEntries")),
 			connect.WithClientOptions(opts...),
 		),
+		exportAudit: connect.NewClient[v1.ExportAuditRequest, v1.ExportAuditResponse](
+			httpClient,
+			baseURL+AuditServiceExportAuditProcedure,
+			connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // auditServiceClient implements AuditServiceClient.
 type auditServiceClient struct {
 	listAuditEntries *connect.Client[v1.ListAuditEntriesRequest, v1.ListAuditEntriesResponse]
+	exportAudit      *connect.Client[v1.ExportAuditRequest, v1.ExportAuditResponse]
 }
 
 // ListAuditEntries calls deckhand.v1.AuditService.ListAuditEntries.
@@ -222,10 +236,19 @@ func (c *auditServiceClient) ListAuditEntries(ctx context.Context, req *connect.
 	return c.listAuditEntries.CallUnary(ctx, req)
 }
 
+// ExportAudit calls deckhand.v1.AuditService.ExportAudit.
+func (c *auditServiceClient) ExportAudit(ctx context.Context, req *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error) {
+	return c.exportAudit.CallServerStream(ctx, req)
+}
+
 // AuditServiceHandler is an implementation of the deckhand.v1.AuditService service.
 type AuditServiceHandler interface {
 	// ListAuditEntries answers entries, newest first, in keyset pages.
 	ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error)
+	// ExportAudit answers the entries that are sealed as JSON lines that prove
+	// themselves without a hub (deckhand audit verify). That of the last second may
+	// not be sealed yet.
+	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error
 }
 
 // NewAuditServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -241,10 +264,18 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(auditServiceMethods.ByName("ListAuditEntries")),
 		connect.WithHandlerOptions(opts...),
 	)
+	auditServiceExportAuditHandler := connect.NewServerStreamHandler(
+		AuditServiceExportAuditProcedure,
+		svc.ExportAudit,
+		connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AuditService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AuditServiceListAuditEntriesProcedure:
 			auditServiceListAuditEntriesHandler.ServeHTTP(w, r)
+		case AuditServiceExportAuditProcedure:
+			auditServiceExportAuditHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -256,4 +287,8 @@ type UnimplementedAuditServiceHandler struct{}
 
 func (UnimplementedAuditServiceHandler) ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.ListAuditEntries is not implemented"))
+}
+
+func (UnimplementedAuditServiceHandler) ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.ExportAudit is not implemented"))
 }

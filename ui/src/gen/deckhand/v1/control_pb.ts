@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/control.proto.
  */
 export const file_deckhand_v1_control: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIlcKDEtpbGxSZXNwb25zZRIfCgRob2xkGAEgASgLMhEuZGVja2hhbmQudjEuSG9sZBImCgV0YXNrcxgCIAMoCzIXLmRlY2toYW5kLnYxLktpbGxlZFRhc2siJAoQTGlzdEhvbGRzUmVxdWVzdBIQCghyZWxlYXNlZBgBIAEoCCI1ChFMaXN0SG9sZHNSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmRlY2toYW5kLnYxLkhvbGQiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQipgIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkidQoXTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QSEQoJb2JqZWN0X2lkGAEgASgJEhAKCGFjdG9yX2lkGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJdChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USKAoHZW50cmllcxgBIAMoCzIXLmRlY2toYW5kLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKrQBCglLaWxsU2NvcGUSGgoWS0lMTF9TQ09QRV9VTlNQRUNJRklFRBAAEhMKD0tJTExfU0NPUEVfVEFTSxABEhQKEEtJTExfU0NPUEVfQUdFTlQQAhIWChJLSUxMX1NDT1BFX1RSSUdHRVIQAxITCg9LSUxMX1NDT1BFX05PREUQBBIWChJLSUxMX1NDT1BFX0xJTkVBR0UQBRIbChdLSUxMX1NDT1BFX09SR0FOSVNBVElPThAGKnwKC0tpbGxPdXRjb21lEhwKGEtJTExfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhoKFktJTExfT1VUQ09NRV9DT05GSVJNRUQQARIZChVLSUxMX09VVENPTUVfU1RPUFNfQlkQAhIYChRLSUxMX09VVENPTUVfUEVORElORxADMusBCg5Db250cm9sU2VydmljZRI7CgRLaWxsEhguZGVja2hhbmQudjEuS2lsbFJlcXVlc3QaGS5kZWNraGFuZC52MS5LaWxsUmVzcG9uc2USSgoJTGlzdEhvbGRzEh0uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RIb2xkc1Jlc3BvbnNlElAKC1JlbGVhc2VIb2xkEh8uZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXNwb25zZTJvCgxBdWRpdFNlcnZpY2USXwoQTGlzdEF1ZGl0RW50cmllcxIkLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXF1ZXN0GiUuZGVja2hhbmQudjEuTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIlcKDEtpbGxSZXNwb25zZRIfCgRob2xkGAEgASgLMhEuZGVja2hhbmQudjEuSG9sZBImCgV0YXNrcxgCIAMoCzIXLmRlY2toYW5kLnYxLktpbGxlZFRhc2siJAoQTGlzdEhvbGRzUmVxdWVzdBIQCghyZWxlYXNlZBgBIAEoCCI1ChFMaXN0SG9sZHNSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmRlY2toYW5kLnYxLkhvbGQiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQiuAIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkSEAoIc2V2ZXJpdHkYDSABKAkiIwoSRXhwb3J0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgDIiMKE0V4cG9ydEF1ZGl0UmVzcG9uc2USDAoEZGF0YRgBIAEoDCKHAQoXTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QSEQoJb2JqZWN0X2lkGAEgASgJEhAKCGFjdG9yX2lkGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIQCghzZXZlcml0eRgGIAEoCSJdChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USKAoHZW50cmllcxgBIAMoCzIXLmRlY2toYW5kLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKrQBCglLaWxsU2NvcGUSGgoWS0lMTF9TQ09QRV9VTlNQRUNJRklFRBAAEhMKD0tJTExfU0NPUEVfVEFTSxABEhQKEEtJTExfU0NPUEVfQUdFTlQQAhIWChJLSUxMX1NDT1BFX1RSSUdHRVIQAxITCg9LSUxMX1NDT1BFX05PREUQBBIWChJLSUxMX1NDT1BFX0xJTkVBR0UQBRIbChdLSUxMX1NDT1BFX09SR0FOSVNBVElPThAGKnwKC0tpbGxPdXRjb21lEhwKGEtJTExfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhoKFktJTExfT1VUQ09NRV9DT05GSVJNRUQQARIZChVLSUxMX09VVENPTUVfU1RPUFNfQlkQAhIYChRLSUxMX09VVENPTUVfUEVORElORxADMusBCg5Db250cm9sU2VydmljZRI7CgRLaWxsEhguZGVja2hhbmQudjEuS2lsbFJlcXVlc3QaGS5kZWNraGFuZC52MS5LaWxsUmVzcG9uc2USSgoJTGlzdEhvbGRzEh0uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RIb2xkc1Jlc3BvbnNlElAKC1JlbGVhc2VIb2xkEh8uZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXNwb25zZTLDAQoMQXVkaXRTZXJ2aWNlEl8KEExpc3RBdWRpdEVudHJpZXMSJC5kZWNraGFuZC52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBolLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZRJSCgtFeHBvcnRBdWRpdBIfLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVxdWVzdBogLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVzcG9uc2UwAUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Hold keeps everything in a scope from starting.
@@ -318,6 +318,13 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
    * @generated from field: string user_agent = 12;
    */
   userAgent: string;
+
+  /**
+   * low, medium or high. High ones are told to destinations.
+   *
+   * @generated from field: string severity = 13;
+   */
+  severity: string;
 };
 
 /**
@@ -326,6 +333,44 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
  */
 export const AuditEntrySchema: GenMessage<AuditEntry> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_control, 8);
+
+/**
+ * @generated from message deckhand.v1.ExportAuditRequest
+ */
+export type ExportAuditRequest = Message<"deckhand.v1.ExportAuditRequest"> & {
+  /**
+   * Only what is behind this position, or behind the nearest head below it.
+   *
+   * @generated from field: int64 after = 1;
+   */
+  after: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.ExportAuditRequest.
+ * Use `create(ExportAuditRequestSchema)` to create a new message.
+ */
+export const ExportAuditRequestSchema: GenMessage<ExportAuditRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 9);
+
+/**
+ * @generated from message deckhand.v1.ExportAuditResponse
+ */
+export type ExportAuditResponse = Message<"deckhand.v1.ExportAuditResponse"> & {
+  /**
+   * The next part of the export.
+   *
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message deckhand.v1.ExportAuditResponse.
+ * Use `create(ExportAuditResponseSchema)` to create a new message.
+ */
+export const ExportAuditResponseSchema: GenMessage<ExportAuditResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 10);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesRequest
@@ -363,6 +408,13 @@ export type ListAuditEntriesRequest = Message<"deckhand.v1.ListAuditEntriesReque
    * @generated from field: string page_token = 5;
    */
   pageToken: string;
+
+  /**
+   * Only of this severity; empty for all.
+   *
+   * @generated from field: string severity = 6;
+   */
+  severity: string;
 };
 
 /**
@@ -370,7 +422,7 @@ export type ListAuditEntriesRequest = Message<"deckhand.v1.ListAuditEntriesReque
  * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
  */
 export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 9);
+  messageDesc(file_deckhand_v1_control, 11);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesResponse
@@ -392,7 +444,7 @@ export type ListAuditEntriesResponse = Message<"deckhand.v1.ListAuditEntriesResp
  * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 10);
+  messageDesc(file_deckhand_v1_control, 12);
 
 /**
  * KillScope is what the kill switch is for.
@@ -550,6 +602,18 @@ export const AuditService: GenService<{
     methodKind: "unary";
     input: typeof ListAuditEntriesRequestSchema;
     output: typeof ListAuditEntriesResponseSchema;
+  },
+  /**
+   * ExportAudit answers the entries that are sealed as JSON lines that prove
+   * themselves without a hub (deckhand audit verify). That of the last second may
+   * not be sealed yet.
+   *
+   * @generated from rpc deckhand.v1.AuditService.ExportAudit
+   */
+  exportAudit: {
+    methodKind: "server_streaming";
+    input: typeof ExportAuditRequestSchema;
+    output: typeof ExportAuditResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_control, 1);

@@ -22,8 +22,8 @@ export const file_deckhand_v1_destination: GenFile = /*@__PURE__*/
 export type DestinationSpec = Message<"deckhand.v1.DestinationSpec"> & {
   /**
    * What is told: groups (approvals, questions, failures, budgets, escalations,
-   * lifecycle, stream), types of events, or beginnings of types with a * at the
-   * end. Empty for the first five groups, or with nats for everything.
+   * security, lifecycle, stream), types of events, or beginnings of types with a
+   * * at the end. Empty for the first six groups, or with nats for everything.
    *
    * @generated from field: repeated string events = 1;
    */

@@ -1,0 +1,46 @@
+package audit
+
+import "strings"
+
+// How much an entry matters. High ones are told to destinations.
+const (
+	Low    = "low"
+	Medium = "medium"
+	High   = "high"
+)
+
+// severities are by action, or by the beginning of one that ends in a dot. The
+// longest counts; what is not here is low. High is what changes who may do what,
+// where keys and data go, and what stops others' work.
+var severities = map[string]string{
+	"access.":                High,
+	"budget.":                Medium,
+	"destination.":           Medium,
+	"egress.refused":         Medium,
+	"hold.":                  High,
+	"node.":                  High,
+	"node.drained":           Medium,
+	"node.undrained":         Medium,
+	"policy.":                High,
+	"price.set":              Medium,
+	"provider.":              High,
+	"session.refused":        Medium,
+	"team.":                  High,
+	"token.":                 Medium,
+	"trigger.secret_rotated": Medium,
+	"user.":                  High,
+	"workspace.exported":     Medium,
+	"audit.exported":         Medium,
+}
+
+// Severity answers how much an action matters.
+func Severity(action string) string {
+	if s, ok := severities[action]; ok {
+		return s
+	}
+	kind, _, _ := strings.Cut(action, ".")
+	if s, ok := severities[kind+"."]; ok {
+		return s
+	}
+	return Low
+}

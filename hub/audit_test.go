@@ -1,0 +1,159 @@
+package hub_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/auditlog"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func exportAudit(t *testing.T, c *sdk.Client, after int64) []byte {
+	t.Helper()
+	stream, err := c.Audit.ExportAudit(t.Context(), connect.NewRequest(&deckhandv1.ExportAuditRequest{After: after}))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	for stream.Receive() {
+		out.Write(stream.Msg().GetData())
+	}
+	require.NoError(t, stream.Err())
+	return out.Bytes()
+}
+
+// allSealed waits until every entry is in its chain.
+func allSealed(t *testing.T, h *hubtest.Hub) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	require.Eventually(t, func() bool {
+		var n int
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM audit_unsealed").Scan(&n))
+		return n == 0
+	}, time.Minute, 50*time.Millisecond)
+}
+
+// O5: what people do is sealed by the leader, each organisation's in a chain of
+// its own, and an export proves itself: a byte that was flipped, and a row that
+// was changed or deleted in the database, are found.
+func TestTheAuditProvesItself(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	admin := h.Client(t, h.AdminToken)
+	var group sync.WaitGroup
+	for worker := range 4 {
+		group.Go(func() {
+			for i := range 25 {
+				_, err := admin.Users.CreateUser(t.Context(), connect.NewRequest(&deckhandv1.CreateUserRequest{Name: fmt.Sprintf("u%d-%d", worker, i)}))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	allSealed(t, h)
+	data := exportAudit(t, admin, 0)
+	report, err := auditlog.Verify(bytes.NewReader(data), nil)
+	require.NoError(t, err)
+	require.Equal(t, "org_default", report.Organisation)
+	require.GreaterOrEqual(t, report.Entries, int64(100))
+	require.Equal(t, int64(1), report.First)
+	created := 0
+	for line := range bytes.Lines(data) {
+		var e auditlog.Entry
+		if bytes.HasPrefix(line, []byte(`{"position":`)) {
+			require.NoError(t, json.Unmarshal(line, &e))
+		}
+		if e.Action == "user.created" {
+			created++
+			require.Equal(t, "high", e.Severity)
+			require.Equal(t, "admin", e.ActorID)
+			require.NotEmpty(t, e.Address)
+			require.NotEmpty(t, e.UserAgent)
+			require.Contains(t, string(e.After), "viewer")
+		}
+	}
+	require.Equal(t, 100, created)
+
+	source := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		at, mask := source.IntN(len(data)), byte(1+source.IntN(255))
+		data[at] ^= mask
+		_, err := auditlog.Verify(bytes.NewReader(data), nil)
+		require.Error(t, err, "byte %d with %08b", at, mask)
+		data[at] ^= mask
+	}
+
+	// What comes later goes on where that ended.
+	do(t, admin.Users.CreateUser, &deckhandv1.CreateUserRequest{Name: "later"})
+	allSealed(t, h)
+	since, err := auditlog.Verify(bytes.NewReader(exportAudit(t, admin, report.Last)), nil)
+	require.NoError(t, err)
+	require.Equal(t, report.Last+1, since.First)
+	require.Equal(t, report.Key, since.Key)
+
+	// Another organisation has its own.
+	victim := organisation(t, h, openStore(t, h), "other")
+	allSealed(t, h)
+	theirs, err := auditlog.Verify(bytes.NewReader(exportAudit(t, h.Client(t, victim.token), 0)), nil)
+	require.NoError(t, err)
+	require.Equal(t, victim.org, theirs.Organisation)
+	require.NotContains(t, string(exportAudit(t, h.Client(t, victim.token), 0)), "u0-0")
+
+	// Whoever has the database can change it, and is found out.
+	const off = "ALTER TABLE audit_entries DISABLE TRIGGER USER; ALTER TABLE audit_chain DISABLE TRIGGER USER; "
+	const on = "ALTER TABLE audit_entries ENABLE TRIGGER USER; ALTER TABLE audit_chain ENABLE TRIGGER USER; "
+	for what, sql := range map[string]string{
+		"changed": "UPDATE audit_entries SET actor_id = 'bob' WHERE id = (SELECT entry_id FROM audit_chain WHERE org_id = 'org_default' AND position = 50)",
+		"deleted": "DELETE FROM audit_entries WHERE id = (SELECT entry_id FROM audit_chain WHERE org_id = 'org_default' AND position = 60)",
+		"cut":     "DELETE FROM audit_chain WHERE org_id = 'org_default' AND position = 70",
+	} {
+		_, err := pgExec(t, h, sql)
+		require.ErrorContains(t, err, "append-only", what)
+		before := exportAudit(t, admin, 0)
+		_, err = auditlog.Verify(bytes.NewReader(before), nil)
+		require.NoError(t, err)
+		_, err = pgExec(t, h, "BEGIN; "+off+"CREATE TABLE IF NOT EXISTS kept_e AS TABLE audit_entries; CREATE TABLE IF NOT EXISTS kept_c AS TABLE audit_chain; "+sql+"; "+on+"COMMIT")
+		require.NoError(t, err)
+		_, err = auditlog.Verify(bytes.NewReader(exportAudit(t, admin, 0)), nil)
+		var broken *auditlog.Broken
+		require.ErrorAs(t, err, &broken, what)
+		_, err = pgExec(t, h, "BEGIN; "+off+"DELETE FROM audit_entries WHERE id IN (SELECT id FROM kept_e); "+
+			"INSERT INTO audit_entries OVERRIDING SYSTEM VALUE SELECT * FROM kept_e; DELETE FROM audit_chain WHERE entry_id IN (SELECT entry_id FROM kept_c); "+
+			"INSERT INTO audit_chain SELECT * FROM kept_c; DROP TABLE kept_e, kept_c; "+on+"COMMIT")
+		require.NoError(t, err)
+	}
+}
+
+// O5: an entry of high severity is told to destinations, once; others are not.
+func TestHighEntriesAlert(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	admin := h.Client(t, h.AdminToken)
+	do(t, admin.Destinations.CreateDestination, &deckhandv1.CreateDestinationRequest{
+		Name: "watch", Spec: &deckhandv1.DestinationSpec{Events: []string{"security"}, To: &deckhandv1.DestinationSpec_Nats{Nats: &deckhandv1.NatsDestination{}}},
+	})
+	do(t, admin.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "medium"})
+	alice := do(t, admin.Users.CreateUser, &deckhandv1.CreateUserRequest{Name: "alice"}).GetUser()
+	allSealed(t, h)
+	notices := do(t, admin.Destinations.ListNotices, &deckhandv1.ListNoticesRequest{}).GetNotices()
+	require.Len(t, notices, 1)
+	require.Equal(t, "audit.high", notices[0].GetType())
+	data := do(t, admin.Destinations.GetNotice, &deckhandv1.GetNoticeRequest{NoticeId: notices[0].GetId()}).GetNotice().GetEvent().GetFields()["data"].GetStructValue()
+	require.Equal(t, alice.GetId(), data.GetFields()["details"].GetStructValue().GetFields()["object_id"].GetStringValue())
+	require.Contains(t, data.GetFields()["summary"].GetStringValue(), "admin did user.created")
+	high := do(t, admin.Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Severity: "high"}).GetEntries()
+	require.Len(t, high, 1)
+}
