@@ -14,6 +14,7 @@ export default defineConfig({
   build: {
     outDir: "../.build/ui",
     emptyOutDir: true,
+    manifest: true, // for scripts/bench ui
     target: "es2023",
     reportCompressedSize: false,
     chunkSizeWarningLimit: 900, // what counts is measured by scripts/bench ui
@@ -29,7 +30,7 @@ export default defineConfig({
   },
   server: {
     fs: { allow: [".."] }, // the personas that the console offers
-    proxy: { "^/(deckhand\\.v1\\.|terminal)": { target: hub, ws: true, changeOrigin: true } },
+    proxy: { "^/(deckhand\\.v1\\.|terminals)": { target: hub, ws: true, changeOrigin: true } },
   },
   test: {
     environment: "jsdom",

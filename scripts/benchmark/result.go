@@ -42,6 +42,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"webhook-ack":      webhookAck,
 	"webhook-to-task":  webhookToTask,
 	"undo":             undoTree,
+	"ui":               console,
 	"upload":           uploadTree,
 }
 

@@ -14,7 +14,7 @@ mkdirSync(to, { recursive: true });
 for (const name of readdirSync(to)) {
   if (name !== "README") rmSync(join(to, name), { recursive: true });
 }
-cpSync(from, to, { recursive: true });
+cpSync(from, to, { recursive: true, filter: (path) => !path.endsWith("/.vite") });
 for (const name of readdirSync(to, { recursive: true })) {
   const path = join(to, name);
   if (!text.test(name)) continue;

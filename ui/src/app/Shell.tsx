@@ -175,7 +175,8 @@ function Account() {
   return (
     <DropdownMenu.Root>
       <DropdownMenu.Trigger asChild>
-        <Button look="quiet" className="justify-start px-2" aria-label={`Account of ${session.userName}`}>
+        <Button look="quiet" className="justify-start px-2">
+          <span className="sr-only">Account of </span>
           <span aria-hidden className="grid size-5 place-items-center rounded-full bg-raised text-xs text-ink">
             {session.userName.slice(0, 1).toUpperCase()}
           </span>

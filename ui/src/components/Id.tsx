@@ -25,7 +25,6 @@ export function Id(props: { value: string; whole?: boolean; className?: string }
     <button
       type="button"
       title={`${props.value} (copy)`}
-      aria-label={`Copy ${props.value}`}
       onClick={(e) => {
         e.preventDefault();
         e.stopPropagation();
@@ -36,6 +35,7 @@ export function Id(props: { value: string; whole?: boolean; className?: string }
         props.className,
       )}
     >
+      <span className="sr-only">Copy </span>
       <span className="truncate">{shown}</span>
       {copied ? (
         <Check aria-hidden className="size-3 shrink-0 text-good" />

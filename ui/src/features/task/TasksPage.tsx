@@ -1,11 +1,12 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { createColumnHelper, tableFeatures, useTable } from "@tanstack/react-table";
 import { useMemo } from "react";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
 import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
 import { dollars } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -25,7 +26,9 @@ const columns = helper.columns([
     header: "Task",
     cell: ({ row }) => (
       <div className="min-w-0">
-        <div className="truncate font-medium">{row.original.title || row.original.goal || "Its persona's instructions"}</div>
+        <Link to="/tasks/$task" params={{ task: row.original.id }} className="block truncate font-medium hover:underline">
+          {inert(row.original.title || row.original.goal) || "Its persona's instructions"}
+        </Link>
         <Id value={row.original.id} />
       </div>
     ),

@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
+)
+
+// L1, L2, L3, L5, L6: the console in a real browser, on a real `deckhand up` with
+// the scripted model. The stories are in ui/e2e; what they need done outside of
+// the browser they ask of this test.
+func TestConsoleInABrowser(t *testing.T) {
+	t.Parallel()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		browser, err = exec.LookPath("chromium-browser")
+	}
+	require.NoError(t, err, "scripts/setup installs it")
+	s := &stories{fleet: &fleet{t: t, dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func())}
+	s.up()
+	token, err := os.ReadFile(filepath.Join(s.fleet.dir, "admin-token"))
+	require.NoError(t, err)
+	control := httptest.NewServer(s)
+	defer control.Close()
+
+	// The log is of use when it fails; CI keeps the pictures.
+	artefacts := os.Getenv("DECKHAND_ARTEFACTS")
+	if artefacts != "" {
+		artefacts = filepath.Join(artefacts, "console")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "node_modules/vitest/vitest.mjs", "run", "--config", "e2e/vitest.config.ts")
+	cmd.Dir = "../ui"
+	// With all that it started.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Env = append(os.Environ(),
+		fmt.Sprintf("DECKHAND_E2E_URL=http://127.0.0.1:%d", s.port), "DECKHAND_E2E_TOKEN="+strings.TrimSpace(string(token)),
+		"DECKHAND_E2E_CONTROL="+control.URL, "DECKHAND_E2E_CHROMIUM="+browser, "DECKHAND_E2E_ARTEFACTS="+artefacts, "NO_COLOR=1")
+	var out lockedBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case call := <-s.calls:
+			call()
+		case err := <-ended:
+			require.NoError(t, err, "%s", tail(out.String(), 20_000))
+			t.Log(tail(out.String(), 4_000))
+			return
+		}
+	}
+}
+
+// stories does for the browser's side what happens outside of the browser.
+type stories struct {
+	fleet *fleet
+	t     *testing.T
+	port  int
+	p     *process
+	// calls are what stories ask for; the test's own goroutine does it.
+	calls chan func()
+}
+
+// quietPort answers a port that nobody listens on, and that the kernel gives to
+// nobody by itself while the hub is away.
+func quietPort(t *testing.T) int {
+	for range 100 {
+		port := 20_000 + rand.IntN(10_000)
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
+func (s *stories) up() {
+	s.p = start(s.t, nil, bin(s.t, "deckhand"), "up", "--data-dir", s.fleet.dir, "--listen", fmt.Sprintf("127.0.0.1:%d", s.port),
+		"--edge-listen", "127.0.0.1:0", "--lease-ttl", leaseTTL.String())
+	eventually(s.t, 2*time.Minute, "everything to be up", func() bool {
+		select {
+		case <-s.p.done:
+			s.t.Fatalf("it ended: %s", s.p.output.String())
+		default:
+		}
+		return strings.Contains(s.p.output.String(), "Deckhand is up")
+	})
+}
+
+// ServeHTTP has done what a story asks for.
+func (s *stories) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	done := make(chan struct{})
+	call := func() {
+		defer close(done)
+		out, err := s.do(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		_, _ = io.WriteString(w, out)
+	}
+	select {
+	case s.calls <- call:
+		<-done
+	case <-r.Context().Done():
+	}
+}
+
+func (s *stories) do(r *http.Request) (string, error) {
+	switch r.URL.Path {
+	case "/kill":
+		s.p.kill()
+		return "", nil
+	case "/start":
+		s.up()
+		return "", nil
+	case "/persona":
+		var p struct {
+			Name, Script string
+			Keys         []string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+			return "", err
+		}
+		s.fleet.persona(p.Name, p.Script, p.Keys...)
+		return "", nil
+	case "/cli":
+		var args []string
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			return "", err
+		}
+		res := run(s.t, []string{"DECKHAND_DATA_DIR=" + s.fleet.dir}, args...)
+		if res.code != 0 {
+			return "", fmt.Errorf("deckhand %s: exit %d: %s", strings.Join(args, " "), res.code, res.err)
+		}
+		return res.out, nil
+	}
+	return "", errors.New("there is no " + r.URL.Path)
+}

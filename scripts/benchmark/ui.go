@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+const (
+	uiHistory = 20_000 // events of the task that is looked at
+	uiRate    = 50     // events a second while it is
+	uiLive    = 15 * time.Second
+	uiCards   = 300
+)
+
+// console measures the console in the system's Chromium: what a browser fetches
+// before it shows anything (ours, KB of gzip), and for the page that needs most
+// besides; how soon a task of 20 000 events is on the screen; the longest that
+// the page does not answer while 50 events a second come; from an event's time
+// to the frame that shows it; and the share of a core that 300 cards take when
+// an event of each comes every second.
+func console(ctx context.Context) (result, error) {
+	build := exec.CommandContext(ctx, "scripts/build-ui")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, err
+	}
+	out, err := consoleSizes()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	if err := s.simulatedNode(ctx); err != nil {
+		return nil, err
+	}
+	workers, leases, err := s.runningTasks(ctx, uiCards)
+	if err != nil {
+		return nil, err
+	}
+	seen := leases[0]
+	batch := int64(0)
+	record := func(lease *deckhandv1.Lease, batch int64, kind string, payloads ...map[string]any) error {
+		events := make([]*deckhandv1.EventDraft, len(payloads))
+		for i, p := range payloads {
+			payload, err := structpb.NewStruct(p)
+			if err != nil {
+				return err
+			}
+			events[i] = &deckhandv1.EventDraft{Type: kind, Payload: payload}
+		}
+		_, err := workers.Workers.RecordEvents(ctx, connect.NewRequest(&deckhandv1.RecordEventsRequest{Lease: lease, Batch: batch, Events: events}))
+		return err
+	}
+	turn := func(n int) map[string]any {
+		return map[string]any{"turn": n, "text": fmt.Sprintf("bench %d Looking at the next of many files.", time.Now().UnixMilli()), "model": "script"}
+	}
+	for n := 0; n < uiHistory; n += 100 {
+		turns := make([]map[string]any, 100)
+		for i := range turns {
+			turns[i] = turn(n + i)
+		}
+		batch++
+		if err := record(seen, batch, "thinking", turns...); err != nil {
+			return nil, err
+		}
+	}
+
+	admin, err := os.ReadFile(filepath.Join(s.dir, "hub", hub.AdminTokenFile))
+	if err != nil {
+		return nil, err
+	}
+	browser := exec.CommandContext(ctx, "node", "e2e/bench.mjs")
+	browser.Dir = "ui"
+	browser.Stderr = os.Stderr
+	browser.Env = append(os.Environ(), "DECKHAND_BENCH_URL="+s.hub.URL(), "DECKHAND_BENCH_TOKEN="+strings.TrimSpace(string(admin)),
+		"DECKHAND_BENCH_TASK="+seen.GetTaskId(), fmt.Sprintf("DECKHAND_BENCH_MS=%d", uiLive.Milliseconds()))
+	stdout, err := browser.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := browser.Start(); err != nil {
+		return nil, err
+	}
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		switch line := lines.Text(); line {
+		case "task":
+			err = every(ctx, time.Second/uiRate, uiLive, func(n int) error {
+				batch++
+				return record(seen, batch, "thinking", turn(uiHistory+n))
+			})
+		case "fleet":
+			err = every(ctx, time.Second/uiCards, uiLive, func(n int) error {
+				if n%uiCards == 0 {
+					batch++
+					return record(seen, batch, "progress_update", map[string]any{"iteration": n, "progress": 0.5})
+				}
+				return record(leases[n%uiCards], int64(n/uiCards+1), "progress_update", map[string]any{"iteration": n, "progress": 0.5})
+			})
+		default:
+			err = json.Unmarshal([]byte(line), &out)
+		}
+		if err != nil {
+			_ = browser.Process.Kill()
+			return nil, errors.Join(err, browser.Wait())
+		}
+	}
+	return out, browser.Wait()
+}
+
+// every calls fn at a rate for a while. What is late is made up for.
+func every(ctx context.Context, pause, during time.Duration, fn func(n int) error) error {
+	begin := time.Now()
+	for n := 0; time.Since(begin) < during; n++ {
+		if rest := time.Until(begin.Add(time.Duration(n) * pause)); rest > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(rest):
+			}
+		}
+		if err := fn(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runningTasks makes n agents with a task each, which one worker holds.
+func (s *stack) runningTasks(ctx context.Context, n int) (*sdk.Client, []*deckhandv1.Lease, error) {
+	token, err := s.hub.WorkerToken()
+	if err != nil {
+		return nil, nil, err
+	}
+	workers, err := sdk.New(sdk.Config{URL: s.hub.URL(), Token: token})
+	if err != nil {
+		return nil, nil, err
+	}
+	registered, err := workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "benchmark", Slots: int32(n)})) //nolint:gosec // small
+	if err != nil {
+		return nil, nil, err
+	}
+	var leases []*deckhandv1.Lease
+	for i := range n {
+		name := fmt.Sprintf("card-%03d", i)
+		if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+			Filename: name + ".md", Script: noopScript, Markdown: strings.Replace(noopPersona, "name: noop", "name: "+name, 1),
+		})); err != nil {
+			return nil, nil, err
+		}
+		submitted, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: name}))
+		if err != nil {
+			return nil, nil, err
+		}
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			claimed, err := workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
+				WorkerId: registered.Msg.GetWorkerId(), TaskId: submitted.Msg.GetTask().GetId(), Attempt: 1,
+			}))
+			if err != nil {
+				return nil, nil, err
+			}
+			if claimed.Msg.GetClaimed() {
+				lease := claimed.Msg.GetLease()
+				go keep(ctx, workers, registered.Msg.GetWorkerId(), lease)
+				if _, err := workers.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease})); err != nil {
+					return nil, nil, err
+				}
+				leases = append(leases, lease)
+				break
+			}
+			if time.Now().After(deadline) {
+				return nil, nil, errors.New("a task was not admitted within a minute")
+			}
+		}
+	}
+	return workers, leases, nil
+}
+
+// consoleSizes answers what a browser fetches to show the frame, and for the
+// largest page besides.
+func consoleSizes() (result, error) {
+	type chunk struct {
+		File           string
+		IsEntry        bool
+		IsDynamicEntry bool
+		Imports        []string
+		CSS            []string
+	}
+	data, err := os.ReadFile(".build/ui/.vite/manifest.json")
+	if err != nil {
+		return nil, err
+	}
+	var chunks map[string]chunk
+	if err := json.Unmarshal(data, &chunks); err != nil {
+		return nil, err
+	}
+	var needs func(name string, all map[string]bool)
+	needs = func(name string, all map[string]bool) {
+		c := chunks[name]
+		if all[c.File] {
+			return
+		}
+		all[c.File] = true
+		for _, css := range c.CSS {
+			all[css] = true
+		}
+		for _, i := range c.Imports {
+			needs(i, all)
+		}
+	}
+	size := func(files, but map[string]bool) (total float64, err error) {
+		for name := range files {
+			if but[name] {
+				continue
+			}
+			n, err := gzipped(filepath.Join(".build/ui", name))
+			if err != nil {
+				return 0, err
+			}
+			total += float64(n) / 1000
+		}
+		return total, nil
+	}
+	entry := map[string]bool{}
+	for name, c := range chunks {
+		if c.IsEntry {
+			needs(name, entry)
+		}
+	}
+	out := result{"unit": "KB"}
+	if out["ours"], err = size(entry, nil); err != nil {
+		return nil, err
+	}
+	largest, largestName := 0.0, ""
+	for name, c := range chunks {
+		if !c.IsDynamicEntry {
+			continue
+		}
+		route := map[string]bool{}
+		needs(name, route)
+		n, err := size(route, entry)
+		if err != nil {
+			return nil, err
+		}
+		if n > largest {
+			largest, largestName = n, name
+		}
+	}
+	out["route_kb"], out["route"] = largest, largestName
+	return out, nil
+}
+
+// gzipped answers how long a file is when compressed as the hub sends it.
+func gzipped(path string) (int64, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	var n counter
+	w, err := gzip.NewWriterLevel(&n, gzip.BestCompression)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := io.Copy(w, strings.NewReader(string(data))); err != nil {
+		return 0, err
+	}
+	return int64(n), w.Close()
+}
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}

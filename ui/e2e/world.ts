@@ -1,0 +1,116 @@
+import { mkdirSync } from "node:fs";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { expect } from "vitest";
+
+// What integration/console_test.go says.
+function env(name: string): string {
+  const value = process.env[name];
+  if (!value) throw new Error(`${name} is not set: run this by go test ./integration -run Console`);
+  return value;
+}
+
+export const url = env("DECKHAND_E2E_URL");
+export const token = env("DECKHAND_E2E_TOKEN");
+// Answers to POST /kill and /start, and to /cli with a JSON list of arguments.
+const control = env("DECKHAND_E2E_CONTROL");
+// Where screenshots go.
+const artefacts = process.env.DECKHAND_E2E_ARTEFACTS;
+
+// patience is how long anything may take on a busy machine, in milliseconds.
+export const patience = 90_000;
+
+async function post(path: string, body: unknown = {}): Promise<string> {
+  const res = await fetch(control + path, { method: "POST", body: JSON.stringify(body) });
+  const text = await res.text();
+  if (!res.ok) throw new Error(`${path}: ${text}`);
+  return text;
+}
+
+// cli runs the command line and answers what it printed.
+export const cli = (...args: string[]) => post("/cli", args);
+// kill ends the hub and all with it as kill -9 does; start runs it again.
+export const kill = () => post("/kill");
+export const start = () => post("/start");
+
+export async function json<T>(...args: string[]): Promise<T> {
+  return JSON.parse(await cli(...args, "-o", "json")) as T;
+}
+
+// persona applies a scripted agent.
+export const persona = (name: string, script: string, keys: string[] = []) => post("/persona", { name, script, keys });
+
+export type Step = { id: string; number: number; tool: string; state: string };
+export const steps = (task: string) => json<Step[]>("task", "steps", task);
+
+// poll waits until what fn answers is what is wanted.
+export const poll = <T>(fn: () => Promise<T>) => expect.poll(fn, { timeout: patience, interval: 250 });
+
+let browser: Browser | undefined;
+
+export async function open(): Promise<{ context: BrowserContext; page: Page; problems: string[] }> {
+  browser ??= await chromium.launch({
+    executablePath: process.env.DECKHAND_E2E_CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-dev-shm-usage"],
+  });
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  const problems: string[] = [];
+  page.on("pageerror", (e) => problems.push(e.message));
+  page.on("console", (m) => {
+    // What the policy refuses, and what React finds wrong. A hub that is away
+    // makes lines of its own.
+    if (m.type() === "error" && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|ERR_NETWORK/.test(m.text())) problems.push(m.text());
+  });
+  return { context, page, problems };
+}
+
+export async function close() {
+  await browser?.close();
+}
+
+export async function login(page: Page) {
+  await page.goto(url);
+  await page.getByLabel("API token").fill(token);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
+  await live(page);
+}
+
+// live waits until the stream stands.
+export async function live(page: Page) {
+  await page.locator("[data-live=live]").waitFor({ state: "attached" });
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+type Violation = { id: string; help: string; nodes: { html: string; failureSummary?: string }[] };
+
+// accessible says what of WCAG 2.2 AA the page breaks: nothing.
+export async function accessible(page: Page, name: string) {
+  await page.evaluate(axe);
+  const violations = await page.evaluate(async () => {
+    const run = (globalThis as unknown as { axe: { run: (o: unknown) => Promise<{ violations: Violation[] }> } }).axe.run;
+    return (await run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"] })).violations;
+  });
+  const told = violations.map((v) => `${v.id}: ${v.help}\n${v.nodes.slice(0, 3).map((n) => `  ${n.html.slice(0, 300)}\n  ${n.failureSummary ?? ""}`).join("\n")}`);
+  expect(told, `${name}: what axe finds`).toEqual([]);
+}
+
+// inBothThemes looks at a page in each theme: with axe, and for the artefacts.
+export async function inBothThemes(page: Page, name: string) {
+  for (const theme of ["light", "dark"]) {
+    await page.evaluate((t) => {
+      localStorage.setItem("deckhand.theme", t);
+      document.documentElement.dataset.theme = t;
+    }, theme);
+    await accessible(page, `${name}, ${theme}`);
+    if (artefacts) {
+      mkdirSync(artefacts, { recursive: true });
+      await page.screenshot({ path: join(artefacts, `${name}-${theme}.png`) });
+    }
+  }
+}
