@@ -39,7 +39,7 @@ func (a *app) providerConnectCommand() *cobra.Command {
 		Long: `Tests the key and stores it in the place of the one before. It is read from a
 file, or with - from standard input: an argument could be seen by other users.
 A server of your own may want none. "compatible" is any other server that speaks
-OpenAI's API. A search engine (`+strings.Join(provider.Engines(), ", ")+`) is
+OpenAI's API. A search engine (` + strings.Join(provider.Engines(), ", ") + `) is
 tried with one question; SearXNG without a key is not, as nodes ask it.`,
 		Example: `deckhand provider connect anthropic --key-file key.txt
 pass show openai | deckhand provider connect openai --key-file -

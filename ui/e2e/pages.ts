@@ -9,9 +9,15 @@ export type PageToLook = {
 
 // One line a page. A page of an object that the stories make is in a story.
 export const pages: PageToLook[] = [
+  { name: "audit", path: "audit", heading: "Audit" },
   { name: "fleet", path: "fleet", heading: "Fleet" },
   { name: "inbox", path: "inbox", heading: "Inbox" },
   { name: "new-agent", path: "agents/new", heading: "New agent" },
+  { name: "new-agent-draft", path: "agents/new?from=coder", heading: "New agent" },
   { name: "nodes", path: "nodes", heading: "Nodes" },
+  { name: "settings", path: "settings", heading: "Settings" },
   { name: "tasks", path: "tasks", heading: "Tasks" },
+  { name: "teams", path: "users?tab=teams", heading: "Users" },
+  { name: "tokens", path: "users?tab=tokens", heading: "Users" },
+  { name: "users", path: "users", heading: "Users" },
 ];

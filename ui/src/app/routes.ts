@@ -1,11 +1,14 @@
 import { createRoute, redirect } from "@tanstack/react-router";
 import { loginRoute } from "@/features/session/route";
 import { agentRoutes } from "@/features/agent/route";
+import { auditRoutes } from "@/features/audit/route";
 import { fleetRoutes } from "@/features/fleet/route";
 import { inboxRoutes } from "@/features/inbox/route";
-import { personaRoutes } from "@/features/persona/route";
 import { nodeRoutes } from "@/features/node/route";
+import { personaRoutes } from "@/features/persona/route";
+import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
+import { userRoutes } from "@/features/user/route";
 import { rootRoute, shellRoute } from "./root";
 
 const homeRoute = createRoute({
@@ -19,5 +22,16 @@ const homeRoute = createRoute({
 // A feature's routes are one line here, in alphabetical order.
 export const routeTree = rootRoute.addChildren([
   loginRoute,
-  shellRoute.addChildren([homeRoute, ...agentRoutes, ...fleetRoutes, ...inboxRoutes, ...nodeRoutes, ...personaRoutes, ...taskRoutes]),
+  shellRoute.addChildren([
+    homeRoute,
+    ...agentRoutes,
+    ...auditRoutes,
+    ...fleetRoutes,
+    ...inboxRoutes,
+    ...nodeRoutes,
+    ...personaRoutes,
+    ...settingRoutes,
+    ...taskRoutes,
+    ...userRoutes,
+  ]),
 ]);

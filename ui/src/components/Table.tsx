@@ -5,7 +5,7 @@ import { cx } from "./cx";
 // itself, also by keyboard. An empty heading is of a column of buttons.
 export function Table(props: { label: string; head: string[]; children: ReactNode }) {
   return (
-    <div role="group" aria-label={props.label} tabIndex={0} className="overflow-x-auto rounded-lg border bg-panel">
+    <div role="group" aria-label={props.label} tabIndex={0} className="relative overflow-x-auto rounded-lg border bg-panel">
       <table className="w-full text-left">
         <thead className="border-b text-xs text-dim">
           <tr>

@@ -1,0 +1,50 @@
+import { useState, type ReactNode } from "react";
+import { Button } from "./Button";
+import { Dialog } from "./Dialog";
+import { Problem } from "./Problem";
+
+// FormDialog asks for something and does it. It stays, with what is wrong, when
+// that fails.
+export function FormDialog(props: {
+  title: string;
+  action: string;
+  ready?: boolean;
+  run: () => Promise<unknown>;
+  onClose: () => void;
+  children: ReactNode;
+}) {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const ready = props.ready !== false && !busy;
+  const run = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await props.run();
+      props.onClose();
+    } catch (e) {
+      setError(e);
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog open onClose={props.onClose} title={props.title}>
+      <form
+        className="space-y-3"
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (ready) void run();
+        }}
+      >
+        {props.children}
+        {error !== undefined && <Problem error={error} />}
+        <div className="flex justify-end gap-2">
+          <Button onClick={props.onClose}>Cancel</Button>
+          <Button type="submit" look="primary" disabled={!ready} busy={busy}>
+            {props.action}
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

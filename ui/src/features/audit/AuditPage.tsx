@@ -1,0 +1,151 @@
+import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
+import { Button } from "@/components/Button";
+import { Empty } from "@/components/Empty";
+import { Input } from "@/components/Field";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { AuditService, type AuditEntry } from "@/gen/deckhand/v1/control_pb";
+import { changesOf } from "./changes";
+import type { AuditSearch } from "./route";
+
+const route = getRouteApi("/shell/audit");
+const filters: [key: keyof AuditSearch, label: string, hint: string][] = [
+  ["action", "Kind", "task.paused"],
+  ["by", "By", "admin"],
+  ["object", "Object", "task_…"],
+];
+
+// AuditPage lists who changed what, newest first; its filters are in the
+// address.
+export function AuditPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const pages = useInfiniteQuery(
+    AuditService.method.listAuditEntries,
+    { objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", pageSize: 50, pageToken: "" },
+    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined },
+  );
+  const entries = pages.data?.pages.flatMap((page) => page.entries) ?? [];
+  const filtered = search.object || search.by || search.action;
+  return (
+    <Page title="Audit" actions={<Button onClick={() => void pages.refetch()}>Look again</Button>}>
+      <form
+        role="search"
+        aria-label="Filter entries"
+        className="flex flex-wrap items-end gap-2 pb-3"
+        key={JSON.stringify(search)}
+        onSubmit={(e) => {
+          e.preventDefault();
+          const form = new FormData(e.currentTarget);
+          const value = (key: string) => String(form.get(key) ?? "").trim() || undefined;
+          void navigate({ search: { action: value("action"), by: value("by"), object: value("object") } });
+        }}
+      >
+        {filters.map(([key, label, hint]) => (
+          <label key={key} className="text-xs text-dim">
+            {label}
+            <Input name={key} defaultValue={search[key] ?? ""} placeholder={hint} className="block w-44 text-ink" />
+          </label>
+        ))}
+        <Button type="submit">Filter</Button>
+        {filtered && <Button onClick={() => void navigate({ search: {} })}>Clear</Button>}
+      </form>
+      {pages.isPending ? (
+        <Skeletons rows={10} />
+      ) : pages.error ? (
+        <Problem error={pages.error} retry={() => void pages.refetch()} />
+      ) : entries.length === 0 ? (
+        filtered ? (
+          <Empty title="No entry is like that">Kinds, names and ids are compared as a whole. Change the filters, or clear them.</Empty>
+        ) : (
+          <Empty title="Nothing has been changed yet" command="deckhand audit list">
+            Every change that a person makes is kept here, with who made it and from where.
+          </Empty>
+        )
+      ) : (
+        <Table label="Audit entries" head={["When", "Who", "Did", "To", "What changed", "Reason"]}>
+          {entries.map((e) => (
+            <Entry key={String(e.id)} entry={e} onFilter={(s) => void navigate({ search: (old) => ({ ...old, ...s }) })} />
+          ))}
+        </Table>
+      )}
+      {pages.hasNextPage && (
+        <div className="pt-3">
+          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+            Older entries
+          </Button>
+        </div>
+      )}
+    </Page>
+  );
+}
+
+function Entry(props: { entry: AuditEntry; onFilter: (s: AuditSearch) => void }) {
+  const e = props.entry;
+  const link = "min-h-6 text-left underline decoration-dotted hover:text-accent";
+  return (
+    <Row>
+      <Cell>
+        <Time at={e.time} />
+      </Cell>
+      <Cell>
+        <button type="button" className={link} title={`Only by ${e.actorId}`} onClick={() => props.onFilter({ by: e.actorId })}>
+          {e.actorId || e.actorKind}
+        </button>
+        <div className="text-xs text-dim" title={e.userAgent}>
+          {[e.actorKind, e.address].filter(Boolean).join(", ")}
+        </div>
+      </Cell>
+      <Cell>
+        <button type="button" className={link} title={`Only ${e.action}`} onClick={() => props.onFilter({ action: e.action })}>
+          {e.action}
+        </button>
+      </Cell>
+      <Cell>
+        <div className="text-xs text-dim">{e.objectKind}</div>
+        {e.objectId && <Id value={e.objectId} />}
+        {e.objectId && (
+          <button type="button" className={`${link} ml-1 text-xs`} onClick={() => props.onFilter({ object: e.objectId })}>
+            its history
+          </button>
+        )}
+      </Cell>
+      <Cell className="max-w-md">
+        <Changes entry={e} />
+      </Cell>
+      <Cell className="max-w-60 break-words">{inert(e.reason)}</Cell>
+    </Row>
+  );
+}
+
+const shown = 4;
+
+function Changes(props: { entry: AuditEntry }) {
+  const [open, setOpen] = useState(false);
+  const all = changesOf(props.entry.before, props.entry.after);
+  return (
+    <>
+      <ul className="space-y-0.5 text-xs">
+        {(open ? all : all.slice(0, shown)).map((c) => (
+          <li key={c.field} className="break-words">
+            <span className="text-dim">{c.field}</span>{" "}
+            {c.before && <del className="text-bad">{inert(c.before).slice(0, 2_000)}</del>}{" "}
+            {c.after && <ins className="text-good no-underline">{inert(c.after).slice(0, 2_000)}</ins>}
+          </li>
+        ))}
+      </ul>
+      {all.length > shown && (
+        <Button small look="quiet" onClick={() => setOpen(!open)}>
+          {open ? "Less" : `${all.length - shown} more`}
+        </Button>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,251 @@
+import { createClient } from "@connectrpc/connect";
+import { useQuery } from "@connectrpc/connect-query";
+import { useState } from "react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { useRefresh } from "@/api/refresh";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { setTheme, useTheme, type Theme } from "@/app/theme";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { Id } from "@/components/Id";
+import { Kbd } from "@/components/Kbd";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { useShortcutList } from "@/components/shortcuts";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { Tokens } from "@/features/user/Tokens";
+import { NewPassword } from "@/features/user/Users";
+import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_pb";
+import { SessionService } from "@/gen/deckhand/v1/session_pb";
+import { UserService } from "@/gen/deckhand/v1/user_pb";
+import { browserOf } from "./browser";
+
+const control = createClient(ControlService, transport);
+const sessions = createClient(SessionService, transport);
+
+// SettingsPage is one's own account and this browser's looks, and what holds the
+// organisation.
+export function SettingsPage() {
+  const [making, setMaking] = useState(false);
+  return (
+    <Page title="Settings">
+      <div>
+        <Account />
+        <Section title="Your tokens" actions={<Button onClick={() => setMaking(true)}>New token</Button>}>
+          <Tokens all={false} making={making} onMade={() => setMaking(false)} />
+        </Section>
+        <Sessions />
+        <Holds />
+        <Looks />
+        <Keys />
+      </div>
+    </Page>
+  );
+}
+
+function Account() {
+  const session = useSession();
+  const me = useQuery(UserService.method.getUser, { userId: session.userId });
+  const [changing, setChanging] = useState(false);
+  return (
+    <Section
+      title="Your account"
+      actions={
+        me.data?.user && (
+          <Button onClick={() => setChanging(true)}>{me.data.user.hasPassword ? "Change the password" : "Set a password"}</Button>
+        )
+      }
+    >
+      {me.error && <Problem error={me.error} retry={() => void me.refetch()} />}
+      <dl className="grid grid-cols-[8rem_minmax(0,1fr)] gap-y-1 rounded-lg border bg-panel p-3">
+        <dt className="text-dim">Name</dt>
+        <dd>{session.userName}</dd>
+        <dt className="text-dim">Organisation</dt>
+        <dd>{session.organisationName}</dd>
+        <dt className="text-dim">Role</dt>
+        <dd>
+          {session.role}
+          {session.readOnly && ", reading only"}
+        </dd>
+        <dt className="text-dim">Teams</dt>
+        <dd>{me.data?.user?.teams.join(", ") || "none"}</dd>
+      </dl>
+      {changing && me.data?.user && <NewPassword user={me.data.user} onClose={() => setChanging(false)} />}
+    </Section>
+  );
+}
+
+function Sessions() {
+  const own = useSession();
+  const list = useQuery(SessionService.method.listSessions, {});
+  const refresh = useRefresh(SessionService);
+  const end = async (id: string) => {
+    try {
+      await sessions.deleteSession({ sessionId: id });
+      await refresh();
+    } catch (e) {
+      toast.error(problemOf(e).message);
+    }
+  };
+  return (
+    <Section title="Where you are logged in">
+      {list.isPending ? (
+        <Skeletons rows={2} />
+      ) : list.error ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : (
+        <Table label="Sessions" head={["With", "From", "By", "Since", "Last seen", "Ends", ""]}>
+          {list.data.sessions.map((s) => (
+            <Row key={s.id}>
+              <Cell>
+                <span title={s.userAgent}>{browserOf(s.userAgent)}</span> {s.id === own.id && <Badge tone="good">this one</Badge>}
+              </Cell>
+              <Cell>{s.address}</Cell>
+              <Cell>{s.method}</Cell>
+              <Cell>
+                <Time at={s.createdAt} />
+              </Cell>
+              <Cell>
+                <Time at={s.seenAt} />
+              </Cell>
+              <Cell>
+                <Time at={s.expiresAt} />
+              </Cell>
+              <Cell className="text-right">
+                {s.id !== own.id && (
+                  <Button small look="danger" aria-label={`End the session from ${s.address}`} onClick={() => void end(s.id)}>
+                    End
+                  </Button>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+    </Section>
+  );
+}
+
+const scopes: Record<KillScope, string> = {
+  [KillScope.UNSPECIFIED]: "",
+  [KillScope.TASK]: "task",
+  [KillScope.AGENT]: "agent",
+  [KillScope.TRIGGER]: "trigger",
+  [KillScope.NODE]: "node",
+  [KillScope.LINEAGE]: "lineage",
+  [KillScope.ORGANISATION]: "whole organisation",
+};
+
+function Holds() {
+  const session = useSession();
+  const [released, setReleased] = useState(false);
+  // No event tells of a hold of a scope without a task: it is asked for anew.
+  const list = useQuery(ControlService.method.listHolds, { released }, { refetchInterval: 15_000 });
+  const refresh = useRefresh(ControlService);
+  const [releasing, setReleasing] = useState<Hold>();
+  return (
+    <Section
+      title="Holds"
+      actions={
+        <label className="flex min-h-6 items-center gap-2">
+          <input type="checkbox" checked={released} onChange={(e) => setReleased(e.target.checked)} /> Released ones too
+        </label>
+      }
+    >
+      {list.isPending ? (
+        <Skeletons rows={2} />
+      ) : list.error ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : list.data.holds.length === 0 ? (
+        <p className="rounded-lg border bg-panel p-3 text-dim">
+          Nothing is held. The kill switch leaves a hold, which keeps what it ended from starting again.
+        </p>
+      ) : (
+        <Table label="Holds" head={["What", "Why", "By", "Since", "Released", ""]}>
+          {list.data.holds.map((h) => (
+            <Row key={h.id}>
+              <Cell>
+                {scopes[h.scope]} {h.scope !== KillScope.ORGANISATION && <Id value={h.objectId} />}
+              </Cell>
+              <Cell className="max-w-80 break-words">{h.reason || <span className="text-dim">no reason given</span>}</Cell>
+              <Cell>{h.heldBy}</Cell>
+              <Cell>
+                <Time at={h.createdAt} />
+              </Cell>
+              <Cell>{h.releasedAt ? <Time at={h.releasedAt} /> : "no"}</Cell>
+              <Cell className="text-right">
+                {!h.releasedAt && may(session, "admin") && (
+                  <Button small aria-label={`Release the hold on ${scopes[h.scope]}`} onClick={() => setReleasing(h)}>
+                    Release
+                  </Button>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      <Confirm
+        open={releasing !== undefined}
+        onClose={() => setReleasing(undefined)}
+        title="Release a hold"
+        action="Release"
+        reason
+        run={async (reason) => {
+          await control.releaseHold({ holdId: releasing!.id, reason });
+          await refresh();
+        }}
+      >
+        <p>What was held may start again. Cancelled tasks stay cancelled.</p>
+      </Confirm>
+    </Section>
+  );
+}
+
+const themes: [Theme, string][] = [
+  ["light", "Light"],
+  ["dark", "Dark"],
+  ["system", "As the system"],
+];
+
+function Looks() {
+  const theme = useTheme();
+  return (
+    <Section title="Theme">
+      <div role="radiogroup" aria-label="Theme" className="flex flex-wrap gap-4 rounded-lg border bg-panel p-3">
+        {themes.map(([value, label]) => (
+          <label key={value} className="flex min-h-6 items-center gap-2">
+            <input type="radio" name="theme" checked={theme === value} onChange={() => setTheme(value)} /> {label}
+          </label>
+        ))}
+      </div>
+    </Section>
+  );
+}
+
+function Keys() {
+  const all = useShortcutList();
+  return (
+    <Section title="Shortcuts">
+      <p className="text-dim">
+        Each page has its own too: <Kbd keys="?" /> lists those of where you are.
+      </p>
+      <dl className="grid grid-cols-[repeat(auto-fill,minmax(15rem,1fr))] gap-x-6 gap-y-1 rounded-lg border bg-panel p-3">
+        {all.map((s) => (
+          <div key={`${s.group} ${s.keys}`} className="flex items-center gap-3">
+            <dt className="flex-1">{s.what}</dt>
+            <dd>
+              <Kbd keys={s.keys.replace("mod+", "Ctrl+")} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </Section>
+  );
+}

@@ -1,0 +1,181 @@
+import { create } from "@bufbuild/protobuf";
+import { DurationSchema } from "@bufbuild/protobuf/wkt";
+import { createClient } from "@connectrpc/connect";
+import { useQuery } from "@connectrpc/connect-query";
+import { useState } from "react";
+import { useRefresh } from "@/api/refresh";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { Empty } from "@/components/Empty";
+import { Field, Input, Select } from "@/components/Field";
+import { FormDialog } from "@/components/FormDialog";
+import { Problem } from "@/components/Problem";
+import { Secret } from "@/components/Secret";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { TokenKind, TokenService, type Token } from "@/gen/deckhand/v1/token_pb";
+import { UserService } from "@/gen/deckhand/v1/user_pb";
+import { RoleSelect } from "./roles";
+
+const tokens = createClient(TokenService, transport);
+
+// lifetimes are for how long a token can be used, in days; 0 for ever.
+const lifetimes: [days: number, word: string][] = [
+  [1, "A day"],
+  [30, "30 days"],
+  [90, "90 days"],
+  [365, "A year"],
+  [0, "For ever"],
+];
+
+// servicesOf reads names of services, apart by commas or spaces.
+export const servicesOf = (text: string) => [...new Set(text.split(/[\s,]+/).filter((word) => word !== ""))];
+
+// Tokens lists tokens: one's own, or everybody's.
+export function Tokens(props: { all: boolean; making: boolean; onMade: () => void }) {
+  const list = useQuery(TokenService.method.listTokens, { all: props.all });
+  const refresh = useRefresh(TokenService);
+  const [revoking, setRevoking] = useState<Token>();
+  const [secret, setSecret] = useState<{ name: string; secret: string }>();
+  if (list.isPending) return <Skeletons />;
+  if (list.error) return <Problem error={list.error} retry={() => void list.refetch()} />;
+  return (
+    <>
+      {list.data.tokens.length === 0 ? (
+        <Empty title="No token" command="deckhand token create ci --role basic --ttl 720h">
+          Programs call the hub with tokens, as the people whose they are.
+        </Empty>
+      ) : (
+        <Table label="Tokens" head={["Name", "Of", "May", "Made", "Last used", "Expires", ""]}>
+          {list.data.tokens.map((t) => (
+            <Row key={t.id}>
+              <Cell className="font-medium">{t.name}</Cell>
+              <Cell>{t.kind === TokenKind.WORKER ? <Badge tone="info">worker</Badge> : t.userName}</Cell>
+              <Cell>
+                {scope(t)}
+                {t.services.length > 0 && <div className="text-xs text-dim">{t.services.join(", ")}</div>}
+              </Cell>
+              <Cell>
+                <Time at={t.createdAt} />
+                {t.createdBy && t.createdBy !== t.userName && <div className="text-xs text-dim">by {t.createdBy}</div>}
+              </Cell>
+              <Cell>
+                <Time at={t.usedAt} />
+              </Cell>
+              <Cell>
+                <Time at={t.expiresAt} />
+              </Cell>
+              <Cell className="text-right">
+                <Button small look="danger" aria-label={`Revoke ${t.name}`} onClick={() => setRevoking(t)}>
+                  Revoke
+                </Button>
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      {props.making && <NewToken own={!props.all} onClose={props.onMade} onMade={(name, s) => setSecret({ name, secret: s })} />}
+      {secret && (
+        <Secret
+          title={`Token ${secret.name}`}
+          secret={secret.secret}
+          hint="Give it to the program that is to call, for example in DECKHAND_TOKEN."
+          onClose={() => setSecret(undefined)}
+        />
+      )}
+      <Confirm
+        open={revoking !== undefined}
+        onClose={() => setRevoking(undefined)}
+        title={`Revoke ${revoking?.name ?? ""}`}
+        action="Revoke"
+        danger
+        run={async () => {
+          await tokens.revokeToken({ tokenId: revoking!.id });
+          await refresh();
+        }}
+      >
+        <p>It ends within two seconds, with the sessions that were made with it. That cannot be taken back.</p>
+      </Confirm>
+    </>
+  );
+}
+
+function scope(t: Token): string {
+  if (t.kind === TokenKind.WORKER) return "a worker's part";
+  const what = t.role ? `at most ${t.role}` : "all that its user may";
+  return t.readOnly ? `${what}, reading only` : what;
+}
+
+function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: string, secret: string) => void }) {
+  const admin = may(useSession(), "admin");
+  const refresh = useRefresh(TokenService);
+  const others = admin && !props.own;
+  const people = useQuery(UserService.method.listUsers, {}, { enabled: others });
+  const [name, setName] = useState("");
+  const [user, setUser] = useState("");
+  const [role, setRole] = useState("");
+  const [readOnly, setReadOnly] = useState(false);
+  const [services, setServices] = useState("");
+  const [days, setDays] = useState(90);
+  const worker = user === "worker:";
+  const run = async () => {
+    const { secret } = await tokens.createToken({
+      kind: worker ? TokenKind.WORKER : TokenKind.USER,
+      name: name.trim(),
+      userId: worker ? "" : user,
+      role: worker ? "" : role,
+      readOnly: !worker && readOnly,
+      services: worker ? [] : servicesOf(services),
+      ttl: days > 0 ? create(DurationSchema, { seconds: BigInt(days) * 86_400n }) : undefined,
+    });
+    props.onMade(name.trim(), secret);
+    await refresh();
+  };
+  return (
+    <FormDialog title="New token" action="Make" ready={name.trim() !== ""} run={run} onClose={props.onClose}>
+      <Field label="Name" hint="What calls with it.">
+        <Input autoFocus value={name} maxLength={100} autoComplete="off" onChange={(e) => setName(e.target.value)} />
+      </Field>
+      {others && (
+        <Field label="Whose it is">
+          <Select value={user} onChange={(e) => setUser(e.target.value)}>
+            <option value="">mine</option>
+            {people.data?.users.map((u) => (
+              <option key={u.id} value={u.id}>
+                {u.name}
+              </option>
+            ))}
+            <option value="worker:">a worker&apos;s</option>
+          </Select>
+        </Field>
+      )}
+      {!worker && (
+        <>
+          <Field label="The most that it may">
+            <RoleSelect none="all that its user may" value={role} onChange={(e) => setRole(e.target.value)} />
+          </Field>
+          <label className="flex min-h-6 items-center gap-2">
+            <input type="checkbox" checked={readOnly} onChange={(e) => setReadOnly(e.target.checked)} /> Reading only
+          </label>
+          <Field label="Services" hint="Such as TaskService, InboxService. Empty for all.">
+            <Input value={services} onChange={(e) => setServices(e.target.value)} />
+          </Field>
+        </>
+      )}
+      <Field label="Can be used for">
+        <Select value={days} onChange={(e) => setDays(Number(e.target.value))}>
+          {lifetimes.map(([value, word]) => (
+            <option key={value} value={value}>
+              {word}
+            </option>
+          ))}
+        </Select>
+      </Field>
+    </FormDialog>
+  );
+}

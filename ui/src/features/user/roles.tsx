@@ -1,0 +1,24 @@
+import { Select } from "@/components/Field";
+import type { ComponentProps } from "react";
+
+// roles are from the least to the most, with what each may.
+export const roles = [
+  ["viewer", "sees everything"],
+  ["basic", "gives agents work, and answers them"],
+  ["advanced", "makes agents and triggers, and works on nodes"],
+  ["admin", "everything, people and money included"],
+] as const;
+
+// RoleSelect picks a role. none is what stands for no role, where that can be.
+export function RoleSelect({ none, ...rest }: ComponentProps<"select"> & { none?: string }) {
+  return (
+    <Select {...rest}>
+      {none !== undefined && <option value="">{none}</option>}
+      {roles.map(([role, may]) => (
+        <option key={role} value={role}>
+          {role}: {may}
+        </option>
+      ))}
+    </Select>
+  );
+}

@@ -1,0 +1,14 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { shellRoute } from "@/app/root";
+
+export const tabs = ["users", "teams", "tokens"] as const;
+export type Tab = (typeof tabs)[number];
+
+const page = createRoute({
+  path: "/users",
+  getParentRoute: () => shellRoute,
+  validateSearch: (search): { tab?: Tab } => ({ tab: tabs.find((t) => t === search.tab) }),
+  component: lazyRouteComponent(() => import("./UsersPage"), "UsersPage"),
+});
+
+export const userRoutes = [page] as const;
