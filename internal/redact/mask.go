@@ -66,18 +66,26 @@ func each(first, then string) []string {
 // over what is not settled until more is there.
 func (r *Redactor) Mask(p []byte) (settled int) {
 	open := len(p)
-	if r != nil {
-		r.mu.RLock()
-		values := r.values
-		r.mu.RUnlock()
-		for _, v := range values {
-			open = min(open, maskValue(p, v))
+	if m := r.known(); m != nil {
+		regions(m, p, func(start, end int) bool {
+			stars(p[start:end])
+			return true
+		})
+		open = m.open(p)
+	}
+	if begun := has(begins(), p); begun || len(p) <= MaskReach {
+		for i := range tokens {
+			open = min(open, tokens[i].mask(p))
 		}
+		open = min(open, maskKeys(p))
+	} else {
+		// What begins at its end, if anything does, has not come whole.
+		tail := p[len(p)-MaskReach:]
+		for i := range tokens {
+			open = min(open, len(p)-len(tail)+tokens[i].mask(tail))
+		}
+		open = min(open, len(p)-len(tail)+maskKeys(tail))
 	}
-	for i := range tokens {
-		open = min(open, tokens[i].mask(p))
-	}
-	open = min(open, maskKeys(p))
 	return max(open, len(p)-MaskReach, 0)
 }
 
@@ -86,19 +94,6 @@ func stars(p []byte) {
 		if c != '\n' && c != '\r' {
 			p[i] = '*'
 		}
-	}
-}
-
-// maskValue masks a known value and answers where an unfinished one begins.
-func maskValue(p []byte, v string) (open int) {
-	value := []byte(v)
-	for at := 0; ; {
-		i := bytes.Index(p[at:], value)
-		if i < 0 {
-			return unfinished(p, value)
-		}
-		stars(p[at+i:][:len(value)])
-		at += i + len(value)
 	}
 }
 

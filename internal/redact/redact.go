@@ -1,6 +1,6 @@
 // Package redact keeps secrets out of every sink: logs, events, errors,
-// prompts. One Redactor per process knows the values in use and the shapes of
-// keys and tokens.
+// prompts. One Redactor per process knows the values in use, in the encodings that
+// programs write them in, and the shapes of keys and tokens.
 package redact
 
 import (
@@ -36,18 +36,33 @@ var shapes = regexp.MustCompile(strings.Join([]string{
 	`-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s:,-]*[A-Za-z0-9+/=]{32,}[A-Za-z0-9+/=\s]*)`,
 }, "|"))
 
-// marked says that s may have one of the shapes: looking for how they begin is
-// much cheaper than trying them.
-func marked(s string) bool {
-	return strings.Contains(s, "-----BEGIN ") || slices.ContainsFunc(tokens, func(t token) bool { return strings.Contains(s, t.begin) })
-}
+// begins is how the shapes begin: looking for that is much cheaper than trying
+// them. The shortest has three bytes, and goes on with one of its body.
+var begins = sync.OnceValue(func() *matcher {
+	patterns := []string{string(keyBegin)}
+	for _, t := range tokens {
+		for _, next := range t.next {
+			begin := t.begin + next
+			if len(begin) >= minHeld {
+				patterns = append(patterns, begin)
+				continue
+			}
+			for c, of := range t.body {
+				if of {
+					patterns = append(patterns, begin+string([]byte{byte(c)}))
+				}
+			}
+		}
+	}
+	return newMatcher(patterns, minHeld, 2)
+})
 
 // Redactor masks the values it was told of and everything of a known shape.
 // It is safe for use by many goroutines; its zero value knows the shapes only.
 type Redactor struct {
-	mu       sync.RWMutex
-	values   []string
-	replacer *strings.Replacer
+	mu      sync.RWMutex
+	values  []string
+	matcher *matcher // of all their forms; nil for no values
 }
 
 // Add makes values known. Values under 8 bytes are ignored: they occur by
@@ -64,31 +79,52 @@ func (r *Redactor) Add(values ...string) {
 	if len(r.values) == known {
 		return
 	}
-	// Longest first, so that a value that contains another is masked whole.
-	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
-	pairs := make([]string, 0, 2*len(r.values))
+	var all []string
 	for _, v := range r.values {
-		pairs = append(pairs, v, Mask)
+		all = append(all, forms(v)...)
 	}
-	r.replacer = strings.NewReplacer(pairs...)
+	slices.Sort(all)
+	r.matcher = newMatcher(slices.Compact(all), minLength, 3)
+}
+
+// known answers the matcher of the values; nil for none.
+func (r *Redactor) known() *matcher {
+	if r == nil {
+		return nil
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.matcher
 }
 
 // String answers s with every secret masked, and as text that every sink takes:
 // valid UTF-8 without NUL, U+FFFD in place of what is not.
 func (r *Redactor) String(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if r != nil && len(s) >= minLength {
-		r.mu.RLock()
-		replacer := r.replacer
-		r.mu.RUnlock()
-		if replacer != nil {
-			s = replacer.Replace(s)
-		}
+	if m := r.known(); m != nil && len(s) >= minLength {
+		s = masked(m, s)
 	}
-	if len(s) < shortest || !marked(s) {
+	if len(s) < shortest || !has(begins(), s) {
 		return s
 	}
 	return shapes.ReplaceAllString(s, Mask)
+}
+
+// masked answers s with Mask in the place of each known value.
+func masked(m *matcher, s string) string {
+	var out strings.Builder
+	at := 0
+	regions(m, s, func(start, end int) bool {
+		out.WriteString(s[at:start])
+		out.WriteString(Mask)
+		at = end
+		return true
+	})
+	if at == 0 {
+		return s
+	}
+	out.WriteString(s[at:])
+	return out.String()
 }
 
 // Value answers a copy of a JSON value (nil, bool, number, string, []any,

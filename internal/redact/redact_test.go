@@ -1,10 +1,16 @@
 package redact_test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -42,4 +48,74 @@ func TestSecretsAreMasked(t *testing.T) {
 
 	var nobody *redact.Redactor
 	require.Equal(t, "[redacted]", nobody.String(token))
+}
+
+// O4: a value is known in whatever a program writes it in.
+func TestAValueIsKnownInItsEncodings(t *testing.T) {
+	t.Parallel()
+	const secret = "p@ss \"wörd\"/<&>+=?\nline"
+	var r redact.Redactor
+	r.Add(secret, "plain-secret-value")
+	inJSON, err := json.Marshal(map[string]string{"k": secret})
+	require.NoError(t, err)
+	twice, err := json.Marshal(string(inJSON))
+	require.NoError(t, err)
+	var raw strings.Builder
+	e := json.NewEncoder(&raw)
+	e.SetEscapeHTML(false)
+	require.NoError(t, e.Encode(secret))
+	for what, text := range map[string]string{
+		"as it is":               secret,
+		"JSON":                   string(inJSON),
+		"JSON in JSON":           string(twice),
+		"JSON of others":         raw.String(),
+		"a query":                "q=" + url.QueryEscape(secret),
+		"a path":                 "/" + url.PathEscape(secret),
+		"a query in small hex":   strings.ToLower(url.QueryEscape(secret)),
+		"hex":                    hex.EncodeToString([]byte(secret)),
+		"large hex":              fmt.Sprintf("%X", secret),
+		"base64":                 base64.StdEncoding.EncodeToString([]byte(secret)),
+		"base64 of URLs":         base64.URLEncoding.EncodeToString([]byte(secret)),
+		"a login":                "Basic " + base64.StdEncoding.EncodeToString([]byte("me:plain-secret-value")),
+		"a login of two":         "Basic " + base64.StdEncoding.EncodeToString([]byte("us:plain-secret-value:x")),
+		"a login of three":       "Basic " + base64.StdEncoding.EncodeToString([]byte("you:plain-secret-value")),
+		"inside of a longer one": "xplain-secret-valuex",
+	} {
+		out := r.String("before " + text + " after")
+		require.Contains(t, out, redact.Mask, what)
+		// At most the odd characters at the ends are left.
+		left := strings.NewReplacer("before ", "", " after", "", redact.Mask, "").Replace(out)
+		require.LessOrEqual(t, len(left), 16, "%s: %s", what, out)
+		stars := []byte("before " + text + " after")
+		r.Mask(stars)
+		require.Greater(t, strings.Count(string(stars), "*"), len(text)-17, "%s: %s", what, stars)
+	}
+	r.Add("correct-horse", "horse-battery-staple")
+	require.Equal(t, "say [redacted]!", r.String("say correct-horse-battery-staple!"), "secrets that share a part")
+}
+
+// The matcher finds what a search for each pattern by itself finds.
+func TestWhatIsMaskedIsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.StringOfN(rapid.SampledFrom([]rune("abAB-")), 8, 12, -1)
+		values := rapid.SliceOfN(value, 1, 30).Draw(t, "values")
+		var r redact.Redactor
+		r.Add(values...)
+		text := rapid.StringOfN(rapid.SampledFrom([]rune("abAB-")), 0, 200, -1).Draw(t, "text") + rapid.SampledFrom(values).Draw(t, "one") +
+			rapid.StringOfN(rapid.SampledFrom([]rune("abAB-")), 0, 20, -1).Draw(t, "rest")
+		want := []byte(text)
+		for _, v := range values {
+			for at := 0; at+len(v) <= len(text); at++ {
+				if text[at:at+len(v)] == v {
+					copy(want[at:], strings.Repeat("*", len(v)))
+				}
+			}
+		}
+		got := []byte(text)
+		r.Mask(got)
+		if string(got) != string(want) {
+			t.Fatalf("%q of %q: %q is not %q", values, text, got, want)
+		}
+	})
 }
