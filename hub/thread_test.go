@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -496,7 +497,7 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
 	r := newRig(t, cfg, nil)
 	r.apply("claude", anthropicPersona("claude"))
-	task := r.submit("claude")
+	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	good := fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken())
 	ask := func(key, path, model string) (int, string) {
@@ -530,4 +531,57 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	r.finish(lease)
 	status, _ = ask(good, "/v1/messages", "claude-sonnet-4-5")
 	require.Equal(t, http.StatusUnauthorized, status, "the lease has ended")
+}
+
+// O4: what a model streams is masked also where a secret comes in two pieces: the
+// beginning of one is held back until what comes next says what it is.
+func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	cfg.AnthropicKey = config.Secret("canary-of-the-provider")
+	r := newRig(t, cfg, nil)
+	task := r.submit("walker")
+	lease := r.begin(task.GetId(), 1)
+	watch, err := r.user.Events.Watch(t.Context(), connect.NewRequest(&deckhandv1.WatchRequest{
+		TaskIds: []string{task.GetId()}, Follow: true, Thinking: true,
+	}))
+	require.NoError(t, err)
+	seen := make(chan string, 100)
+	go func() {
+		for watch.Receive() {
+			if piece := watch.Msg().GetThinking(); piece != nil {
+				seen <- fmt.Sprintf("%d %s", piece.GetOffset(), piece.GetText())
+			} else if watch.Msg().GetEvent().GetType() == "execution_probe" {
+				seen <- "there"
+			}
+		}
+	}()
+	publish := func(offset int64, text string) int32 {
+		res, err := r.workers.Workers.PublishThinking(t.Context(), connect.NewRequest(&deckhandv1.PublishThinkingRequest{
+			Lease: lease, Turn: 1, Offset: offset, Text: text,
+		}))
+		require.NoError(t, err)
+		return res.Msg.GetSettled()
+	}
+	_, err = r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
+		Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "execution_probe"}},
+	}))
+	require.NoError(t, err)
+	require.Equal(t, "there", <-seen) // the watch is live
+	require.EqualValues(t, 8, publish(0, "The key canary-of-"))
+	require.Equal(t, "0 The key ", <-seen)
+	require.EqualValues(t, 0, publish(8, "canary-of-the-"))
+	require.EqualValues(t, 26, publish(8, "canary-of-the-provider so."))
+	require.Equal(t, "8 ********************** so.", <-seen)
+	// As it is written in the header of a login, and cut within it.
+	encoded := base64.StdEncoding.EncodeToString([]byte("me:canary-of-the-provider"))
+	text := "Basic " + encoded
+	settled := publish(34, text[:20])
+	require.EqualValues(t, len("Basic "+encoded[:4]), settled, "the value begins in its fifth character")
+	require.EqualValues(t, len(text)-int(settled), publish(34+int64(settled), text[settled:]))
+	for range 2 {
+		require.NotContains(t, <-seen, encoded[8:20])
+	}
+	// A character is not cut.
+	require.EqualValues(t, 3, publish(100, "ä "+"cana"))
 }

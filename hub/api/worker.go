@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -204,9 +205,16 @@ func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deck
 	if org := auth.From(ctx).OrgID; t.OrgID != org {
 		return nil, lease.Stale(leaseOf(req.Msg.GetLease()))
 	}
+	text := []byte(req.Msg.GetText())
+	settled := h.Redact.Mask(text)
+	for settled < len(text) && settled > 0 && !utf8.RuneStart(text[settled]) {
+		settled--
+	}
+	if settled == 0 {
+		return connect.NewResponse(&deckhandv1.PublishThinkingResponse{}), nil
+	}
 	piece, err := proto.Marshal(&deckhandv1.Thinking{
-		TaskId: t.ID, Attempt: t.Attempt, Turn: req.Msg.GetTurn(), Offset: req.Msg.GetOffset(),
-		Text: h.Redact.String(req.Msg.GetText()),
+		TaskId: t.ID, Attempt: t.Attempt, Turn: req.Msg.GetTurn(), Offset: req.Msg.GetOffset(), Text: string(text[:settled]),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode thinking: %w", err)
@@ -214,7 +222,7 @@ func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deck
 	if err := h.Bus.PublishThinking(t.OrgID, t.ID, piece); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{}), nil
+	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{Settled: int32(settled)}), nil //nolint:gosec // 64 KiB at most
 }
 
 // RecordTurn stores a finished model turn.

@@ -216,6 +216,25 @@ func TestAModelThatTakesItsTimeIsWatched(t *testing.T) {
 	require.NotZero(t, b.hub.Calls("RecordEvents"))
 }
 
+// O4: what may become a secret with what comes next is sent again with that.
+func TestWhatIsNotSettledIsSentAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hubtest.Config{Settle: func(text string) int {
+		// Nothing is shown until the end of a sentence.
+		return strings.LastIndexByte(text, '.') + 1
+	}})
+	_, err := b.attempt(t.Context(), slow{parse(t, wholeRun), b.hub})
+	require.NoError(t, err)
+	streamed := ""
+	for _, piece := range b.hub.Task(taskID).Thinking {
+		if piece.GetTurn() == 1 {
+			require.EqualValues(t, len(streamed), piece.GetOffset())
+			streamed += piece.GetText()
+		}
+	}
+	require.Equal(t, "First a plan.I will look around.", streamed)
+}
+
 // The same through the Anthropic adapter: one client, one transcript.
 func TestARealProviderGoesThroughTheSameLoop(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,9 @@ import (
 const maxPiece = 60 << 10
 
 // thinking passes on a turn that is being streamed, in batches. It is for
-// watchers' eyes only: a piece that does not get through is lost, and the
-// finished turn is stored by other means.
+// watchers' eyes only: what does not get through, or may yet become a secret with
+// what comes next, goes with the next piece or not at all, and the finished turn is
+// stored by other means.
 type thinking struct {
 	hub      *caller
 	turn     int32
@@ -26,6 +27,8 @@ type thinking struct {
 	mu      sync.Mutex
 	pending []byte
 	offset  int64
+	// begun counts how often the turn has begun anew.
+	begun int
 
 	more chan struct{} // has room for one: there is something to send
 	done chan struct{} // closed to end
@@ -46,7 +49,7 @@ func (t *thinking) add(d model.Delta) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d.Restart {
-		t.pending, t.offset = nil, 0
+		t.pending, t.offset, t.begun = nil, 0, t.begun+1
 		return
 	}
 	t.pending = append(t.pending, d.Text...)
@@ -102,17 +105,26 @@ func (t *thinking) publish(ctx context.Context) {
 			for n = maxPiece; !utf8.RuneStart(t.pending[n]); n-- {
 			}
 		}
-		text, offset := string(t.pending[:n]), t.offset
-		t.pending = t.pending[n:]
-		t.offset += int64(len(text))
+		text, offset, begun := string(t.pending[:n]), t.offset, t.begun
 		t.mu.Unlock()
 		if text == "" {
 			return
 		}
-		if _, err := t.hub.hub.PublishThinking(ctx, connect.NewRequest(&deckhandv1.PublishThinkingRequest{
+		res, err := t.hub.hub.PublishThinking(ctx, connect.NewRequest(&deckhandv1.PublishThinkingRequest{
 			Lease: t.hub.lease, Turn: t.turn, Offset: offset, Text: text,
-		})); err != nil {
+		}))
+		if err != nil {
 			t.hub.log.Debug("a piece of streamed thinking did not reach the hub", "error", err)
+			return
+		}
+		settled := min(int(res.Msg.GetSettled()), len(text))
+		t.mu.Lock()
+		if t.begun == begun {
+			t.pending = t.pending[settled:]
+			t.offset += int64(settled)
+		}
+		t.mu.Unlock()
+		if settled < len(text) {
 			return
 		}
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	Fail func(name string, n int) error
 	// Lose is as Fail, but the RPC has its effect and only its answer is lost.
 	Lose func(name string, n int) error
+	// Settle says how much of a piece of thinking can be shown; nil for all.
+	Settle func(text string) int
 	// Left is told of each RPC whose caller went away before it was answered.
 	Left func(name string)
 	// Provider serves /relay/anthropic/; nil for none.

@@ -164,8 +164,14 @@ func (h *Hub) PublishThinking(_ context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	task.Thinking = append(task.Thinking, proto.CloneOf(req.Msg))
-	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{}), nil
+	settled := len(req.Msg.GetText())
+	if h.cfg.Settle != nil {
+		settled = h.cfg.Settle(req.Msg.GetText())
+	}
+	piece := proto.CloneOf(req.Msg)
+	piece.Text = piece.GetText()[:settled]
+	task.Thinking = append(task.Thinking, piece)
+	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{Settled: int32(settled)}), nil //nolint:gosec // 64 KiB at most
 }
 
 // RecordTurn implements the service. A thousand tokens cost one cent.

@@ -1196,7 +1196,10 @@ func (x *PublishThinkingRequest) GetText() string {
 }
 
 type PublishThinkingResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many bytes of text are out, from its beginning. What is left may become a
+	// secret with what comes next: send it again with that.
+	Settled       int32 `protobuf:"varint,1,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1229,6 +1232,13 @@ func (x *PublishThinkingResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PublishThinkingResponse.ProtoReflect.Descriptor instead.
 func (*PublishThinkingResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PublishThinkingResponse) GetSettled() int32 {
+	if x != nil {
+		return x.Settled
+	}
+	return 0
 }
 
 type RecordTurnRequest struct {
@@ -2575,8 +2585,9 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12\x12\n" +
 	"\x04turn\x18\x02 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x1d\n" +
-	"\x04text\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04text\"\x19\n" +
-	"\x17PublishThinkingResponse\"\xdb\x01\n" +
+	"\x04text\x18\x04 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x04text\"3\n" +
+	"\x17PublishThinkingResponse\x12\x18\n" +
+	"\asettled\x18\x01 \x01(\x05R\asettled\"\xdb\x01\n" +
 	"\x11RecordTurnRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\x12-\n" +
 	"\x04turn\x18\x02 \x01(\v2\x11.deckhand.v1.TurnB\x06\xbaH\x03\xc8\x01\x01R\x04turn\x129\n" +

@@ -85,7 +85,8 @@ type WorkerServiceClient interface {
 	StartTask(context.Context, *connect.Request[v1.StartTaskRequest]) (*connect.Response[v1.StartTaskResponse], error)
 	// RecordEvents appends to the task's history.
 	RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error)
-	// PublishThinking passes on a piece of a turn that is still being streamed.
+	// PublishThinking passes on a piece of a turn that is still being streamed, or
+	// as much of it as can be shown yet. Secrets are masked by as many stars.
 	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
 	// RecordTurn stores a finished model turn, and has the hub decide calls of it
 	// in the same transaction. Repeating it with the same turn number is harmless.
@@ -299,7 +300,8 @@ type WorkerServiceHandler interface {
 	StartTask(context.Context, *connect.Request[v1.StartTaskRequest]) (*connect.Response[v1.StartTaskResponse], error)
 	// RecordEvents appends to the task's history.
 	RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error)
-	// PublishThinking passes on a piece of a turn that is still being streamed.
+	// PublishThinking passes on a piece of a turn that is still being streamed, or
+	// as much of it as can be shown yet. Secrets are masked by as many stars.
 	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
 	// RecordTurn stores a finished model turn, and has the hub decide calls of it
 	// in the same transaction. Repeating it with the same turn number is harmless.
