@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/notify"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
@@ -102,6 +103,7 @@ type Hub struct {
 	metrics    *metrics.Metrics
 	steps      *step.Steps
 	inbox      *inbox.Service
+	policies   *policy.Service
 	subtasks   *subtask.Service
 	watcher    *event.Watcher
 	admission  *admission.Admission
@@ -177,8 +179,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store:     h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Tools: h.tools, Admit: admit, Sweep: subtaskSweep,
 		Log: c.Log.Named("subtask"),
 	})
+	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
 	h.steps = step.New(step.Config{
-		Subtasks: h.subtasks, Artifacts: h.artifacts,
+		Subtasks: h.subtasks, Policies: h.policies, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),

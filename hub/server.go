@@ -88,6 +88,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop, Admit: h.admission.Kick,
 		Drained: h.drainChanged,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(&api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact}, options...))
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents}, options...))
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))

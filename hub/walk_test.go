@@ -34,7 +34,7 @@ func procedures() []protoreflect.MethodDescriptor {
 		deckhandv1.File_deckhand_v1_node_telemetry_proto,
 		deckhandv1.File_deckhand_v1_workspace_proto,
 		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
-		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto,
+		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto, deckhandv1.File_deckhand_v1_policy_proto,
 		deckhandv1.File_deckhand_v1_session_proto, deckhandv1.File_deckhand_v1_user_proto, deckhandv1.File_deckhand_v1_team_proto,
 		deckhandv1.File_deckhand_v1_token_proto, deckhandv1.File_deckhand_v1_access_proto,
 	} {
@@ -122,7 +122,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 // others are the objects of an organisation that the caller is not of.
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
-	destination, notice, session, user, team, apiToken                        string
+	destination, notice, session, user, team, apiToken, rule                  string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -156,6 +156,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.exec
 		case "item_id":
 			out[name] = o.item
+		case "rule_id":
+			out[name] = o.rule
 		case "skip":
 			out[name] = map[string]any{}
 		case "begin":
@@ -263,7 +265,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "ListTriggers", "ListDeliveries", "GetAgentGraph",
-	"ListDestinations", "ListNotices", "GetSession", "ListSessions", "CreateLoginCode",
+	"ListDestinations", "ListNotices", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
@@ -363,7 +365,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				delete(body, "destination_id")
 				_, text := call(t, h.URL(), own, m, body)
 				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery,
-					victim.destination, victim.notice, victim.session, victim.user, victim.team, victim.apiToken} {
+					victim.destination, victim.notice, victim.rule, victim.session, victim.user, victim.team, victim.apiToken} {
 					require.NotContains(t, text, id)
 				}
 				if m.Name() == "ListWorkers" {
@@ -455,7 +457,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
 		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold"), trigger: ident.New("trig"), delivery: ident.New("dlv"),
-		destination: ident.New("dest"), notice: ident.New("ntc")}
+		destination: ident.New("dest"), notice: ident.New("ntc"), rule: ident.New("rule")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	login(t, h, o.token)
@@ -499,6 +501,10 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	_, err = s.CreateInboxItem(ctx, db.CreateInboxItemParams{
 		ID: o.item, OrgID: org.ID, Kind: "unknown", TaskID: o.task, StepID: o.step, AgentID: o.agent, Tool: "file_list", Category: "safe",
 		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"),
+	})
+	require.NoError(t, err)
+	_, err = s.CreateAllowRule(ctx, db.CreateAllowRuleParams{
+		ID: o.rule, OrgID: org.ID, AgentID: o.agent, Tool: "file_list", Scope: "tool", Commands: []string{}, Description: "x", ItemID: o.item, CreatedBy: "x", Lasts: time.Hour,
 	})
 	require.NoError(t, err)
 	_, err = s.CreateNodeExec(ctx, db.CreateNodeExecParams{

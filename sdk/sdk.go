@@ -67,6 +67,7 @@ type Client struct {
 
 	Providers deckhandv1connect.ProviderServiceClient
 	Budgets   deckhandv1connect.BudgetServiceClient
+	Policies  deckhandv1connect.PolicyServiceClient
 	Triggers  deckhandv1connect.TriggerServiceClient
 	// Destinations are told of what happens.
 	Destinations deckhandv1connect.DestinationServiceClient
@@ -143,6 +144,7 @@ func New(cfg Config) (*Client, error) {
 		Queue:        deckhandv1connect.NewQueueServiceClient(client, target, options),
 		Providers:    deckhandv1connect.NewProviderServiceClient(client, target, options),
 		Budgets:      deckhandv1connect.NewBudgetServiceClient(client, target, options),
+		Policies:     deckhandv1connect.NewPolicyServiceClient(client, target, options),
 		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:     deckhandv1connect.NewSessionServiceClient(client, target, options),

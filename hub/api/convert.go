@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -161,6 +162,10 @@ func stepMessage(s db.Step) *deckhandv1.Step {
 	}
 	if s.ChangedArguments != nil {
 		m.ChangedArguments = object(s.ChangedArguments)
+	}
+	var d policy.Decision
+	if json.Unmarshal(s.Decision, &d) == nil && (d.Effect != "" || len(d.Dangers) > 0 || d.Version != "") {
+		m.Decision = &deckhandv1.Decision{Effect: string(d.Effect), Rule: d.Rule, Version: d.Version, Why: d.Why, Command: d.Command, Dangers: d.Dangers}
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -88,6 +89,9 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	switch answer := m.GetAnswer().(type) {
 	case *deckhandv1.AnswerInboxItemRequest_Approve_:
 		a.Verdict, a.ArgumentsJSON = inbox.Approve, answer.Approve.GetArgumentsJson()
+		if w := answer.Approve.GetAlways(); w != nil {
+			a.Always = &policy.Always{Scope: w.GetScope(), EveryAgent: w.GetEveryAgent(), Lasts: w.GetLasts().AsDuration()}
+		}
 	case *deckhandv1.AnswerInboxItemRequest_Reject_:
 		a.Verdict = inbox.Reject
 	case *deckhandv1.AnswerInboxItemRequest_Reply_:

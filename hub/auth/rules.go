@@ -73,6 +73,15 @@ var rules = map[string]Rule{
 	c.InboxServiceGetInboxItemProcedure:    {Kind: User, Role: "viewer"},
 	c.InboxServiceAnswerInboxItemProcedure: {Kind: User, Role: "basic"},
 
+	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},
+	c.PolicyServiceApplyPolicyProcedure:    {Kind: User, Role: "admin"},
+	c.PolicyServiceTestPolicyProcedure:     {Kind: User, Role: "viewer"},
+	c.PolicyServiceListAllowRulesProcedure: {Kind: User, Role: "viewer"},
+	// Other people's calls are in what it answers.
+	c.PolicyServiceReplayPolicyProcedure: {Kind: User, Role: "admin"},
+	// One's own rules, or any as an administrator: hub/policy checks.
+	c.PolicyServiceRevokeAllowRuleProcedure: {Kind: User, Role: "basic"},
+
 	c.FileServiceCompareFilesProcedure:         {Kind: User, Role: "advanced"},
 	c.FileServiceUploadFilesProcedure:          {Kind: User, Role: "advanced"},
 	c.FileServiceDescribeFilesProcedure:        {Kind: User, Role: "advanced"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -57,7 +58,9 @@ type Answer struct {
 	// approved; "" for what was asked.
 	ArgumentsJSON string
 	// Text is a question's answer.
-	Text   string
+	Text string
+	// Always, with an approval, is the wish to be asked no more about calls like it.
+	Always *policy.Always
 	Reason string
 	By     event.Actor
 	// Role is the person's.
@@ -142,6 +145,10 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		item := locked.InboxItem
 		if err := mayAnswer(a, t, item); err != nil {
 			return err
+		}
+		if a.Always != nil && a.Role != "admin" {
+			return fault.New(fault.Denied, "what is always allowed is for administrators to say, and you have the role %s", a.Role).
+				WithCode(fault.PermissionDenied).WithObject(item.ID).WithFix("approve this call only")
 		}
 		if State(item.State) == Answered && item.AnsweredBy == a.By.ID && item.Answer == string(a.Verdict) && item.Reason == a.Reason {
 			return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/mcp"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -175,6 +176,13 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 	parts := map[string]string{
 		"step": step.ID, "arguments": digest(arguments), "persona": fmt.Sprintf("version %d %s", t.AgentVersion, version.Digest),
 	}
+	set, err := s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, true)
+	if err != nil {
+		return nil, err
+	}
+	if v := set.Version(); v != "" {
+		parts["policy"] = v
+	}
 	deterministic := proto.MarshalOptions{Deterministic: true}
 	if server, err := mcp.Get(ctx, q, t, p, step.Tool); err != nil {
 		return nil, err
@@ -253,7 +261,16 @@ func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID strin
 	if err != nil || len(parts) == 0 {
 		return step, err
 	}
-	if err := s.askAgain(ctx, tx, t, step, parts); err != nil {
+	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+	if err != nil {
+		return step, err
+	}
+	if decided.Effect == policy.Deny {
+		err = s.deniedSince(ctx, tx, step, decided)
+	} else {
+		err = s.askAgain(ctx, tx, t, step, parts)
+	}
+	if err != nil {
 		return step, err
 	}
 	return tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})

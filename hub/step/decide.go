@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/mcp"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -24,6 +25,8 @@ type verdict struct {
 	reason string
 	denied *fault.Error
 	ask    string
+	// policy is what the rules made of it.
+	policy policy.Decision
 }
 
 // judge answers the call's arguments, its category and the decision on it. The
@@ -51,6 +54,11 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		}
 		return arguments, "", deny(fault.Invalid, fault.ToolNotFound, "use a tool of the list you were given", "there is no tool %q", p.Tool)
 	}
+	set, err := s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, false)
+	if err != nil {
+		return arguments, "", verdict{denied: fault.New(fault.Internal, "the policies cannot be read").WithCause(err)}
+	}
+	record = recategorised(record, set)
 	category := tool.CategoryName(record.Category)
 	parsed, err := toolargs.Check(schema, p.ArgumentsJSON)
 	if err != nil {
@@ -91,13 +99,36 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, category, deny(fault.NotFound, fault.ToolNotFound, "go on without it",
 			"the MCP server %s does not offer the tool %s any more", server.Server.Name, server.Tool)
 	}
-	if server != nil && server.Ask != "" {
-		return arguments, category, verdict{ask: server.Ask}
+	refused, err := s.limited(ctx, q, t.OrgID, p.Tool, category, set)
+	if err != nil {
+		return arguments, category, verdict{denied: fault.New(fault.Internal, "it cannot be counted how often tools were called").WithCause(err)}
 	}
-	if why := mustAsk(record, agent); why != "" {
-		return arguments, category, verdict{ask: why}
+	if refused != nil {
+		return arguments, category, verdict{denied: refused}
 	}
-	return arguments, category, verdict{reason: fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, t.CreatedByRole, category)}
+	decided, err := s.decide(ctx, q, t, agent, set, policy.Call{Tool: p.Tool, Category: category, Arguments: arguments})
+	if err != nil {
+		return arguments, category, verdict{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
+	}
+	out := verdict{policy: decided}
+	why := mustAsk(record, agent)
+	switch {
+	case decided.Effect == policy.Deny:
+		out.denied = fault.New(fault.Denied, "the policy denies it: %s", decided.Why).WithCode(fault.PermissionDenied).WithFix("do it another way")
+	case server != nil && server.Ask != "":
+		out.ask = server.Ask
+	case record.Asks:
+		out.ask = why
+	case decided.Effect == policy.Ask:
+		out.ask = decided.Why
+	case decided.Effect == policy.Allow:
+		out.reason = "allowed: " + decided.Why
+	case why != "":
+		out.ask = why
+	default:
+		out.reason = fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, t.CreatedByRole, category)
+	}
+	return arguments, category, out
 }
 
 func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) verdict {

@@ -34,7 +34,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 		return step, false, nil
 	}
 	d, err := s.draft(ctx, s.cfg.Store.Queries, t, p)
-	if err != nil || State(d.params.State) != Granted {
+	if err != nil || State(d.params.State) != Granted || len(d.decision.Dangers) > 0 {
 		return step, false, err
 	}
 	step = d.step()
@@ -48,7 +48,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: step.ID, Turn: step.Turn,
 			CallIndex: step.CallIndex, CallID: step.CallID, Tool: step.Tool, Category: step.Category, Arguments: step.Arguments,
 			ArgumentsSealed: step.ArgumentsSealed, ArgumentsDigest: step.ArgumentsDigest, Reasoning: step.Reasoning,
-			State: step.State, DecisionReason: step.DecisionReason, Types: types, Payloads: payloads,
+			State: step.State, DecisionReason: step.DecisionReason, Decision: step.Decision, Types: types, Payloads: payloads,
 		})
 		step.Number, step.ProposedAt, step.StartedAt = row.Number, row.ProposedAt, row.StartedAt
 		return err
@@ -69,7 +69,7 @@ func (d draft) step() db.Step {
 	return db.Step{
 		ID: p.ID, OrgID: p.OrgID, TaskID: p.TaskID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: p.Attempt, Tool: p.Tool, Category: p.Category, Arguments: p.Arguments, ArgumentsSealed: p.ArgumentsSealed,
-		ArgumentsDigest: p.ArgumentsDigest, Reasoning: p.Reasoning, State: p.State, DecisionReason: p.DecisionReason,
+		ArgumentsDigest: p.ArgumentsDigest, Reasoning: p.Reasoning, State: p.State, DecisionReason: p.DecisionReason, Decision: p.Decision,
 		Outcome: json.RawMessage("{}"), NodeID: p.NodeID, JailID: p.JailID, Run: 1, ExecID: p.ID,
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -26,9 +27,17 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	params := db.ResolveStepParams{DecisionReason: withReason(string(a.Verdict)+" by "+by, a.Reason)}
 	switch a.Verdict {
 	case inbox.Approve:
+		if err := s.permitted(ctx, tx, t, step, a.ArgumentsJSON); err != nil {
+			return effect, err
+		}
 		params.State, params.GrantedBinding = string(Granted), item.Binding
 		if err = s.agree(ctx, tx, t, step, item, by); err != nil {
 			return effect, err
+		}
+		if a.Always != nil {
+			if err := s.always(ctx, tx, t, step, item, a); err != nil {
+				return effect, err
+			}
 		}
 		if a.ArgumentsJSON != "" {
 			if effect.ChangedArguments, err = s.change(ctx, tx, t, step, a, &params); err != nil {
@@ -78,6 +87,50 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	}
 	_, err = s.move(ctx, tx, step, params)
 	return effect, err
+}
+
+// always stores the rule that comes with an approval (E4).
+func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, a inbox.Answer) error {
+	raw := []byte(a.ArgumentsJSON)
+	if a.ArgumentsJSON == "" {
+		var err error
+		if raw, err = s.arguments(step); err != nil {
+			return err
+		}
+	}
+	var arguments map[string]any
+	if err := json.Unmarshal(raw, &arguments); err != nil {
+		return fault.New(fault.Invalid, "the arguments are no JSON object").WithFix("correct them, or leave them as they are")
+	}
+	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+	if err != nil {
+		return err
+	}
+	if decided.Effect == policy.Ask && len(decided.Dangers) == 0 {
+		return fault.New(fault.Precondition, "the policy asks about it, which beats what allows it: %s", decided.Why).WithObject(item.ID).
+			WithFix("approve this call only, or change the rule %s", decided.Rule)
+	}
+	_, err = s.cfg.Policies.Always(ctx, tx, t, item, arguments, *a.Always, a.By)
+	return err
+}
+
+// permitted refuses to approve what the policies of now deny.
+func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, changed string) error {
+	raw := []byte(changed)
+	if changed == "" {
+		var err error
+		if raw, err = s.arguments(step); err != nil {
+			return err
+		}
+	} else if !json.Valid(raw) {
+		return nil // said by who checks the arguments
+	}
+	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+	if err != nil || decided.Effect != policy.Deny {
+		return err
+	}
+	return fault.New(fault.Denied, "the policy denies this call: %s", decided.Why).WithCode(fault.PermissionDenied).WithObject(step.ID).
+		WithFix("reject it, approve it with other arguments, or have an administrator change the policy")
 }
 
 func withReason(what, reason string) string {

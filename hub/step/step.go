@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -89,6 +90,7 @@ type Config struct {
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
 	Subtasks *subtask.Service
+	Policies *policy.Service
 	// Node answers the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// Restore gives back the workspace that a task which goes on from a checkpoint
@@ -221,6 +223,9 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	if err != nil {
 		return step, fmt.Errorf("store step: %w", err)
 	}
+	if err := auditDangers(tx, t, step, d.decision); err != nil {
+		return step, err
+	}
 	if State(params.State) == Waiting {
 		return step, s.ask(ctx, tx, t, step, params.DecisionReason)
 	}
@@ -241,6 +246,7 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 type draft struct {
 	params    db.CreateStepParams
 	arguments map[string]any
+	decision  policy.Decision
 }
 
 // draft decides a call: its step is granted, denied or waiting.
@@ -257,6 +263,10 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	d.arguments, d.params.Category, decision = s.judge(ctx, q, t, p)
 	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Map(d.arguments)); err != nil {
 		return d, fmt.Errorf("encode arguments: %w", err)
+	}
+	d.decision = decision.policy
+	if d.params.Decision, err = json.Marshal(d.decision); err != nil {
+		return d, fmt.Errorf("encode a decision: %w", err)
 	}
 	d.params.DecisionReason = decision.reason
 	switch {

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
@@ -20,12 +22,16 @@ import (
 const maxArguments = 4 << 20
 
 func (a *app) inboxApproveCommand() *cobra.Command {
-	var reason, arguments string
+	var reason, arguments, always string
+	var everyAgent bool
+	var lasts time.Duration
 	cmd := &cobra.Command{
 		Use: "approve ID", Short: "Have a call made, as it was asked or with other arguments",
 		Example: `deckhand inbox approve inbox_3q9
 deckhand inbox approve inbox_3q9 --arguments '{"command":"rm -r old/2019"}'
-deckhand inbox approve inbox_3q9 --arguments @arguments.json`,
+deckhand inbox approve inbox_3q9 --arguments @arguments.json
+# and be asked no more about commands that begin so, for a week
+deckhand inbox approve inbox_3q9 --always commands --lasts 168h`,
 		Args: takes("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			approve := &deckhandv1.AnswerInboxItemRequest_Approve{}
@@ -35,6 +41,15 @@ deckhand inbox approve inbox_3q9 --arguments @arguments.json`,
 					return err
 				}
 			}
+			if always == "" && (everyAgent || lasts != 0) {
+				return usage(cmd, "--every-agent and --lasts go with --always")
+			}
+			if always != "" {
+				approve.Always = &deckhandv1.AlwaysAllow{Scope: always, EveryAgent: everyAgent}
+				if lasts != 0 {
+					approve.Always.Lasts = durationpb.New(lasts)
+				}
+			}
 			return a.answer(cmd.Context(), &deckhandv1.AnswerInboxItemRequest{
 				ItemId: args[0], Reason: reason, Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: approve},
 			})
@@ -42,6 +57,9 @@ deckhand inbox approve inbox_3q9 --arguments @arguments.json`,
 	}
 	cmd.Flags().StringVar(&arguments, "arguments", "", "a JSON object to call the tool with instead, @FILE to read it from a file, @- from standard input; the agent is told")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&always, "always", "", "from now on allow calls like it: exact (these arguments), commands (that begin so) or tool (any call); for administrators")
+	cmd.Flags().BoolVar(&everyAgent, "every-agent", false, "with --always: of every agent, and not only of this one")
+	cmd.Flags().DurationVar(&lasts, "lasts", 0, "with --always: how long, at most 2160h; 720h otherwise")
 	return cmd
 }
 

@@ -108,7 +108,7 @@ var secretFolders = []string{".ssh", ".aws", ".gnupg", ".kube", ".azure", ".conf
 // secretFile says that a path is a credential, or that wildcards in it would find
 // one.
 func secretFile(p string) bool {
-	if p == "" || strings.HasSuffix(p, ".pub") {
+	if p == "" || strings.HasSuffix(p, ".pub") || !wild(p) && ordinary(p) {
 		return false
 	}
 	for _, pattern := range secretPaths {
@@ -117,6 +117,19 @@ func secretFile(p string) bool {
 		}
 	}
 	return false
+}
+
+// ordinary says that no credential is where a path leads: quickly, for most.
+func ordinary(p string) bool {
+	if strings.Contains(p, "/.") || strings.Contains(p, "/_") {
+		return false
+	}
+	for _, dir := range []string{"/etc/", "/var/", "/run/", "/proc/", "/dev/"} {
+		if strings.HasPrefix(p, dir) {
+			return false
+		}
+	}
+	return true
 }
 
 // representative is a path that a pattern matches.

@@ -63,13 +63,16 @@ var environment = map[string]string{
 	"LANG": "C.UTF-8", "TERM": "dumb", "OLDPWD": Workspace,
 }
 
-func newState(dir string) *state {
-	if dir == "" {
+func newState(given string) *state {
+	dir := given
+	if dir = path.Clean("/" + dir); dir == "/" && !strings.HasPrefix(given, "/") {
 		dir = Workspace
+	} else if !strings.HasPrefix(given, "/") {
+		dir = path.Join(Workspace, given)
 	}
 	return &state{
 		vars: map[string]variable{}, funcs: map[string]*syntax.Stmt{}, aliases: map[string]string{}, programs: map[string]string{},
-		args: []string{"bash"}, dir: path.Join(Workspace, dir, "."),
+		args: []string{"bash"}, dir: dir,
 	}
 }
 

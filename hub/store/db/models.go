@@ -45,6 +45,23 @@ type AgentVersion struct {
 	CreatedAt   time.Time
 }
 
+type AllowRule struct {
+	ID              string
+	OrgID           string
+	AgentID         string
+	Tool            string
+	Scope           string
+	ArgumentsDigest []byte
+	Commands        []string
+	Description     string
+	ItemID          string
+	CreatedBy       string
+	CreatedAt       time.Time
+	ExpiresAt       time.Time
+	RevokedBy       string
+	RevokedAt       *time.Time
+}
+
 type ApiToken struct {
 	ID        string
 	OrgID     string
@@ -473,6 +490,15 @@ type Organisation struct {
 	CreatedAt time.Time
 }
 
+type Policy struct {
+	OrgID     string
+	AgentID   string
+	Version   int32
+	Yaml      string
+	CreatedBy string
+	CreatedAt time.Time
+}
+
 type Price struct {
 	OrgID      string
 	Provider   string
@@ -552,6 +578,7 @@ type Step struct {
 	WorkspaceRecord  string
 	AskedState       *int64
 	AskedRecord      string
+	Decision         json.RawMessage
 }
 
 type StepChange struct {

@@ -14,7 +14,7 @@ import (
 const cancelSteps = `-- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
 `
 
 type CancelStepsParams struct {
@@ -68,6 +68,7 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 			&i.WorkspaceRecord,
 			&i.AskedState,
 			&i.AskedRecord,
+			&i.Decision,
 		); err != nil {
 			return nil, err
 		}
@@ -82,13 +83,13 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 const createStep = `-- name: CreateStep :one
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
-                   node_id, jail_id, outcome, started_at, finished_at)
+                   node_id, jail_id, decision, outcome, started_at, finished_at)
 VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $4, $5, $6, $7, $8, $9, $10,
         $11, $12, $13, $14, $15, $16, $17,
-        $18, $19, coalesce($20::jsonb, '{}'), CASE WHEN $21::boolean THEN clock_timestamp() END,
-        CASE WHEN $22::boolean THEN clock_timestamp() END)
+        $18, $19, coalesce($20::jsonb, '{}'), coalesce($21::jsonb, '{}'), CASE WHEN $22::boolean THEN clock_timestamp() END,
+        CASE WHEN $23::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
 `
 
 type CreateStepParams struct {
@@ -111,6 +112,7 @@ type CreateStepParams struct {
 	ErrorCode       string
 	NodeID          *string
 	JailID          string
+	Decision        []byte
 	Outcome         []byte
 	Ran             bool
 	Ended           bool
@@ -139,6 +141,7 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		arg.ErrorCode,
 		arg.NodeID,
 		arg.JailID,
+		arg.Decision,
 		arg.Outcome,
 		arg.Ran,
 		arg.Ended,
@@ -180,6 +183,7 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -193,7 +197,7 @@ UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
     finished_at = clock_timestamp()
 FROM held
 WHERE steps.id = $8 AND steps.task_id = held.id AND state = 'started' AND run = $9
-RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record
+RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision
 `
 
 type EndStepParams struct {
@@ -263,6 +267,7 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -380,7 +385,7 @@ func (q *Queries) ForgetAskedWorkspace(ctx context.Context, arg ForgetAskedWorks
 }
 
 const getStep = `-- name: GetStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND id = $2
 `
 
 type GetStepParams struct {
@@ -427,6 +432,7 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -439,25 +445,25 @@ WITH held AS (
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
-                       arguments_sealed, arguments_digest, reasoning, state, decision_reason, node_id, jail_id,
+                       arguments_sealed, arguments_digest, reasoning, state, decision_reason, decision, node_id, jail_id,
                        started_at)
     SELECT $5, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $1), $6, $7, $8, held.attempt, $9, $10, $11,
-           $12, $13, $14, $15, $16, held.node_id, held.jail_id,
+           $12, $13, $14, $15, $16, $17, held.node_id, held.jail_id,
            CASE WHEN $15 = 'started' THEN clock_timestamp() END
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING steps.number, steps.proposed_at, steps.started_at
 ), head AS (
     INSERT INTO event_heads (task_id, org_id, seq, xid)
-    SELECT held.id, held.org_id, cardinality($17::text[]), pg_current_xact_id() FROM held, created
+    SELECT held.id, held.org_id, cardinality($18::text[]), pg_current_xact_id() FROM held, created
     ON CONFLICT (task_id) DO UPDATE SET seq = event_heads.seq + excluded.seq, xid = greatest(event_heads.xid, excluded.xid)
     RETURNING event_heads.seq, event_heads.xid
 ), stored AS (
     INSERT INTO events (xid, org_id, task_id, seq, type, actor_kind, actor_id, attempt, correlation_id, payload)
-    SELECT head.xid, held.org_id, held.id, head.seq - cardinality($17::text[]) + e.n, e.type, 'hub', 'hub', held.attempt, held.correlation_id,
+    SELECT head.xid, held.org_id, held.id, head.seq - cardinality($18::text[]) + e.n, e.type, 'hub', 'hub', held.attempt, held.correlation_id,
            CAST(e.payload AS jsonb) || jsonb_build_object('number', created.number)
-    FROM held, created, head, (SELECT generate_subscripts($17::text[], 1) AS n, unnest($17::text[]) AS type,
-                                      unnest($18::text[]) AS payload) AS e
+    FROM held, created, head, (SELECT generate_subscripts($18::text[], 1) AS n, unnest($18::text[]) AS type,
+                                      unnest($19::text[]) AS payload) AS e
     ORDER BY e.n
 )
 SELECT created.number, created.proposed_at, created.started_at FROM created
@@ -480,6 +486,7 @@ type GrantLeasedStepParams struct {
 	Reasoning       string
 	State           string
 	DecisionReason  string
+	Decision        json.RawMessage
 	Types           []string
 	Payloads        []string
 }
@@ -513,6 +520,7 @@ func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams
 		arg.Reasoning,
 		arg.State,
 		arg.DecisionReason,
+		arg.Decision,
 		arg.Types,
 		arg.Payloads,
 	)
@@ -560,7 +568,7 @@ func (q *Queries) GrantedAsAsked(ctx context.Context, arg GrantedAsAskedParams) 
 }
 
 const leasedStep = `-- name: LeasedStep :one
-SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5
 `
@@ -624,6 +632,7 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 		&i.Step.WorkspaceRecord,
 		&i.Step.AskedState,
 		&i.Step.AskedRecord,
+		&i.Step.Decision,
 		&i.Task.ID,
 		&i.Task.OrgID,
 		&i.Task.AgentID,
@@ -695,7 +704,7 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 }
 
 const listSteps = `-- name: ListSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
 `
 
 type ListStepsParams struct {
@@ -748,6 +757,7 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.WorkspaceRecord,
 			&i.AskedState,
 			&i.AskedRecord,
+			&i.Decision,
 		); err != nil {
 			return nil, err
 		}
@@ -760,7 +770,7 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 }
 
 const nextOpenStep = `-- name: NextOpenStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND task_id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND task_id = $2
   AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY number LIMIT 1
 `
@@ -810,6 +820,7 @@ func (q *Queries) NextOpenStep(ctx context.Context, arg NextOpenStepParams) (Ste
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -823,7 +834,7 @@ UPDATE steps SET state = $1, decision_reason = $2, observation = $3, error_code 
     started_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
 WHERE org_id = $10 AND id = $11 AND state = $12
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
 `
 
 type ResolveStepParams struct {
@@ -895,13 +906,14 @@ func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step,
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
 
 const restartStep = `-- name: RestartStep :one
 UPDATE steps SET run = run + 1 WHERE org_id = $1 AND id = $2 AND state = 'started' AND run = $3
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
 `
 
 type RestartStepParams struct {
@@ -950,6 +962,7 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -1148,7 +1161,7 @@ func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
 `
 
 type StartStepParams struct {
@@ -1203,6 +1216,7 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -1239,7 +1253,7 @@ func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]s
 }
 
 const stepByCall = `-- name: StepByCall :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
 `
 
 type StepByCallParams struct {
@@ -1293,6 +1307,7 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.WorkspaceRecord,
 		&i.AskedState,
 		&i.AskedRecord,
+		&i.Decision,
 	)
 	return i, err
 }

@@ -936,6 +936,8 @@ type AnswerInboxItemRequest_Approve struct {
 	// A JSON object to call the tool with instead; empty for the arguments as
 	// they were asked. The agent is told of the change.
 	ArgumentsJson string `protobuf:"bytes,1,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	// From now on allow calls like it; for administrators.
+	Always        *AlwaysAllow `protobuf:"bytes,2,opt,name=always,proto3" json:"always,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +977,13 @@ func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
 		return x.ArgumentsJson
 	}
 	return ""
+}
+
+func (x *AnswerInboxItemRequest_Approve) GetAlways() *AlwaysAllow {
+	if x != nil {
+		return x.Always
+	}
+	return nil
 }
 
 // Reject answers the agent that the call may not be made, or that a question
@@ -1184,7 +1193,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\b\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\b\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -1243,7 +1252,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
 	"\x14GetInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xba\x05\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xec\x05\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -1253,10 +1262,11 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05reply\x18\x05 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.ReplyH\x00R\x05reply\x12A\n" +
 	"\x05retry\x18\x06 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.RetryH\x00R\x05retry\x12>\n" +
 	"\x04skip\x18\a \x01(\v2(.deckhand.v1.AnswerInboxItemRequest.SkipH\x00R\x04skip\x12G\n" +
-	"\aresolve\x18\b \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ResolveH\x00R\aresolve\x1a<\n" +
+	"\aresolve\x18\b \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ResolveH\x00R\aresolve\x1an\n" +
 	"\aApprove\x121\n" +
 	"\x0earguments_json\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05(\x80\x80\x80\x02R\rargumentsJson\x1a\b\n" +
+	"\xbaH\ar\x05(\x80\x80\x80\x02R\rargumentsJson\x120\n" +
+	"\x06always\x18\x02 \x01(\v2\x18.deckhand.v1.AlwaysAllowR\x06always\x1a\b\n" +
 	"\x06Reject\x1a(\n" +
 	"\x05Reply\x12\x1f\n" +
 	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\x1a\a\n" +
@@ -1318,6 +1328,7 @@ var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(ToolCategory)(0),                      // 16: deckhand.v1.ToolCategory
 	(*structpb.Struct)(nil),                // 17: google.protobuf.Struct
 	(*timestamppb.Timestamp)(nil),          // 18: google.protobuf.Timestamp
+	(*AlwaysAllow)(nil),                    // 19: deckhand.v1.AlwaysAllow
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
@@ -1340,17 +1351,18 @@ var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	14, // 17: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
 	15, // 18: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
 	2,  // 19: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	4,  // 20: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	6,  // 21: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	8,  // 22: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	5,  // 23: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	7,  // 24: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	9,  // 25: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	23, // [23:26] is the sub-list for method output_type
-	20, // [20:23] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	19, // 20: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	4,  // 21: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	6,  // 22: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	8,  // 23: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	5,  // 24: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	7,  // 25: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	9,  // 26: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	24, // [24:27] is the sub-list for method output_type
+	21, // [21:24] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -1358,6 +1370,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	if File_deckhand_v1_inbox_proto != nil {
 		return
 	}
+	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_inbox_proto_msgTypes[6].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),

@@ -452,7 +452,9 @@ type Step struct {
 	ChangedBy        string           `protobuf:"bytes,24,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	// The images of its result, at most 4; answered to the worker that runs the
 	// task only.
-	Images        []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
+	Images []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
+	// What the policies decided, and by which rule.
+	Decision      *Decision `protobuf:"bytes,26,opt,name=decision,proto3" json:"decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -662,11 +664,18 @@ func (x *Step) GetImages() []*Image {
 	return nil
 }
 
+func (x *Step) GetDecision() *Decision {
+	if x != nil {
+		return x.Decision
+	}
+	return nil
+}
+
 var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
+	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x18deckhand/v1/policy.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
@@ -689,7 +698,7 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\x05Image\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xad\a\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xe0\a\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
@@ -722,7 +731,8 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\x11changed_arguments\x18\x17 \x01(\v2\x17.google.protobuf.StructR\x10changedArguments\x12\x1d\n" +
 	"\n" +
 	"changed_by\x18\x18 \x01(\tR\tchangedBy\x12*\n" +
-	"\x06images\x18\x19 \x03(\v2\x12.deckhand.v1.ImageR\x06images*\x9a\x02\n" +
+	"\x06images\x18\x19 \x03(\v2\x12.deckhand.v1.ImageR\x06images\x121\n" +
+	"\bdecision\x18\x1a \x01(\v2\x15.deckhand.v1.DecisionR\bdecision*\x9a\x02\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATE_PROPOSED\x10\x01\x12\x15\n" +
@@ -771,6 +781,7 @@ var file_deckhand_v1_step_proto_goTypes = []any{
 	(*structpb.Struct)(nil),       // 6: google.protobuf.Struct
 	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*Decision)(nil),              // 9: deckhand.v1.Decision
 }
 var file_deckhand_v1_step_proto_depIdxs = []int32{
 	6,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
@@ -786,11 +797,12 @@ var file_deckhand_v1_step_proto_depIdxs = []int32{
 	8,  // 10: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
 	6,  // 11: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
 	4,  // 12: deckhand.v1.Step.images:type_name -> deckhand.v1.Image
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	9,  // 13: deckhand.v1.Step.decision:type_name -> deckhand.v1.Decision
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_step_proto_init() }
@@ -798,6 +810,7 @@ func file_deckhand_v1_step_proto_init() {
 	if File_deckhand_v1_step_proto != nil {
 		return
 	}
+	file_deckhand_v1_policy_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

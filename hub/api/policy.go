@@ -1,0 +1,175 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Policies serves PolicyService.
+type Policies struct {
+	Policies *policy.Service
+	Agents   *agent.Service
+	Tools    *tool.Registry
+	Redact   *redact.Redactor
+}
+
+const replaySteps = 200
+
+// agent answers the id of the agent that ref names, and "" for none.
+func (h *Policies) agent(ctx context.Context, ref string) (string, error) {
+	if ref == "" {
+		return "", nil
+	}
+	return h.Agents.Find(ctx, auth.From(ctx).OrgID, ref)
+}
+
+// GetPolicy answers a version of a policy.
+func (h *Policies) GetPolicy(ctx context.Context, req *connect.Request[deckhandv1.GetPolicyRequest]) (*connect.Response[deckhandv1.GetPolicyResponse], error) {
+	id, err := h.agent(ctx, req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Policies.Get(ctx, auth.From(ctx).OrgID, id, req.Msg.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetPolicyResponse{Policy: policyMessage(row)}), nil
+}
+
+func policyMessage(p db.Policy) *deckhandv1.Policy {
+	m := &deckhandv1.Policy{AgentId: p.AgentID, Version: p.Version, Yaml: p.Yaml, CreatedBy: p.CreatedBy}
+	if p.Version > 0 {
+		m.CreatedAt = timestamppb.New(p.CreatedAt)
+	}
+	return m
+}
+
+// ApplyPolicy stores the next version of a policy.
+func (h *Policies) ApplyPolicy(ctx context.Context, req *connect.Request[deckhandv1.ApplyPolicyRequest]) (*connect.Response[deckhandv1.ApplyPolicyResponse], error) {
+	who, m := auth.From(ctx), req.Msg
+	id, err := h.agent(ctx, m.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	row, changed, err := h.Policies.Apply(ctx, who.OrgID, id, m.GetFile(), m.GetYaml(), actor(who), m.GetDryRun())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ApplyPolicyResponse{Policy: policyMessage(row), Changed: changed}), nil
+}
+
+// TestPolicy answers what a call would get.
+func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhandv1.TestPolicyRequest]) (*connect.Response[deckhandv1.TestPolicyResponse], error) {
+	who, m := auth.From(ctx), req.Msg
+	c := policy.Call{Tool: m.GetTool(), Arguments: map[string]any{}, Labels: m.GetLabels(), At: time.Now()}
+	if c.Tool == "" {
+		c.Tool = "shell_exec"
+	}
+	if m.GetAt() != nil {
+		c.At = m.GetAt().AsTime()
+	}
+	if m.GetArgumentsJson() != "" {
+		if err := json.Unmarshal([]byte(m.GetArgumentsJson()), &c.Arguments); err != nil || c.Arguments == nil {
+			return nil, fault.New(fault.Invalid, "arguments_json is no JSON object").WithFix(`write one such as {"command":"ls"}`)
+		}
+	}
+	if record := h.Tools.Get(c.Tool); record != nil {
+		c.Category = tool.CategoryName(record.Category)
+	}
+	id, err := h.agent(ctx, m.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	if id != "" {
+		row, err := h.Agents.Get(ctx, who.OrgID, id)
+		if err != nil {
+			return nil, err
+		}
+		c.Agent = row.Agent.Name
+	}
+	d, commands, err := h.Policies.Test(ctx, who.OrgID, id, m.GetYaml(), c)
+	if err != nil {
+		return nil, err
+	}
+	for i := range commands {
+		commands[i] = h.Redact.String(commands[i])
+	}
+	return connect.NewResponse(&deckhandv1.TestPolicyResponse{Decision: h.decision(d), Commands: commands}), nil
+}
+
+func (h *Policies) decision(d policy.Decision) *deckhandv1.Decision {
+	return &deckhandv1.Decision{
+		Effect: string(d.Effect), Rule: d.Rule, Version: d.Version, Why: h.Redact.String(d.Why), Command: h.Redact.String(d.Command), Dangers: d.Dangers,
+	}
+}
+
+// ReplayPolicy answers what a policy would have decided on the newest steps.
+func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckhandv1.ReplayPolicyRequest]) (*connect.Response[deckhandv1.ReplayPolicyResponse], error) {
+	m := req.Msg
+	id, err := h.agent(ctx, m.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	n := m.GetSteps()
+	if n == 0 {
+		n = replaySteps
+	}
+	changed, read, unreadable, err := h.Policies.Replay(ctx, auth.From(ctx).OrgID, id, m.GetFile(), m.GetYaml(), n)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ReplayPolicyResponse{Steps: int32(read), Unreadable: int32(unreadable)} //nolint:gosec // at most 2000
+	for _, c := range changed {
+		res.Changed = append(res.Changed, &deckhandv1.ReplayedStep{
+			StepId: c.Row.Step.ID, TaskId: c.Row.Step.TaskID, AgentName: c.Row.AgentName, Tool: c.Row.Step.Tool, Preview: c.Preview,
+			Was: h.decision(c.Was), WouldBe: h.decision(c.WouldBe),
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// ListAllowRules answers what people said is to be allowed from then on.
+func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
+	rows, err := h.Policies.AllowRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPast())
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListAllowRulesResponse{}
+	for _, row := range rows {
+		m := allowRuleMessage(row.AllowRule)
+		m.AgentName = row.AgentName
+		res.Rules = append(res.Rules, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
+func allowRuleMessage(r db.AllowRule) *deckhandv1.AllowRule {
+	return &deckhandv1.AllowRule{
+		Id: r.ID, AgentId: r.AgentID, Tool: r.Tool, Scope: r.Scope, Commands: r.Commands, Description: r.Description, ItemId: r.ItemID,
+		CreatedBy: r.CreatedBy, CreatedAt: timestamppb.New(r.CreatedAt), ExpiresAt: timestamppb.New(r.ExpiresAt),
+		RevokedBy: r.RevokedBy, RevokedAt: timestamp(r.RevokedAt),
+	}
+}
+
+// RevokeAllowRule takes such a rule back.
+func (h *Policies) RevokeAllowRule(ctx context.Context, req *connect.Request[deckhandv1.RevokeAllowRuleRequest]) (*connect.Response[deckhandv1.RevokeAllowRuleResponse], error) {
+	who := auth.From(ctx)
+	rule, err := h.Policies.Revoke(ctx, who.OrgID, req.Msg.GetRuleId(), actor(who), who.Role)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RevokeAllowRuleResponse{Rule: allowRuleMessage(rule)}), nil
+}

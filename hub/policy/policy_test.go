@@ -1,0 +1,188 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/policy"
+)
+
+func parse(t *testing.T, text string) policy.Set {
+	t.Helper()
+	p, err := policy.Parse("policy.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Set{{Name: "organisation 1", Policy: p}}
+}
+
+func shellCall(command string) policy.Call {
+	return policy.Call{Tool: "shell_exec", Category: "moderate", Arguments: map[string]any{"command": command}, Agent: "cleaner", At: time.Date(2026, 6, 3, 12, 0, 0, 0, time.UTC)}
+}
+
+const rules = `
+rules:
+  - {name: push, effect: deny, tool: shell_exec, command: git push, match: [git push, git -C x push --force, "x=push; git $x", sudo git push], not_match: [git pull, echo git push]}
+  - {name: prod, effect: ask, command: [make, kubectl], node: {env: prod}}
+  - {name: read, effect: allow, command: [git status, git log, ls, cat], match: [git status, "ls -l | cat"], not_match: [git commit, "ls > /etc/x", "A=1 ls"]}
+  - {name: etc, effect: deny, path: /etc/**}
+  - {name: docs, effect: allow, tool: [file_write, file_append], path: /workspace/docs/**}
+  - {name: hosts, effect: deny, host: ["*.evil.test", evil.test]}
+  - {name: night, effect: deny, command: deploy, time: {from: "22:00", to: "06:00", zone: Europe/Berlin, days: mon-fri}}
+  - {name: other agent, effect: deny, tool: shell_exec, agent: "db-*"}
+  - {name: branch, effect: ask, tool: merge, args: {branch: "release/**"}}
+`
+
+// G2, G3: deny beats ask beats allow; the strictest part of a script wins; what
+// cannot be known asks.
+func TestRulesDecideCalls(t *testing.T) {
+	t.Parallel()
+	set := parse(t, rules)
+	for name, c := range map[string]struct {
+		call policy.Call
+		want policy.Effect
+		rule string
+	}{
+		"an allowed command":                       {shellCall("git status"), policy.Allow, "read"},
+		"one that no rule is about":                {shellCall("make"), policy.None, ""},
+		"a denied command":                         {shellCall("git push origin main"), policy.Deny, "push"},
+		"with options between":                     {shellCall("git -C /x --no-pager push"), policy.Deny, "push"},
+		"within sh -c":                             {shellCall(`sh -c "git push"`), policy.Deny, "push"},
+		"as the strictest part of a pipe":          {shellCall("git status | tee x; git push"), policy.Deny, "push"},
+		"in a substitution":                        {shellCall("ls $(git push)"), policy.Deny, "push"},
+		"encoded":                                  {shellCall("echo Z2l0IHB1c2g= | base64 -d | sh"), policy.Deny, "push"},
+		"by its full path":                         {shellCall("/usr/bin/git push"), policy.Deny, "push"},
+		"that may be denied":                       {shellCall("git $V"), policy.Ask, "push"},
+		"an unknown command":                       {shellCall("$CMD push"), policy.Ask, "push"},
+		"no valid shell":                           {shellCall("ls; if"), policy.Ask, ""},
+		"all parts allowed":                        {shellCall("cd /workspace && git log | cat"), policy.Allow, "read"},
+		"one part not":                             {shellCall("git log | tee x"), policy.None, ""},
+		"allowed, writing in the workspace":        {shellCall("git log > log.txt"), policy.Allow, "read"},
+		"allowed, writing elsewhere":               {shellCall("git log > /srv/x"), policy.None, ""},
+		"allowed with a variable before it":        {shellCall("GIT_PAGER=sh git log"), policy.None, ""},
+		"allowed on another machine":               {shellCall("ssh host git status"), policy.None, ""},
+		"allowed behind a timeout":                 {shellCall("timeout 5 git status"), policy.Allow, "read"},
+		"allowed behind sudo":                      {shellCall("sudo git status"), policy.None, ""},
+		"a path that is denied":                    {shellCall("cat /etc//hostname"), policy.Deny, "etc"},
+		"a path by way of ..":                      {shellCall("cat ../etc/hostname"), policy.Deny, "etc"},
+		"a redirection to a denied path":           {shellCall("ls >> /etc/motd"), policy.Deny, "etc"},
+		"a path from a folder":                     {shellCall("cd /etc; cat hostname"), policy.Deny, "etc"},
+		"a path that cannot be known":              {shellCall(`cat "$X"`), policy.Ask, "etc"},
+		"a host":                                   {shellCall("curl https://a.evil.test/x"), policy.Deny, "hosts"},
+		"a host of ssh":                            {shellCall("ssh me@evil.test ls"), policy.Deny, "hosts"},
+		"a file that may be written":               {policy.Call{Tool: "file_write", Arguments: map[string]any{"path": "docs/a.md"}}, policy.Allow, "docs"},
+		"a file that may not":                      {policy.Call{Tool: "file_write", Arguments: map[string]any{"path": "docs/../../etc/a"}}, policy.Deny, "etc"},
+		"an argument":                              {policy.Call{Tool: "merge", Arguments: map[string]any{"branch": "release/1/2"}}, policy.Ask, "branch"},
+		"another argument":                         {policy.Call{Tool: "merge", Arguments: map[string]any{"branch": "main"}}, policy.None, ""},
+		"what is dangerous asks though it is free": {shellCall("cat ~/.ssh/id_rsa"), policy.Ask, "dangerous:credentials"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := set.Decide(c.call); got.Effect != c.want || c.rule != "" && got.Rule != c.rule {
+				t.Errorf("%v: got %+v, want %q by %q", c.call.Arguments, got, c.want, c.rule)
+			}
+		})
+	}
+}
+
+func TestRulesHoldForNodesTimesAndAgents(t *testing.T) {
+	t.Parallel()
+	set := parse(t, rules)
+	call := shellCall("make deploy")
+	call.Labels = map[string]string{"env": "prod"}
+	if got := set.Decide(call); got.Effect != policy.Ask || got.Rule != "prod" {
+		t.Errorf("on a node of prod: %+v", got)
+	}
+	for at, want := range map[string]policy.Effect{
+		"2026-06-03T12:00:00Z": policy.None, "2026-06-03T20:30:00Z": policy.Deny, // Wednesday, 22:30 in Berlin
+		"2026-06-06T03:00:00Z": policy.Deny, "2026-06-07T03:00:00Z": policy.None, // early on Saturday is Friday's night
+	} {
+		call := shellCall("deploy now")
+		var err error
+		if call.At, err = time.Parse(time.RFC3339, at); err != nil {
+			t.Fatal(err)
+		}
+		if got := set.Decide(call); got.Effect != want {
+			t.Errorf("at %s: %+v, want %q", at, got, want)
+		}
+	}
+	call = shellCall("ls")
+	call.Agent = "db-migrator"
+	if got := set.Decide(call); got.Effect != policy.Deny || got.Rule != "other agent" {
+		t.Errorf("another agent: %+v", got)
+	}
+}
+
+// G3, and a policy file with an error: every error is told with its line.
+func TestAPolicyWithErrorsSaysWhatIsWrongAndWhere(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"rules:\n  - {name: a, effect: perhaps}":                                             `policy.yaml:2: "perhaps" is no effect`,
+		"rules:\n  - {name: a, effect: deny, comand: x}":                                     `policy.yaml:2: there is no key "comand"`,
+		"rules:\n  - effect: deny\n    command: git push\n    match: [git pull]":             `policy.yaml:4: rule rule-1 must match the example "git pull", and does not`,
+		"rules:\n  - effect: deny\n    command: git\n    not_match:\n      - git pull":       `policy.yaml:5: rule rule-1 must not match the example "git pull", and does`,
+		"rules:\n  - {effect: allow}":                                                        "would allow every call",
+		"rules: [a":                                                                          "is not valid YAML",
+		"rules:\n  - {effect: deny, command: \"git $X\"}":                                    "must be plain words",
+		"rules:\n  - {effect: deny, tool: x, time: {from: noon}}":                            "is no time of day",
+		"limits:\n  - {tool: a, calls: 1}":                                                   "per is missing",
+		"dangerous: {floods: ask}":                                                           `there is no key "floods"`,
+		"categories: {shell_exec: fine}":                                                     `"fine" is no category`,
+		"rules: &a\n  - {effect: deny, tool: x}":                                             "anchors and aliases",
+		"rules:\n  - {name: a, effect: deny, tool: x}\n  - {name: a, effect: deny, tool: y}": `two rules are called "a"`,
+	} {
+		_, err := policy.Parse("policy.yaml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\ngot %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestDangersMayBeDeniedOrLetPass(t *testing.T) {
+	t.Parallel()
+	set := parse(t, "dangerous: {wipe: deny, logs: allow}")
+	for script, want := range map[string]policy.Effect{
+		"rm -rf /": policy.Deny, "systemctl stop rsyslog": policy.None, "mkfs /dev/sda": policy.Ask, "ls": policy.None,
+	} {
+		got := set.Decide(shellCall(script))
+		if got.Effect != want {
+			t.Errorf("%s: got %+v, want %q", script, got, want)
+		}
+	}
+	// G6: also in what an earlier call wrote.
+	call := shellCall("bash tidy.sh")
+	call.Files = map[string]string{"/workspace/tidy.sh": "rm -rf /"}
+	if got := set.Decide(call); got.Effect != policy.Deny || len(got.Dangers) != 1 {
+		t.Errorf("a script that was written before: %+v", got)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	var text strings.Builder
+	text.WriteString("rules:\n")
+	for i := range 1000 {
+		fmt.Fprintf(&text, "  - {effect: ask, command: tool%d sub, path: \"/srv/%d/**\"}\n", i, i)
+	}
+	p, err := policy.Parse("policy.yaml", []byte(text.String()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	set := policy.Set{{Name: "organisation 1", Policy: p}}
+	call := shellCall("git status && go test ./... > out.txt")
+	for b.Loop() {
+		set.Decide(call)
+	}
+}
+
+// FuzzParse holds that no file has the reader panic.
+func FuzzParse(f *testing.F) {
+	f.Add(rules)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := policy.Parse("policy.yaml", []byte(text))
+		if (p == nil) == (err == nil) {
+			t.Errorf("got %v and %v", p, err)
+		}
+	})
+}

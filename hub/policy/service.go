@@ -1,0 +1,285 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// fresh is how long a hub may decide by policies that were changed on another
+// one. Its own changes count at once.
+const fresh = time.Second
+
+// Opener opens what was sealed.
+type Opener interface {
+	Open(sealed []byte, object string) ([]byte, error)
+}
+
+// Config says what a Service works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Vault    Opener
+	Redact   *redact.Redactor
+}
+
+// Service keeps policies, and decides by them.
+type Service struct {
+	cfg Config
+
+	mu    sync.Mutex
+	known map[string]*held // by organisation
+	// parsed are stored versions, which never change.
+	parsed map[string]*Policy
+}
+
+// held is what holds in an organisation.
+type held struct {
+	at     time.Time
+	org    *Source
+	agents map[string]Source
+	rules  []db.AllowRule
+}
+
+// New makes a Service.
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, known: map[string]*held{}, parsed: map[string]*Policy{}}
+}
+
+// For answers the policies that hold for an agent's calls, read with q where they
+// are not in memory. With now they are read in any case.
+func (s *Service) For(ctx context.Context, q *db.Queries, orgID, agentID string, now bool) (Set, error) {
+	h, err := s.held(ctx, q, orgID, now)
+	if err != nil {
+		return nil, err
+	}
+	var set Set
+	if h.org != nil {
+		set = append(set, *h.org)
+	}
+	if src, ok := h.agents[agentID]; ok {
+		set = append(set, src)
+	}
+	if rules := allowRules(h.rules, agentID); len(rules) > 0 {
+		set = append(set, Source{Policy: &Policy{Rules: rules}})
+	}
+	return set, nil
+}
+
+func (s *Service) held(ctx context.Context, q *db.Queries, orgID string, now bool) (*held, error) {
+	s.mu.Lock()
+	h := s.known[orgID]
+	s.mu.Unlock()
+	if h != nil && !now && time.Since(h.at) < fresh {
+		return h, nil
+	}
+	h = &held{at: time.Now(), agents: map[string]Source{}}
+	rows, err := q.CurrentPolicies(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("read the policies of %s: %w", orgID, err)
+	}
+	for _, row := range rows {
+		p, err := s.parse(row)
+		if err != nil {
+			return nil, err
+		}
+		if row.AgentID == "" {
+			h.org = &Source{Name: fmt.Sprintf("organisation %d", row.Version), Policy: p}
+		} else {
+			h.agents[row.AgentID] = Source{Name: fmt.Sprintf("agent %d", row.Version), Policy: p}
+		}
+	}
+	if h.rules, err = q.LiveAllowRules(ctx, orgID); err != nil {
+		return nil, fmt.Errorf("read the rules of %s: %w", orgID, err)
+	}
+	s.mu.Lock()
+	s.known[orgID] = h
+	s.mu.Unlock()
+	return h, nil
+}
+
+func (s *Service) parse(row db.Policy) (*Policy, error) {
+	key := fmt.Sprintf("%s/%s/%d", row.OrgID, row.AgentID, row.Version)
+	s.mu.Lock()
+	p := s.parsed[key]
+	s.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	// Examples of an older release may not hold any more: the rules do.
+	p, err := Parse("policy", []byte(row.Yaml))
+	if err != nil {
+		return nil, fmt.Errorf("read version %d of a policy: %w", row.Version, err)
+	}
+	s.mu.Lock()
+	s.parsed[key] = p
+	s.mu.Unlock()
+	return p, nil
+}
+
+func (s *Service) forget(orgID string) {
+	s.mu.Lock()
+	delete(s.known, orgID)
+	s.mu.Unlock()
+}
+
+// Get answers a version of a policy; 0 for the newest. Where there is none, it
+// answers an empty one of version 0.
+func (s *Service) Get(ctx context.Context, orgID, agentID string, version int32) (db.Policy, error) {
+	row, err := s.cfg.Store.GetPolicy(ctx, db.GetPolicyParams{OrgID: orgID, AgentID: agentID, Version: version})
+	if store.IsNotFound(err) {
+		if version > 0 {
+			return row, fault.New(fault.NotFound, "the policy has no version %d", version).WithFix("see the newest: deckhand policy show")
+		}
+		return db.Policy{OrgID: orgID, AgentID: agentID}, nil
+	}
+	return row, err
+}
+
+// Apply checks a policy and stores it as the next version, unless it is the same
+// as the newest. One with an error changes nothing.
+func (s *Service) Apply(ctx context.Context, orgID, agentID, file, text string, by event.Actor, dryRun bool) (db.Policy, bool, error) {
+	if _, err := Parse(file, []byte(text)); err != nil {
+		return db.Policy{}, false, err
+	}
+	if clean := s.cfg.Redact.String(text); clean != text {
+		return db.Policy{}, false, fault.New(fault.Invalid, "%s holds a secret", file).WithFix("write the rule without it: a policy is read by many")
+	}
+	before, err := s.Get(ctx, orgID, agentID, 0)
+	if err != nil || before.Yaml == text && before.Version > 0 {
+		return before, false, err
+	}
+	after := db.Policy{OrgID: orgID, AgentID: agentID, Version: before.Version + 1, Yaml: text, CreatedBy: by.ID, CreatedAt: time.Now()}
+	if dryRun {
+		return after, true, nil
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		after, err = tx.CreatePolicy(ctx, db.CreatePolicyParams{OrgID: orgID, AgentID: agentID, Version: after.Version, Yaml: text, CreatedBy: by.ID})
+		if store.IsNotFound(err) {
+			return fault.New(fault.Aborted, "somebody else changed the policy meanwhile").WithFix("look at it, and apply yours again")
+		}
+		if err != nil {
+			return fmt.Errorf("store a policy: %w", err)
+		}
+		tx.AfterCommit(func() { s.forget(orgID) })
+		object := agentID
+		if object == "" {
+			object = orgID
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "policy.applied", ObjectKind: "policy", ObjectID: object,
+			Before: map[string]any{"version": before.Version, "yaml": before.Yaml}, After: map[string]any{"version": after.Version, "yaml": text},
+		})
+	})
+	return after, err == nil, err
+}
+
+// Calls answers how many calls a limit counts just now.
+func (s *Service) Calls(ctx context.Context, q *db.Queries, orgID string, l Limit) (int64, error) {
+	return q.CountCalls(ctx, db.CountCallsParams{OrgID: orgID, Tool: l.Tool, Category: l.Category, Per: l.Per})
+}
+
+// Replayed is a step that another policy would have decided otherwise.
+type Replayed struct {
+	Row          db.StepsToReplayRow
+	Preview      string
+	Was, WouldBe Decision
+}
+
+// Replay answers what a policy would have decided on the newest steps (G4). With
+// an agent, it is tried in the place of that agent's own.
+func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string, steps int32) (out []Replayed, read, unreadable int, err error) {
+	candidate, err := Parse(file, []byte(text))
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	rows, err := s.cfg.Store.StepsToReplay(ctx, db.StepsToReplayParams{OrgID: orgID, AgentID: agentID, MaxRows: steps})
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("read the newest steps: %w", err)
+	}
+	for _, row := range rows {
+		raw, err := s.cfg.Vault.Open(row.Step.ArgumentsSealed, row.Step.ID)
+		arguments := map[string]any{}
+		if err != nil || json.Unmarshal(raw, &arguments) != nil {
+			unreadable++
+			continue
+		}
+		read++
+		set, err := s.For(ctx, s.cfg.Store.Queries, orgID, row.AgentID, false)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		call := Call{Tool: row.Step.Tool, Category: row.Step.Category, Arguments: arguments, Agent: row.AgentName, At: row.Step.ProposedAt}
+		if err := json.Unmarshal(row.NodeLabels, &call.Labels); err != nil {
+			call.Labels = nil
+		}
+		is, would := set.Decide(call), set.with(candidate, agentID != "").Decide(call)
+		var was Decision
+		if err := json.Unmarshal(row.Step.Decision, &was); err != nil || was.Version == "" && was.Effect == None {
+			was = is
+		}
+		if was.Effect == would.Effect {
+			continue
+		}
+		preview := row.Step.Tool
+		if script, ok := arguments["command"].(string); ok {
+			preview = script
+		} else if p, ok := arguments["path"].(string); ok {
+			preview = p
+		}
+		was.Command, would.Command = s.cfg.Redact.String(was.Command), s.cfg.Redact.String(would.Command)
+		out = append(out, Replayed{row, s.cfg.Redact.String(shorten(preview)), was, would})
+	}
+	return out, read, unreadable, nil
+}
+
+// with answers a set in which a policy takes the place of the organisation's, or
+// of the agent's own.
+func (s Set) with(p *Policy, agent bool) Set {
+	prefix := "organisation "
+	if agent {
+		prefix = "agent "
+	}
+	out := Set{{Name: strings.TrimSpace(prefix) + " (tried)", Policy: p}}
+	for _, src := range s {
+		if !strings.HasPrefix(src.Name, prefix) {
+			out = append(out, src)
+		}
+	}
+	return out
+}
+
+// Test answers what a call would get from the policies that hold, or with another
+// one tried in the place of the organisation's, and the commands of its script.
+func (s *Service) Test(ctx context.Context, orgID, agentID, text string, c Call) (Decision, []string, error) {
+	set, err := s.For(ctx, s.cfg.Store.Queries, orgID, agentID, true)
+	if err != nil {
+		return Decision{}, nil, err
+	}
+	if text != "" {
+		p, err := Parse("policy.yaml", []byte(text))
+		if err != nil {
+			return Decision{}, nil, err
+		}
+		set = set.with(p, false)
+	}
+	var commands []string
+	if script, ok := c.Arguments["command"].(string); ok {
+		for _, cmd := range shell.Read(script, shell.Options{}).Commands {
+			commands = append(commands, cmd.String())
+		}
+	}
+	c.Category = set.Category(c.Tool, c.Category)
+	return set.Decide(c), commands, nil
+}

@@ -1,0 +1,239 @@
+package hub_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// policy has a policy hold from now on, the organisation's or that of an agent.
+func (r *rig) policy(agent, yaml string) (*deckhandv1.ApplyPolicyResponse, error) {
+	res, err := r.user.Policies.ApplyPolicy(r.t.Context(), connect.NewRequest(&deckhandv1.ApplyPolicyRequest{AgentId: agent, Yaml: yaml, File: "policy.yaml"}))
+	if err != nil {
+		return nil, err
+	}
+	return res.Msg, nil
+}
+
+func command(text string) string {
+	data, err := json.Marshal(map[string]string{"command": text})
+	if err != nil {
+		panic(err) // a map of texts
+	}
+	return string(data)
+}
+
+// G2: deny, ask and allow, by the hub; which rule of which version decided is on
+// record. A policy file with an error changes nothing.
+func TestAPolicyDecidesCalls(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("worker", scripted("worker"))
+	_, err := r.policy("", "rules:\n  - {name: push, effect: deny, command: git push, reason: people push}\n  - {name: make, effect: ask, command: make}\n")
+	require.NoError(t, err)
+	_, err = r.policy("", "rules:\n  - {name: push, effect: allow, comand: git push}\n")
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	require.ErrorContains(t, err, "policy.yaml:2")
+	res, err := r.policy("worker", "rules:\n  - {name: ok, effect: allow, command: make}\n")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, res.GetPolicy().GetVersion())
+	kept, err := r.user.Policies.GetPolicy(t.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{}))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, kept.Msg.GetPolicy().GetVersion(), "the one with an error is nowhere")
+	require.Len(t, r.audited("policy.applied"), 2)
+
+	task := r.submit("worker")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	denied, err := r.propose(lease, 1, 0, "shell_exec", command(`cd x; bash -c "git -C . push"`))
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, denied.GetState())
+	require.Equal(t, "push", denied.GetDecision().GetRule())
+	require.Equal(t, "organisation 1, agent 1", denied.GetDecision().GetVersion())
+	require.Contains(t, denied.GetObservation(), "people push")
+	// A worker that lies, and wants it made all the same.
+	lied, err := r.execute(lease, denied.GetId())
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, lied.GetState())
+	r.turn(lease, 2)
+	free, err := r.propose(lease, 2, 0, "shell_exec", command("ls"))
+	require.NoError(t, err)
+	require.Equal(t, stepGranted, free.GetState())
+	_, err = r.execute(lease, free.GetId())
+	require.NoError(t, err)
+	r.turn(lease, 3)
+	asked, err := r.propose(lease, 3, 0, "shell_exec", command("make"))
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, asked.GetState(), "ask beats allow")
+	require.Equal(t, []string{"ls"}, node.all())
+
+	// G4: what another policy would have decided on the same steps.
+	replay, err := r.user.Policies.ReplayPolicy(t.Context(), connect.NewRequest(&deckhandv1.ReplayPolicyRequest{Yaml: "rules:\n  - {name: ls, effect: deny, command: ls}\n"}))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, replay.Msg.GetSteps())
+	would := map[string]string{}
+	for _, c := range replay.Msg.GetChanged() {
+		would[c.GetStepId()] = c.GetWas().GetEffect() + " " + c.GetWouldBe().GetEffect()
+	}
+	require.Equal(t, map[string]string{denied.GetId(): "deny ", free.GetId(): " deny", asked.GetId(): "ask allow"}, would)
+}
+
+// G6: what is known to be dangerous waits for a person and is audited, also in a
+// script that an earlier call wrote, and whatever the rules allow.
+func TestADangerousCallIsAskedAboutAndAudited(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("worker", scripted("worker"))
+	_, err := r.policy("", "rules:\n  - {name: all, effect: allow, tool: shell_exec}\n")
+	require.NoError(t, err)
+	task := r.submit("worker")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	write, err := r.propose(lease, 1, 0, "file_write", `{"path":"tidy.sh","content":"rm -rf \"/\"\n"}`)
+	require.NoError(t, err)
+	require.Equal(t, stepGranted, write.GetState())
+	_, err = r.execute(lease, write.GetId())
+	require.NoError(t, err)
+	r.turn(lease, 2)
+	step, err := r.propose(lease, 2, 0, "shell_exec", command("bash tidy.sh"))
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, step.GetState())
+	require.Equal(t, []string{"wipe"}, step.GetDecision().GetDangers())
+	require.Contains(t, step.GetDecisionReason(), "known to be dangerous")
+	require.Len(t, r.audited("policy.dangerous"), 1)
+	require.NoError(t, r.yield(lease))
+	require.Contains(t, r.item(task.GetId()).GetWhy(), "known to be dangerous")
+	require.Empty(t, node.all())
+}
+
+// An approval that is answered after the policy changed: it is asked about again,
+// and not made at all where the policy denies it by now.
+func TestAChangedPolicyAsksAgain(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	task, step, item := r.park("asker", "shell_exec", command("make"))
+	_, err := r.answer(approve(item.GetId(), ""))
+	require.NoError(t, err)
+	_, err = r.policy("", "rules:\n  - {effect: deny, command: git push}\n")
+	require.NoError(t, err)
+	lease := r.begin(task.GetId(), 2)
+	again, err := r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, again.GetState())
+	require.Contains(t, again.GetDecisionReason(), "has changed since: policy")
+	require.Empty(t, node.all())
+	require.NoError(t, r.yield(lease))
+	second := r.item(task.GetId())
+	require.NotEqual(t, item.GetId(), second.GetId())
+
+	_, err = r.policy("", "rules:\n  - {effect: deny, command: make}\n")
+	require.NoError(t, err)
+	_, err = r.answer(approve(second.GetId(), ""))
+	require.True(t, fault.Is(err, fault.Denied), "nobody approves what the policy denies: %v", err)
+	_, err = r.answer(approve(second.GetId(), command("true")))
+	require.NoError(t, err)
+	_, err = r.policy("", "rules:\n  - {effect: deny, command: [make, \"true\"]}\n")
+	require.NoError(t, err)
+	lease = r.begin(task.GetId(), 3)
+	never, err := r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, never.GetState())
+	require.Empty(t, node.all())
+}
+
+// F12: categories of an organisation, and how often tools may be called.
+func TestCategoriesAndLimitsOfAnOrganisation(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("worker", scripted("worker"))
+	_, err := r.policy("", "categories: {file_list: dangerous}\nlimits:\n  - {tool: shell_exec, calls: 2, per: 1h}\n")
+	require.NoError(t, err)
+	task := r.submit("worker")
+	lease := r.begin(task.GetId(), 1)
+	for n := range int32(3) {
+		r.turn(lease, n+1)
+		step, err := r.propose(lease, n+1, 0, "shell_exec", command("ls"))
+		require.NoError(t, err)
+		if n == 2 {
+			require.Equal(t, stepDenied, step.GetState())
+			require.Equal(t, string(fault.RateLimited), step.GetErrorCode())
+			require.Contains(t, step.GetObservation(), "shell_exec may be called 2 times in 1h0m0s")
+			break
+		}
+		_, err = r.execute(lease, step.GetId())
+		require.NoError(t, err)
+	}
+	r.turn(lease, 4)
+	step, err := r.propose(lease, 4, 0, "file_list", `{"path":"."}`)
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, step.GetState())
+	require.Equal(t, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS, step.GetCategory())
+}
+
+// E4: "always allow this" is a rule with scope and expiry that people see and
+// take back; what is dangerous is asked about all the same.
+func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	task, step, item := r.park("asker", "shell_exec", command("git status && make -j4"))
+	always := approve(item.GetId(), "")
+	always.GetApprove().Always = &deckhandv1.AlwaysAllow{Scope: "commands"}
+	own := r.Client(t, userToken(t, r.store(), r.org(), "olga", "advanced"))
+	_, err := answerAs(t, own, always)
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	_, err = r.answer(always)
+	require.NoError(t, err)
+	rules, err := r.user.Policies.ListAllowRules(t.Context(), connect.NewRequest(&deckhandv1.ListAllowRulesRequest{}))
+	require.NoError(t, err)
+	require.Len(t, rules.Msg.GetRules(), 1)
+	rule := rules.Msg.GetRules()[0]
+	require.Equal(t, []string{"git status", "make"}, rule.GetCommands())
+	require.Equal(t, "asker", rule.GetAgentName())
+	require.InDelta(t, 30*24, rule.GetExpiresAt().AsTime().Sub(rule.GetCreatedAt().AsTime()).Hours(), 1)
+	require.Len(t, r.audited("policy.always_allowed"), 1)
+
+	lease := r.begin(task.GetId(), 2)
+	_, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	for n, c := range []struct {
+		command string
+		want    deckhandv1.StepState
+	}{
+		{"make test", stepGranted}, {"git status -s | make -f -", stepGranted},
+		{"git push", stepWaiting}, {"make; rm x", stepWaiting}, {"make $(git push)", stepWaiting}, {"rm -rf /", stepWaiting},
+	} {
+		r.turn(lease, int32(n)+2)
+		got, err := r.propose(lease, int32(n)+2, 0, "shell_exec", command(c.command))
+		require.NoError(t, err)
+		require.Equal(t, c.want, got.GetState(), c.command)
+		if c.want == stepGranted {
+			require.Equal(t, rule.GetId(), got.GetDecision().GetRule())
+			_, err = r.execute(lease, got.GetId())
+			require.NoError(t, err)
+		} else if c.command == "rm -rf /" {
+			break
+		}
+	}
+	_, err = own.Policies.RevokeAllowRule(t.Context(), connect.NewRequest(&deckhandv1.RevokeAllowRuleRequest{RuleId: rule.GetId()}))
+	require.True(t, fault.Is(err, fault.Denied), "somebody else's rule: %v", err)
+	_, err = r.user.Policies.RevokeAllowRule(t.Context(), connect.NewRequest(&deckhandv1.RevokeAllowRuleRequest{RuleId: rule.GetId()}))
+	require.NoError(t, err)
+	r.turn(lease, 8)
+	got, err := r.propose(lease, 8, 0, "shell_exec", command("make test"))
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, got.GetState())
+	require.Len(t, r.audited("policy.rule_revoked"), 1)
+}
