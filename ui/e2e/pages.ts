@@ -19,5 +19,7 @@ export const pages: PageToLook[] = [
   { name: "tasks", path: "tasks", heading: "Tasks" },
   { name: "teams", path: "users?tab=teams", heading: "Users" },
   { name: "tokens", path: "users?tab=tokens", heading: "Users" },
+  { name: "triggers", path: "triggers", heading: "Triggers" },
+  { name: "new-trigger", path: "triggers/new", heading: "New trigger" },
   { name: "users", path: "users", heading: "Users" },
 ];

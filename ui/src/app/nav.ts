@@ -1,4 +1,4 @@
-import { Bot, Inbox, LayoutGrid, ListChecks, type LucideIcon, ScrollText, Server, Settings, Users } from "lucide-react";
+import { Bot, Inbox, LayoutGrid, ListChecks, ScrollText, Server, Settings, Users, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -21,6 +21,7 @@ export const nav: NavItem[] = [
   { to: "/inbox", label: "Inbox", icon: Inbox, key: "i", section: "Work" },
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
+  { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
   { to: "/users", label: "Users", icon: Users, key: "u", section: "Administration" },
   { to: "/audit", label: "Audit", icon: ScrollText, key: "l", section: "Administration", role: "admin" },
   { to: "/settings", label: "Settings", icon: Settings, key: "s", section: "Administration" },

@@ -8,6 +8,7 @@ import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
+import { triggerRoutes } from "@/features/trigger/route";
 import { userRoutes } from "@/features/user/route";
 import { rootRoute, shellRoute } from "./root";
 
@@ -32,6 +33,7 @@ export const routeTree = rootRoute.addChildren([
     ...personaRoutes,
     ...settingRoutes,
     ...taskRoutes,
+    ...triggerRoutes,
     ...userRoutes,
   ]),
 ]);

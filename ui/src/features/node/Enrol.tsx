@@ -25,7 +25,7 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
   const [ttl, setTtl] = useState(3_600);
   const [labels, setLabels] = useState("");
   const parsed = parseLabels(labels);
-  const token = useMutation(NodeService.method.createJoinToken);
+  const token = useMutation(NodeService.method.createJoinToken, { gcTime: 0 });
   const list = useQuery(NodeService.method.listNodes, {}, { enabled: token.data !== undefined });
   const joined = list.data?.nodes.find((node) => !known.has(node.id));
   return (

@@ -1,0 +1,206 @@
+import { useInfiniteQuery, useMutation, useQuery } from "@connectrpc/connect-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { RotateCcw } from "lucide-react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Dialog } from "@/components/Dialog";
+import { Empty } from "@/components/Empty";
+import { Select } from "@/components/Field";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { bytes } from "@/components/money";
+import { Problem } from "@/components/Problem";
+import { Facts } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { Code } from "@/features/task/tools";
+import { TriggerKind, TriggerService, type Delivery, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
+import { DeliveryBadge, urlOf } from "./parts";
+import { bodyText, outcomes, outcomeStates, type Outcome } from "./words";
+
+const route = getRouteApi("/shell/triggers/$trigger");
+
+// Deliveries are the firings of a trigger, newest first. Which of them are shown
+// is in the address, and so is the one that is open.
+export function Deliveries({ trigger }: { trigger: Trigger }) {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const advanced = may(useSession(), "advanced");
+  // Deliveries have no events: they are asked for again.
+  const pages = useInfiniteQuery(
+    TriggerService.method.listDeliveries,
+    { triggerId: trigger.id, states: search.outcome ? [outcomeStates[search.outcome]] : [], pageSize: 25, pageToken: "" },
+    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 5_000 },
+  );
+  const deliveries = pages.data?.pages.flatMap((page) => page.deliveries) ?? [];
+  const show = (delivery?: string) => void navigate({ search: (s) => ({ ...s, delivery }) });
+  return (
+    <>
+      <div role="search" aria-label="Filter deliveries" className="flex flex-wrap gap-2 pb-3">
+        <Select
+          aria-label="Outcome"
+          value={search.outcome ?? ""}
+          onChange={(e) => void navigate({ search: (s) => ({ ...s, outcome: (e.target.value as Outcome) || undefined }) })}
+        >
+          <option value="">Any outcome</option>
+          {outcomes.map((o) => (
+            <option key={o} value={o}>
+              {o}
+            </option>
+          ))}
+        </Select>
+      </div>
+      {pages.isPending ? (
+        <Skeletons rows={5} />
+      ) : pages.error && deliveries.length === 0 ? (
+        <Problem error={pages.error} retry={() => void pages.refetch()} />
+      ) : deliveries.length === 0 ? (
+        search.outcome ? (
+          <Empty title={`No delivery was ${search.outcome}`}>Choose another outcome.</Empty>
+        ) : (
+          <Empty
+            title="It has not fired yet"
+            command={trigger.kind === TriggerKind.WEBHOOK ? `curl -d '{"hello":"there"}' '${urlOf(trigger.path)}?token=SECRET'` : `deckhand trigger fire ${trigger.name}`}
+          >
+            Each firing is kept with what was sent, what was made of it, and its task.
+          </Empty>
+        )
+      ) : (
+        <Table label="Deliveries" head={["Received", "From", "Outcome", "Task", "Size", ""]}>
+          {deliveries.map((d) => (
+            <Row key={d.id} selected={d.id === search.delivery}>
+              <Cell>
+                <Time at={d.receivedAt} />
+                <div>
+                  <Id value={d.id} />
+                </div>
+              </Cell>
+              <Cell>
+                {inert(d.event) || d.source} {d.replayOf && <Badge tone="info">replay</Badge>}
+                <div className="text-xs text-dim">{d.sentBy || d.address}</div>
+              </Cell>
+              <Cell>
+                <DeliveryBadge of={d} />
+                {d.reason && <div className="pt-1 text-xs text-dim">{inert(d.reason)}</div>}
+              </Cell>
+              <Cell>
+                <TaskLink of={d} />
+              </Cell>
+              <Cell className="whitespace-nowrap">{bytes(d.size)}</Cell>
+              <Cell>
+                {advanced && (
+                  <Button small onClick={() => show(d.id)}>
+                    Open
+                  </Button>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      {pages.hasNextPage && (
+        <div className="pt-3">
+          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+            Older deliveries
+          </Button>
+        </div>
+      )}
+      {search.delivery && advanced && <Detail id={search.delivery} show={show} again={() => void pages.refetch()} />}
+    </>
+  );
+}
+
+function TaskLink({ of }: { of: Delivery }) {
+  if (!of.taskId) return null;
+  return (
+    <Link to="/tasks/$task" params={{ task: of.taskId }} className="font-mono text-xs text-accent hover:underline">
+      {of.taskId}
+    </Link>
+  );
+}
+
+// Detail is one delivery with what was sent and what was made of it.
+function Detail({ id, show, again }: { id: string; show: (id?: string) => void; again: () => void }) {
+  const query = useQuery(TriggerService.method.getDelivery, { deliveryId: id });
+  const replay = useMutation(TriggerService.method.replayDelivery, {
+    onSuccess: ({ delivery }) => {
+      again();
+      toast.success("It came in once more, marked as a replay.");
+      show(delivery?.id);
+    },
+    onError: (e) => toast.error(problemOf(e).message),
+  });
+  const d = query.data?.delivery;
+  const headers = Object.entries(d?.headers ?? {}).sort(([a], [b]) => a.localeCompare(b));
+  return (
+    <Dialog open wide onClose={() => show()} title="Delivery">
+      {query.isPending ? (
+        <Skeletons rows={6} />
+      ) : !d ? (
+        <Problem error={query.error} retry={() => void query.refetch()} />
+      ) : (
+        <div className="space-y-4">
+          <Facts
+            of={[
+              ["Outcome", <DeliveryBadge key="b" of={d} />],
+              ["Why", d.reason && inert(d.reason)],
+              ["Task", d.taskId && <TaskLink of={d} />],
+              ["Received", <Time key="r" at={d.receivedAt} />],
+              ["Handled", d.handledAt && <Time at={d.handledAt} />],
+              ["For the time", d.slot && <Time at={d.slot} />],
+              ["Source", d.source],
+              ["Event", inert(d.event)],
+              ["By", d.sentBy],
+              ["From", d.address],
+              ["Told apart by", d.key && <Id value={inert(d.key)} whole />],
+              ["The same as", d.duplicateOf && <OtherDelivery id={d.duplicateOf} show={show} />],
+              ["Replay of", d.replayOf && <OtherDelivery id={d.replayOf} show={show} />],
+              ["Id", <Id key="i" value={d.id} whole />],
+            ]}
+          />
+          {d.prompt && (
+            <section aria-label="Mapped prompt">
+              <h3 className="pb-1 text-sm font-semibold">Mapped prompt</h3>
+              <Code text={d.prompt} label="Mapped prompt" />
+            </section>
+          )}
+          {headers.length > 0 && (
+            <section aria-label="Headers">
+              <h3 className="pb-1 text-sm font-semibold">Headers</h3>
+              <Table label="Headers" head={["Header", "Value"]}>
+                {headers.map(([name, value]) => (
+                  <Row key={name}>
+                    <Cell className="font-mono text-xs">{inert(name)}</Cell>
+                    <Cell className="font-mono text-xs break-all">{inert(value)}</Cell>
+                  </Row>
+                ))}
+              </Table>
+            </section>
+          )}
+          <section aria-label="Body">
+            <h3 className="pb-1 text-sm font-semibold">Body, {bytes(d.size)}</h3>
+            {d.body.length > 0 ? <Code text={bodyText(d.body)} label="Body" /> : <p className="text-dim">None.</p>}
+          </section>
+          <div className="flex justify-end">
+            <Button busy={replay.isPending} onClick={() => replay.mutate({ deliveryId: d.id })}>
+              <RotateCcw aria-hidden className="size-4" /> Replay
+            </Button>
+          </div>
+        </div>
+      )}
+    </Dialog>
+  );
+}
+
+function OtherDelivery({ id, show }: { id: string; show: (id: string) => void }) {
+  return (
+    <button type="button" className="font-mono text-xs text-accent hover:underline" onClick={() => show(id)}>
+      {id}
+    </button>
+  );
+}

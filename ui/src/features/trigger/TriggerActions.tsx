@@ -1,0 +1,146 @@
+import { createClient } from "@connectrpc/connect";
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { Play } from "lucide-react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { transport } from "@/api/transport";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { Field, Select, TextArea } from "@/components/Field";
+import { Secret } from "@/components/Secret";
+import { TriggerKind, TriggerService, TriggerState, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
+
+const triggers = createClient(TriggerService, transport);
+
+type Act = "fire" | "disable" | "rotate" | "delete";
+
+const keeps: [seconds: number, words: string][] = [
+  [86_400, "for a day"],
+  [604_800, "for 7 days"],
+  [0, "not any more"],
+];
+
+// TriggerActions are what people do to a trigger.
+export function TriggerActions({ trigger }: { trigger: Trigger }) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [act, setAct] = useState<Act>();
+  const [goal, setGoal] = useState("");
+  const [keep, setKeep] = useState(86_400);
+  const [secret, setSecret] = useState("");
+  // One press of the button is one run, however often it is sent.
+  const [once, setOnce] = useState("");
+  const triggerId = trigger.id;
+  const close = () => setAct(undefined);
+  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: TriggerService.typeName }] });
+  const enable = async () => {
+    try {
+      await triggers.enableTrigger({ triggerId });
+      toast.success(`${trigger.name} is enabled.`, {
+        action: { label: "Undo", onClick: () => void triggers.disableTrigger({ triggerId }).then(anew) },
+      });
+      await anew();
+    } catch (e) {
+      toast.error(problemOf(e).message);
+    }
+  };
+  return (
+    <>
+      <Button
+        look="primary"
+        onClick={() => {
+          setOnce(crypto.randomUUID());
+          setAct("fire");
+        }}
+      >
+        <Play aria-hidden className="size-4" /> Fire
+      </Button>
+      {trigger.state === TriggerState.ENABLED ? (
+        <Button onClick={() => setAct("disable")}>Disable</Button>
+      ) : (
+        <Button onClick={() => void enable()}>Enable</Button>
+      )}
+      {trigger.kind === TriggerKind.WEBHOOK && <Button onClick={() => setAct("rotate")}>Rotate secret</Button>}
+      <Button look="danger" onClick={() => setAct("delete")}>
+        Delete
+      </Button>
+      <Confirm
+        open={act === "fire"}
+        onClose={close}
+        title={`Fire ${trigger.name}`}
+        action="Fire"
+        run={async () => {
+          const { delivery } = await triggers.fireTrigger({ triggerId, goal: goal.trim(), idempotencyKey: once });
+          setGoal("");
+          await anew();
+          const taskId = delivery?.taskId;
+          toast.success(`${trigger.name} was fired.`, {
+            action: taskId ? { label: "Open the task", onClick: () => void navigate({ to: "/tasks/$task", params: { task: taskId } }) } : undefined,
+          });
+        }}
+      >
+        <p>{trigger.agentName} starts a run now.</p>
+        <Field label="Goal" hint="Empty for the trigger's own.">
+          <TextArea rows={3} value={goal} onChange={(e) => setGoal(e.target.value)} maxLength={8000} />
+        </Field>
+      </Confirm>
+      <Confirm
+        open={act === "disable"}
+        onClose={close}
+        title={`Disable ${trigger.name}`}
+        action="Disable"
+        reason
+        run={async (reason) => {
+          await triggers.disableTrigger({ triggerId, reason });
+          await anew();
+          toast.success(`${trigger.name} is disabled.`, { action: { label: "Undo", onClick: () => void enable() } });
+        }}
+      >
+        <p>It fires no more until somebody enables it. What it has started goes on.</p>
+      </Confirm>
+      <Confirm
+        open={act === "rotate"}
+        onClose={close}
+        title={`Another secret for ${trigger.name}`}
+        action="Rotate"
+        run={async () => {
+          const answer = await triggers.rotateTriggerSecret({ triggerId, keep: { seconds: BigInt(keep) } });
+          setSecret(answer.secret);
+          await anew();
+        }}
+      >
+        <p>The sender is to be given the new secret.</p>
+        <Field label="The one it has now counts">
+          <Select value={keep} onChange={(e) => setKeep(Number(e.target.value))}>
+            {keeps.map(([n, words]) => (
+              <option key={n} value={n}>
+                {words}
+              </option>
+            ))}
+          </Select>
+        </Field>
+      </Confirm>
+      <Confirm
+        open={act === "delete"}
+        onClose={close}
+        title={`Delete ${trigger.name}`}
+        action="Delete"
+        typed={trigger.name}
+        danger
+        run={async () => {
+          await triggers.deleteTrigger({ triggerId });
+          await navigate({ to: "/triggers" });
+          await anew();
+          toast.success(`${trigger.name} is deleted.`);
+        }}
+      >
+        <p>It never fires again, and its URL answers 404. Its deliveries stay for as long as they are kept.</p>
+      </Confirm>
+      {secret && (
+        <Secret title={`The new secret of ${trigger.name}`} secret={secret} hint="Give it to the sender." onClose={() => setSecret("")} />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,127 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Tabs } from "radix-ui";
+import { useSession } from "@/app/session";
+import { Id } from "@/components/Id";
+import { dollars } from "@/components/money";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Facts } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { TriggerService, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
+import { Deliveries } from "./Deliveries";
+import { NextRuns, TriggerBadge, urlOf } from "./parts";
+import { Tester } from "./Tester";
+import { TriggerActions } from "./TriggerActions";
+import { kinds, whenOf } from "./words";
+
+const route = getRouteApi("/shell/triggers/$trigger");
+
+const tab =
+  "-mb-px min-h-8 border-b-2 border-transparent px-3 text-dim data-[state=active]:border-accent data-[state=active]:text-ink";
+
+// TriggerPage is one trigger: what it does, what came of it, and what would come
+// of other expressions.
+export function TriggerPage() {
+  const { trigger: id } = route.useParams();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const advanced = may(useSession(), "advanced");
+  // Deliveries have no events: it is asked for again.
+  const query = useQuery(TriggerService.method.getTrigger, { triggerId: id }, { refetchInterval: 10_000 });
+  const trigger = query.data?.trigger;
+  return (
+    <Page
+      title={trigger?.name ?? id}
+      heading={
+        <>
+          <Link to="/triggers" className="font-normal text-dim hover:underline">
+            Triggers
+          </Link>{" "}
+          <span aria-hidden className="text-dim">
+            /
+          </span>{" "}
+          {trigger?.name ?? id}
+        </>
+      }
+      actions={trigger && advanced && <TriggerActions trigger={trigger} />}
+    >
+      {query.isPending ? (
+        <Skeletons rows={8} />
+      ) : !trigger ? (
+        <Problem error={query.error} retry={() => void query.refetch()} />
+      ) : (
+        <>
+          <About trigger={trigger} />
+          <Tabs.Root
+            value={advanced ? (search.tab ?? "deliveries") : "deliveries"}
+            onValueChange={(t) => void navigate({ search: (s) => ({ ...s, tab: t === "try" ? "try" : undefined }) })}
+            className="pt-6"
+          >
+            <Tabs.List aria-label="Parts" className="mb-3 flex gap-1 border-b">
+              <Tabs.Trigger value="deliveries" className={tab}>
+                Deliveries
+              </Tabs.Trigger>
+              {advanced && (
+                <Tabs.Trigger value="try" className={tab}>
+                  Try expressions
+                </Tabs.Trigger>
+              )}
+            </Tabs.List>
+            <Tabs.Content value="deliveries" tabIndex={-1}>
+              <Deliveries trigger={trigger} />
+            </Tabs.Content>
+            {advanced && (
+              <Tabs.Content value="try" tabIndex={-1}>
+                <Tester key={trigger.id} trigger={trigger} />
+              </Tabs.Content>
+            )}
+          </Tabs.Root>
+        </>
+      )}
+    </Page>
+  );
+}
+
+function About({ trigger: t }: { trigger: Trigger }) {
+  const spec = t.spec;
+  return (
+    <Facts
+      of={[
+        ["State", <TriggerBadge key="s" of={t} />],
+        ["Why", t.reason],
+        ["Held by", t.held],
+        [
+          "Starts",
+          <Link key="a" to="/agents/$agent" params={{ agent: t.agentName }} className="text-accent hover:underline">
+            {t.agentName}
+          </Link>,
+        ],
+        ["Kind", `${kinds[t.kind]}: ${whenOf(t)}`],
+        ["URL", t.path && <Id value={urlOf(t.path)} whole />],
+        ["Secret ends in", t.secretEndsIn && <code>{t.secretEndsIn}</code>],
+        ["Its last secret counts until", t.oldSecretUntil && <Time at={t.oldSecretUntil} />],
+        ["Next runs", t.nextRuns.length > 0 && <NextRuns of={t} />],
+        ["While the run before goes on", spec?.overlap || "the kind's own"],
+        ["Missed runs", spec?.cron && (spec.cron.missed || "once")],
+        ["Goal", spec?.goal || "Its persona's own instructions"],
+        ["Filter", spec?.filter && <code className="text-xs break-all">{spec.filter}</code>],
+        ["Runs since it was enabled", String(t.runs)],
+        ["Stops after", spec?.loop?.maxRuns ? `${spec.loop.maxRuns} runs` : ""],
+        ["Stops at a cost of", spec?.loop && dollars(spec.loop.budgetMicros ?? 10_000_000n)],
+        [
+          "Last task",
+          t.lastTaskId && (
+            <Link to="/tasks/$task" params={{ task: t.lastTaskId }} className="font-mono text-xs text-accent hover:underline">
+              {t.lastTaskId}
+            </Link>
+          ),
+        ],
+        ["Made", <span key="c">by {t.createdBy}, <Time at={t.createdAt} /></span>],
+        ["Id", <Id key="i" value={t.id} />],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,128 @@
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Empty } from "@/components/Empty";
+import { Select } from "@/components/Field";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { useShortcut } from "@/components/shortcuts";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
+import { DeliveryBadge, NextRuns, TriggerBadge } from "./parts";
+import { kinds, whenOf } from "./words";
+
+const route = getRouteApi("/shell/triggers");
+
+// TriggersPage lists what starts agents, when it does so next, and what came of
+// the last time.
+export function TriggersPage() {
+  const { agent } = route.useSearch();
+  const navigate = route.useNavigate();
+  const anywhere = useNavigate();
+  const advanced = may(useSession(), "advanced");
+  const create = () => void anywhere({ to: "/triggers/new", search: { agent } });
+  useShortcut("n", "New trigger", "Triggers", create, advanced);
+  const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
+  // Deliveries have no events: the list is asked for again.
+  const pages = useInfiniteQuery(
+    TriggerService.method.listTriggers,
+    { agentId: agent ?? "", pageSize: 100, pageToken: "" },
+    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 10_000 },
+  );
+  const triggers = pages.data?.pages.flatMap((page) => page.triggers) ?? [];
+  return (
+    <Page
+      title="Triggers"
+      actions={
+        advanced && (
+          <Button look="primary" onClick={create}>
+            <Plus aria-hidden className="size-4" /> New trigger
+          </Button>
+        )
+      }
+    >
+      <div role="search" aria-label="Filter triggers" className="flex flex-wrap gap-2 pb-3">
+        <Select aria-label="Agent" value={agent ?? ""} onChange={(e) => void navigate({ search: { agent: e.target.value || undefined } })}>
+          <option value="">Any agent</option>
+          {agents.data?.agents.map((a) => (
+            <option key={a.id} value={a.name}>
+              {a.name}
+            </option>
+          ))}
+        </Select>
+        {agent && <Button onClick={() => void navigate({ search: {} })}>Clear</Button>}
+      </div>
+      {pages.isPending ? (
+        <Skeletons rows={6} className="h-14 w-full" />
+      ) : pages.error && triggers.length === 0 ? (
+        <Problem error={pages.error} retry={() => void pages.refetch()} />
+      ) : triggers.length === 0 ? (
+        agent ? (
+          <Empty title={`Nothing starts ${agent} but people`}>Clear the filter, or make a trigger for it.</Empty>
+        ) : (
+          <Empty title="No trigger yet" command="deckhand trigger create nightly --agent log-triage --cron '0 6 * * *'">
+            A trigger starts an agent without a person: by a webhook, on a schedule, or over and over.
+          </Empty>
+        )
+      ) : (
+        <Table label="Triggers" head={["Trigger", "Agent", "Waits for", "State", "Next runs", "Last delivery"]}>
+          {triggers.map((t) => (
+            <Row key={t.id}>
+              <Cell>
+                <Link to="/triggers/$trigger" params={{ trigger: t.name }} className="font-medium hover:text-accent hover:underline">
+                  {t.name}
+                </Link>
+                <div className="text-xs text-dim">{kinds[t.kind]}</div>
+              </Cell>
+              <Cell>
+                <Link to="/agents/$agent" params={{ agent: t.agentName }} className="hover:underline">
+                  {t.agentName}
+                </Link>
+              </Cell>
+              <Cell>{whenOf(t)}</Cell>
+              <Cell>
+                <TriggerBadge of={t} />
+                {t.reason && <div className="pt-1 text-xs text-dim">{t.reason}</div>}
+              </Cell>
+              <Cell>
+                <NextRuns of={t} />
+              </Cell>
+              <Cell>
+                <LastDelivery triggerId={t.id} />
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      {pages.hasNextPage && (
+        <div className="pt-3">
+          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+            More triggers
+          </Button>
+        </div>
+      )}
+    </Page>
+  );
+}
+
+function LastDelivery({ triggerId }: { triggerId: string }) {
+  // As the list, asked for again.
+  const { data, isPending } = useQuery(TriggerService.method.listDeliveries, { triggerId, pageSize: 1 }, { refetchInterval: 10_000 });
+  const last = data?.deliveries[0];
+  if (isPending) return <span className="text-dim">…</span>;
+  if (!last) return <span className="text-dim">none yet</span>;
+  return (
+    <span className="inline-flex flex-wrap items-center gap-1.5">
+      <DeliveryBadge of={last} />
+      {last.replayOf && <Badge>replay</Badge>}
+      <Time at={last.receivedAt} />
+    </span>
+  );
+}
