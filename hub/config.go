@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/notify/guard"
+	"github.com/deckhand-sh/deckhand/hub/oidc"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
@@ -101,6 +102,19 @@ type Config struct {
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
 
+	// PublicURL is where browsers find the hub; for logins by OIDC.
+	PublicURL string `koanf:"public-url"`
+	// OIDCIssuer and the rest: see oidc.Config.
+	OIDCIssuer       string        `koanf:"oidc-issuer"`
+	OIDCClientID     string        `koanf:"oidc-client-id"`
+	OIDCClientSecret config.Secret `koanf:"oidc-client-secret"`
+	OIDCRoles        string        `koanf:"oidc-roles"`
+	OIDCGroupsClaim  string        `koanf:"oidc-groups-claim"`
+	OIDCOrganisation string        `koanf:"oidc-organisation"`
+
+	// oidc are those of OIDC, checked.
+	oidc oidc.Config
+
 	// notifyAllow is NotifyAllow, read, and trustedProxies TrustedProxies.
 	notifyAllow, trustedProxies []netip.Prefix
 
@@ -160,6 +174,13 @@ func (c *Config) fill() error {
 	}
 	var err error
 	if c.notifyAllow, err = guard.ParseAllow(c.NotifyAllow); err != nil {
+		return err
+	}
+	c.oidc = oidc.Config{
+		Issuer: c.OIDCIssuer, ClientID: c.OIDCClientID, ClientSecret: c.OIDCClientSecret, PublicURL: c.PublicURL,
+		Roles: c.OIDCRoles, GroupsClaim: c.OIDCGroupsClaim, Organisation: c.OIDCOrganisation,
+	}
+	if err := c.oidc.Check(); err != nil {
 		return err
 	}
 	if c.trustedProxies, err = auth.ParseNetworks("trusted-proxies", strings.Split(c.TrustedProxies, ",")); err != nil {
@@ -223,7 +244,7 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
-	c.Redact.Add(c.AnthropicKey.Reveal(), c.DatabaseURL.Reveal(), c.NATSURL.Reveal(), c.NATSEventsURL.Reveal(), c.NATSLifecyclePassword.Reveal())
+	c.Redact.Add(c.AnthropicKey.Reveal(), c.DatabaseURL.Reveal(), c.NATSURL.Reveal(), c.NATSEventsURL.Reveal(), c.NATSLifecyclePassword.Reveal(), c.OIDCClientSecret.Reveal())
 	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
 		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.DataDir, err).WithFix("use a folder you may write to")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/console"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
+	"github.com/deckhand-sh/deckhand/hub/oidc"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/team"
 	"github.com/deckhand-sh/deckhand/hub/token"
@@ -118,6 +119,11 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Tokens: token.New(h.store, h.recorder, h.tokens), Users: h.users,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: lists}, options...))
+	login, err := oidc.New(h.cfg.oidc, oidc.Parts{Store: h.store, Vault: h.vault, Users: h.users, Sessions: h.sessions, Log: h.cfg.Log.Named("oidc")})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle(oidc.Prefix, login)
 	mux.Handle(relay.Prefix, h.relay)
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(&api.Triggers{
 		Store: h.store, Triggers: h.triggers, Agents: h.agents, Redact: h.cfg.Redact,

@@ -97,6 +97,60 @@ func (u *Users) Create(ctx context.Context, orgID, name, role string, by event.A
 	return id, err
 }
 
+// Federation is what an identity provider says of somebody.
+type Federation struct {
+	OrgID, Issuer, Subject, Name, Role string
+}
+
+// provider is who makes and changes users as an identity provider says.
+var provider = event.Actor{Kind: "hub", ID: "oidc"}
+
+// Federated answers the user whom an identity provider vouches for, made where
+// there is none yet, and with the role that the provider gives. Who is here
+// under that name already, and is not the provider's, is nobody of the
+// provider's.
+func (u *Users) Federated(ctx context.Context, f Federation) (db.User, error) {
+	find := func() (db.User, error) {
+		return u.cfg.Store.UserOfOIDC(ctx, db.UserOfOIDCParams{OrgID: f.OrgID, OidcIssuer: f.Issuer, OidcSubject: f.Subject})
+	}
+	found, err := find()
+	if store.IsNotFound(err) {
+		return u.federate(ctx, f)
+	}
+	switch {
+	case err != nil:
+		return found, fmt.Errorf("find who logs in: %w", err)
+	case found.DisabledAt != nil:
+		return found, fault.New(fault.Denied, "user %s is disabled", found.Name).WithFix("ask an administrator")
+	case found.Role != f.Role:
+		if err := u.Update(ctx, f.OrgID, found.ID, Change{Role: &f.Role}, provider); err != nil {
+			return found, err
+		}
+		return find()
+	}
+	return found, nil
+}
+
+func (u *Users) federate(ctx context.Context, f Federation) (made db.User, err error) {
+	err = u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		made, err = tx.InsertOIDCUser(ctx, db.InsertOIDCUserParams{
+			ID: ident.New("user"), OrgID: f.OrgID, Name: f.Name, Role: f.Role, OidcIssuer: f.Issuer, OidcSubject: f.Subject,
+		})
+		if store.IsNotFound(err) {
+			return fault.New(fault.Denied, "there is a user %q already, who is not of the identity provider", f.Name).
+				WithFix("ask an administrator: one of the two needs another name")
+		}
+		if err != nil {
+			return fmt.Errorf("store user %s: %w", f.Name, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: f.OrgID, By: provider, Action: "user.created", ObjectKind: "user", ObjectID: made.ID,
+			After: map[string]any{"name": f.Name, "role": f.Role, "issuer": f.Issuer, "subject": f.Subject},
+		})
+	})
+	return made, err
+}
+
 // Change is what to change of a user; nil leaves it.
 type Change struct {
 	Role     *string

@@ -81,7 +81,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) error 
 const createUser = `-- name: CreateUser :one
 INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4)
 ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
-RETURNING id, org_id, name, role, created_at, password_hash, disabled_at
+RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
 `
 
 type CreateUserParams struct {
@@ -108,6 +108,8 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.CreatedAt,
 		&i.PasswordHash,
 		&i.DisabledAt,
+		&i.OidcIssuer,
+		&i.OidcSubject,
 	)
 	return i, err
 }

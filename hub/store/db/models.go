@@ -790,6 +790,8 @@ type User struct {
 	CreatedAt    time.Time
 	PasswordHash string
 	DisabledAt   *time.Time
+	OidcIssuer   string
+	OidcSubject  string
 }
 
 type Worker struct {

@@ -234,7 +234,7 @@ func (q *Queries) GetTeam(ctx context.Context, arg GetTeamParams) (GetTeamRow, e
 }
 
 const getUser = `-- name: GetUser :one
-SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, effective_role(u.id)::text AS effective_role,
+SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, effective_role(u.id)::text AS effective_role,
        (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
 FROM users u WHERE u.org_id = $1 AND u.id = $2
 `
@@ -261,14 +261,55 @@ func (q *Queries) GetUser(ctx context.Context, arg GetUserParams) (GetUserRow, e
 		&i.User.CreatedAt,
 		&i.User.PasswordHash,
 		&i.User.DisabledAt,
+		&i.User.OidcIssuer,
+		&i.User.OidcSubject,
 		&i.EffectiveRole,
 		&i.Teams,
 	)
 	return i, err
 }
 
+const insertOIDCUser = `-- name: InsertOIDCUser :one
+INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
+`
+
+type InsertOIDCUserParams struct {
+	ID          string
+	OrgID       string
+	Name        string
+	Role        string
+	OidcIssuer  string
+	OidcSubject string
+}
+
+// Answers no row when the name is taken.
+func (q *Queries) InsertOIDCUser(ctx context.Context, arg InsertOIDCUserParams) (User, error) {
+	row := q.db.QueryRow(ctx, insertOIDCUser,
+		arg.ID,
+		arg.OrgID,
+		arg.Name,
+		arg.Role,
+		arg.OidcIssuer,
+		arg.OidcSubject,
+	)
+	var i User
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Role,
+		&i.CreatedAt,
+		&i.PasswordHash,
+		&i.DisabledAt,
+		&i.OidcIssuer,
+		&i.OidcSubject,
+	)
+	return i, err
+}
+
 const insertUser = `-- name: InsertUser :one
-INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4) ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at
+INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4) ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
 `
 
 type InsertUserParams struct {
@@ -295,6 +336,8 @@ func (q *Queries) InsertUser(ctx context.Context, arg InsertUserParams) (User, e
 		&i.CreatedAt,
 		&i.PasswordHash,
 		&i.DisabledAt,
+		&i.OidcIssuer,
+		&i.OidcSubject,
 	)
 	return i, err
 }
@@ -393,7 +436,7 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 }
 
 const listUsers = `-- name: ListUsers :many
-SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, effective_role(u.id)::text AS effective_role,
+SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, effective_role(u.id)::text AS effective_role,
        (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
 FROM users u WHERE u.org_id = $1 ORDER BY u.name
 `
@@ -421,6 +464,8 @@ func (q *Queries) ListUsers(ctx context.Context, orgID string) ([]ListUsersRow, 
 			&i.User.CreatedAt,
 			&i.User.PasswordHash,
 			&i.User.DisabledAt,
+			&i.User.OidcIssuer,
+			&i.User.OidcSubject,
 			&i.EffectiveRole,
 			&i.Teams,
 		); err != nil {
@@ -512,7 +557,7 @@ func (q *Queries) UpdateTeam(ctx context.Context, arg UpdateTeamParams) (int64, 
 
 const updateUser = `-- name: UpdateUser :one
 UPDATE users SET role = $1, disabled_at = CASE WHEN $2::boolean THEN coalesce(disabled_at, now()) END
-WHERE org_id = $3 AND id = $4 RETURNING id, org_id, name, role, created_at, password_hash, disabled_at
+WHERE org_id = $3 AND id = $4 RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
 `
 
 type UpdateUserParams struct {
@@ -538,6 +583,35 @@ func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, e
 		&i.CreatedAt,
 		&i.PasswordHash,
 		&i.DisabledAt,
+		&i.OidcIssuer,
+		&i.OidcSubject,
+	)
+	return i, err
+}
+
+const userOfOIDC = `-- name: UserOfOIDC :one
+SELECT id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject FROM users WHERE org_id = $1 AND oidc_issuer = $2 AND oidc_subject = $3 AND oidc_subject <> ''
+`
+
+type UserOfOIDCParams struct {
+	OrgID       string
+	OidcIssuer  string
+	OidcSubject string
+}
+
+func (q *Queries) UserOfOIDC(ctx context.Context, arg UserOfOIDCParams) (User, error) {
+	row := q.db.QueryRow(ctx, userOfOIDC, arg.OrgID, arg.OidcIssuer, arg.OidcSubject)
+	var i User
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Role,
+		&i.CreatedAt,
+		&i.PasswordHash,
+		&i.DisabledAt,
+		&i.OidcIssuer,
+		&i.OidcSubject,
 	)
 	return i, err
 }

@@ -424,7 +424,7 @@ func (q *Queries) TouchSession(ctx context.Context, id string) error {
 }
 
 const userForLogin = `-- name: UserForLogin :one
-SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at FROM users u JOIN organisations o ON o.id = u.org_id WHERE o.name = $1 AND u.name = $2
+SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject FROM users u JOIN organisations o ON o.id = u.org_id WHERE o.name = $1 AND u.name = $2
 `
 
 type UserForLoginParams struct {
@@ -447,6 +447,8 @@ func (q *Queries) UserForLogin(ctx context.Context, arg UserForLoginParams) (Use
 		&i.User.CreatedAt,
 		&i.User.PasswordHash,
 		&i.User.DisabledAt,
+		&i.User.OidcIssuer,
+		&i.User.OidcSubject,
 	)
 	return i, err
 }

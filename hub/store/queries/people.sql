@@ -75,3 +75,11 @@ UPDATE api_tokens SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND
 
 -- name: TouchToken :exec
 UPDATE api_tokens SET used_at = now() WHERE id = @id;
+
+-- name: UserOfOIDC :one
+SELECT * FROM users WHERE org_id = @org_id AND oidc_issuer = @oidc_issuer AND oidc_subject = @oidc_subject AND oidc_subject <> '';
+
+-- name: InsertOIDCUser :one
+-- Answers no row when the name is taken.
+INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject) VALUES (@id, @org_id, @name, @role, @oidc_issuer, @oidc_subject)
+ON CONFLICT (org_id, name) DO NOTHING RETURNING *;

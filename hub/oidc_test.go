@@ -1,0 +1,307 @@
+package hub_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// idp is an OpenID Connect provider on loopback: discovery, keys, the
+// authorisation endpoint, which lets everybody in as whoever the test says, and
+// the token endpoint, which checks the client, the code and PKCE.
+type idp struct {
+	*httptest.Server
+
+	t   *testing.T
+	key *rsa.PrivateKey
+
+	mu    sync.Mutex
+	codes map[string]url.Values // what each code was asked for with
+	// person are the claims besides those of the protocol.
+	person map[string]any
+	// lie changes claims, and sign, if set, signs them.
+	lie  func(claims map[string]any)
+	sign func(payload []byte) string
+}
+
+const (
+	idpClient = "deckhand"
+	idpSecret = "a secret of the client"
+)
+
+func newIDP(t *testing.T) *idp {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	p := &idp{t: t, key: key, codes: map[string]url.Values{}}
+	mux := http.NewServeMux()
+	answer := func(w http.ResponseWriter, v any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{
+			"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+			"response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"},
+			"id_token_signing_alg_values_supported": []string{"RS256"}, "code_challenge_methods_supported": []string{"S256"},
+		})
+	})
+	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k1", Algorithm: "RS256", Use: "sig"}}})
+	})
+	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if q.Get("client_id") != idpClient || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || q.Get("nonce") == "" ||
+			!strings.Contains(q.Get("scope"), "openid") {
+			http.Error(w, "bad request", http.StatusBadRequest)
+			return
+		}
+		code := rand.Text()
+		p.mu.Lock()
+		p.codes[code] = q
+		p.mu.Unlock()
+		http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		id, secret, _ := r.BasicAuth()
+		secret, _ = url.QueryUnescape(secret)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		asked := p.codes[r.FormValue("code")]
+		delete(p.codes, r.FormValue("code"))
+		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+		if id != idpClient || secret != idpSecret || asked == nil || asked.Get("redirect_uri") != r.FormValue("redirect_uri") ||
+			base64.RawURLEncoding.EncodeToString(sum[:]) != asked.Get("code_challenge") {
+			w.WriteHeader(http.StatusBadRequest)
+			answer(w, map[string]string{"error": "invalid_grant"})
+			return
+		}
+		claims := map[string]any{
+			"iss": p.URL, "aud": idpClient, "nonce": asked.Get("nonce"), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+		}
+		maps.Copy(claims, p.person)
+		if p.lie != nil {
+			p.lie(claims)
+		}
+		payload, err := json.Marshal(claims)
+		if err != nil {
+			t.Error(err)
+		}
+		sign := p.sign
+		if sign == nil {
+			sign = func(payload []byte) string { return p.signed(p.key, payload) }
+		}
+		answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": sign(payload)})
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *idp) signed(key *rsa.PrivateKey, payload []byte) string {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil)
+	if err != nil {
+		p.t.Error(err)
+		return ""
+	}
+	jws, err := signer.Sign(payload)
+	if err != nil {
+		p.t.Error(err)
+		return ""
+	}
+	token, err := jws.CompactSerialize()
+	if err != nil {
+		p.t.Error(err)
+	}
+	return token
+}
+
+// O1: people log in at the organisation's provider, with the role that their
+// groups have, and what the provider has not signed for this login lets nobody
+// in.
+func TestPeopleLogInByOIDC(t *testing.T) {
+	t.Parallel()
+	p := newIDP(t)
+	cfg := hubtest.Config(t)
+	cfg.OIDCIssuer, cfg.OIDCClientID, cfg.OIDCClientSecret = p.URL, idpClient, idpSecret
+	cfg.OIDCRoles = "ops=advanced, readers=viewer, root=admin"
+	// Browsers find the hub through a proxy, whose address is known beforehand.
+	hubs := make(chan *url.URL, 1)
+	target := sync.OnceValue(func() *url.URL { return <-hubs })
+	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target()) }})
+	t.Cleanup(front.Close)
+	cfg.PublicURL = front.URL
+	h := hubtest.Start(t, cfg)
+	api, err := url.Parse(h.URL())
+	require.NoError(t, err)
+	hubs <- api
+
+	type outcome struct {
+		status int
+		text   string
+		cookie string
+	}
+	walk := func(change func(req *http.Request)) outcome {
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		var out outcome
+		client := &http.Client{Jar: jar, CheckRedirect: func(req *http.Request, _ []*http.Request) error {
+			if change != nil {
+				change(req)
+			}
+			if strings.HasSuffix(front.URL, req.URL.Host) && req.URL.Path == "/" {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}}
+		res, err := client.Get(front.URL + "/oidc/login")
+		require.NoError(t, err)
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		out.status, out.text = res.StatusCode, string(text)
+		for _, c := range res.Cookies() {
+			if c.Name == "deckhand_session" {
+				require.True(t, c.HttpOnly)
+				require.Equal(t, http.SameSiteStrictMode, c.SameSite)
+				out.cookie = c.Name + "=" + c.Value
+			}
+		}
+		return out
+	}
+	enters := func(role string) *deckhandv1.Session {
+		t.Helper()
+		out := walk(nil)
+		require.Equal(t, http.StatusSeeOther, out.status, out.text)
+		who, err := whoAmI(t, browser(t, h, out.cookie))
+		require.NoError(t, err)
+		require.Equal(t, role, who.GetRole())
+		require.Equal(t, "oidc", who.GetMethod())
+		return who
+	}
+	stays := func(why string, change func(*http.Request)) {
+		t.Helper()
+		out := walk(change)
+		require.Equal(t, http.StatusForbidden, out.status, out.text)
+		require.Contains(t, out.text, why)
+		require.Empty(t, out.cookie)
+	}
+
+	p.person = map[string]any{"sub": "s1", "preferred_username": "carol", "groups": []string{"readers", "ops", "others"}}
+	carol := enters("advanced")
+	require.Equal(t, "carol", carol.GetUserName())
+	p.person["preferred_username"], p.person["groups"] = "caroline", "readers"
+	require.Equal(t, carol.GetUserId(), enters("viewer").GetUserId(), "the subject counts, and the groups of now")
+	p.person["groups"] = []string{"others"}
+	stays("none of your groups", nil)
+
+	// A name that is taken is not taken over, whoever claims it.
+	p.person = map[string]any{"sub": "s2", "preferred_username": "admin", "groups": []string{"ops"}}
+	stays("not of the identity provider", nil)
+	p.person["preferred_username"] = "a b\n"
+	stays("no name", nil)
+	p.person = map[string]any{"sub": "s2", "email": "dora@example.com", "groups": []string{"ops"}}
+	stays("no name", nil)
+	p.person["email_verified"] = true
+	require.Equal(t, "dora@example.com", enters("advanced").GetUserName())
+
+	do(t, h.Client(t, h.AdminToken).Users.UpdateUser, &deckhandv1.UpdateUserRequest{UserId: "dora@example.com", Disabled: new(true)})
+	stays("disabled", nil)
+
+	// What is not signed, or not for this login, lets nobody in.
+	p.person = map[string]any{"sub": "s1", "preferred_username": "carol", "groups": []string{"root"}}
+	for what, lie := range map[string]func(map[string]any){
+		"another nonce":  func(c map[string]any) { c["nonce"] = "x" },
+		"another client": func(c map[string]any) { c["aud"] = "someone" },
+		"another issuer": func(c map[string]any) { c["iss"] = "https://evil.example" },
+		"too old":        func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() },
+	} {
+		p.lie = lie
+		out := walk(nil)
+		require.Equal(t, http.StatusForbidden, out.status, what)
+		require.Empty(t, out.cookie, what)
+	}
+	p.lie = nil
+	strange, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	p.sign = func(payload []byte) string { return p.signed(strange, payload) }
+	stays("cannot be believed", nil)
+	p.sign = func(payload []byte) string {
+		encode := base64.RawURLEncoding.EncodeToString
+		return encode([]byte(`{"alg":"none"}`)) + "." + encode(payload) + "."
+	}
+	stays("cannot be believed", nil)
+	p.sign = nil
+	at := func(path string, change func(q url.Values)) func(*http.Request) {
+		return func(req *http.Request) {
+			if req.URL.Path == path {
+				q := req.URL.Query()
+				change(q)
+				req.URL.RawQuery = q.Encode()
+			}
+		}
+	}
+	stays("has not begun it", at("/oidc/callback", func(q url.Values) { q.Set("state", "x") }))
+	stays("does not know the code", at("/oidc/callback", func(q url.Values) { q.Set("code", "x") }))
+	stays("does not know the code", at("/authorize", func(q url.Values) { q.Set("code_challenge", "x") }))
+	stays("has not let you in", at("/oidc/callback", func(q url.Values) { q.Del("code"); q.Set("error", "access_denied") }))
+	// Somebody else's code in this browser: it has begun no login.
+	res, err := http.Get(h.URL() + "/oidc/callback?code=x&state=")
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusForbidden, res.StatusCode)
+	enters("admin")
+
+	entries := do(t, h.Client(t, h.AdminToken).Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{ObjectId: carol.GetUserId(), PageSize: 50}).GetEntries()
+	require.Len(t, entries, 3, "made, viewer, admin")
+
+	p.Close()
+	_, err = whoAmI(t, h.Client(t, h.AdminToken))
+	require.NoError(t, err, "who does not need the provider goes on")
+}
+
+// A configuration that cannot work is refused as the hub starts.
+func TestOIDCNeedsWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	for field, change := range map[string]func(*hub.Config){
+		"oidc-issuer":    func(c *hub.Config) { c.OIDCIssuer = "http://login.example.com" },
+		"public-url":     func(c *hub.Config) { c.PublicURL = "hub.example.com" },
+		"oidc-client-id": func(c *hub.Config) { c.OIDCClientID = "" },
+		"oidc-roles":     func(c *hub.Config) { c.OIDCRoles = "ops=root" },
+	} {
+		cfg := hubtest.Config(t)
+		cfg.OIDCIssuer, cfg.OIDCClientID, cfg.PublicURL, cfg.OIDCRoles = "https://login.example.com", "x", "https://hub.example.com", "*=viewer"
+		change(&cfg)
+		_, err := cfg.Complete(t.Context())
+		require.ErrorContains(t, err, field)
+	}
+	h := hubtest.Start(t, hubtest.Config(t))
+	res, err := http.Get(h.URL() + "/oidc/status")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"enabled":false}`, string(text))
+	_, err = whoAmI(t, h.Client(t, ""))
+	refusedAs(t, connect.CodeUnauthenticated, err)
+}
