@@ -10,11 +10,14 @@ export type PageToLook = {
 // One line a page. A page of an object that the stories make is in a story.
 export const pages: PageToLook[] = [
   { name: "audit", path: "audit", heading: "Audit" },
+  { name: "budgets", path: "budgets", heading: "Budgets" },
   { name: "fleet", path: "fleet", heading: "Fleet" },
   { name: "inbox", path: "inbox", heading: "Inbox" },
   { name: "new-agent", path: "agents/new", heading: "New agent" },
   { name: "new-agent-draft", path: "agents/new?from=coder", heading: "New agent" },
   { name: "nodes", path: "nodes", heading: "Nodes" },
+  { name: "notifications", path: "notifications", heading: "Notifications" },
+  { name: "providers", path: "providers", heading: "Providers" },
   { name: "settings", path: "settings", heading: "Settings" },
   { name: "tasks", path: "tasks", heading: "Tasks" },
   { name: "teams", path: "users?tab=teams", heading: "Users" },

@@ -1,4 +1,4 @@
-import { Bot, Inbox, LayoutGrid, ListChecks, ScrollText, Server, Settings, Users, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Cpu, Inbox, LayoutGrid, ListChecks, ScrollText, Server, Settings, Users, Wallet, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -22,6 +22,9 @@ export const nav: NavItem[] = [
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
+  { to: "/providers", label: "Providers", icon: Cpu, key: "p", section: "Administration" },
+  { to: "/budgets", label: "Budgets", icon: Wallet, key: "b", section: "Administration" },
+  { to: "/notifications", label: "Notifications", icon: BellRing, key: "o", section: "Administration", role: "admin" },
   { to: "/users", label: "Users", icon: Users, key: "u", section: "Administration" },
   { to: "/audit", label: "Audit", icon: ScrollText, key: "l", section: "Administration", role: "admin" },
   { to: "/settings", label: "Settings", icon: Settings, key: "s", section: "Administration" },

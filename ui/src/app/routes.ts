@@ -2,10 +2,13 @@ import { createRoute, redirect } from "@tanstack/react-router";
 import { loginRoute } from "@/features/session/route";
 import { agentRoutes } from "@/features/agent/route";
 import { auditRoutes } from "@/features/audit/route";
+import { budgetRoutes } from "@/features/budget/route";
+import { destinationRoutes } from "@/features/destination/route";
 import { fleetRoutes } from "@/features/fleet/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
+import { providerRoutes } from "@/features/provider/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
 import { triggerRoutes } from "@/features/trigger/route";
@@ -27,10 +30,13 @@ export const routeTree = rootRoute.addChildren([
     homeRoute,
     ...agentRoutes,
     ...auditRoutes,
+    ...budgetRoutes,
+    ...destinationRoutes,
     ...fleetRoutes,
     ...inboxRoutes,
     ...nodeRoutes,
     ...personaRoutes,
+    ...providerRoutes,
     ...settingRoutes,
     ...taskRoutes,
     ...triggerRoutes,

@@ -1,0 +1,113 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Link } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import { useState } from "react";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { cx } from "@/components/cx";
+import { Empty } from "@/components/Empty";
+import { dollars } from "@/components/money";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { useShortcut } from "@/components/shortcuts";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { may } from "@/features/session/queries";
+import { BudgetService, type Budget } from "@/gen/deckhand/v1/provider_pb";
+import { everyWords, share } from "./limit";
+import { SetBudget } from "./SetBudget";
+
+// BudgetsPage says what models may cost, and what of it is spent.
+export function BudgetsPage() {
+  const admin = may(useSession(), "admin");
+  const [setting, setSetting] = useState<Budget | "new">();
+  useShortcut("n", "Set a limit", "Budgets", () => setSetting("new"), admin);
+  // What is spent moves with every call of a model: it is asked for again.
+  const list = useQuery(BudgetService.method.listBudgets, {}, { refetchInterval: 10_000 });
+  const all = list.data?.budgets ?? [];
+  return (
+    <Page
+      title="Budgets"
+      actions={
+        admin && (
+          <Button look="primary" onClick={() => setSetting("new")}>
+            <Plus aria-hidden className="size-4" /> Set a limit
+          </Button>
+        )
+      }
+    >
+      {list.isPending ? (
+        <Skeletons rows={4} className="h-14 w-full" />
+      ) : list.error && all.length === 0 ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : all.length === 0 ? (
+        <Empty title="No limit is set" command="deckhand budget set organisation 100 --every month">
+          A budget stops models before they cost more than you want.
+        </Empty>
+      ) : (
+        <Table label="Budgets" head={["Of", "Every", "Spent", "Limit", "Set by", ""]}>
+          {all.map((b) => (
+            <Row key={`${b.scope} ${b.objectId} ${b.every}`}>
+              <Cell>
+                <div className="font-medium">{b.scope === "organisation" ? "the organisation" : `the ${b.scope}`}</div>
+                {b.scope !== "organisation" && <Whose of={b} />}
+              </Cell>
+              <Cell className="whitespace-nowrap">{everyWords[b.every] ?? b.every}</Cell>
+              <Cell className="min-w-48">
+                <Bar of={b} />
+              </Cell>
+              <Cell className="whitespace-nowrap">{b.limitMicros === undefined ? "none" : dollars(b.limitMicros)}</Cell>
+              <Cell>{b.setBy || <span className="text-dim">default</span>}</Cell>
+              <Cell>
+                {admin && (
+                  <Button small onClick={() => setSetting(b)} aria-label={`Change the limit of ${b.scope} ${b.objectId} ${everyWords[b.every]}`}>
+                    Change
+                  </Button>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      {setting && <SetBudget of={setting === "new" ? undefined : setting} onClose={() => setSetting(undefined)} />}
+    </Page>
+  );
+}
+
+function Whose({ of }: { of: Budget }) {
+  if (of.scope === "user") return <span className="text-xs break-all">{of.objectId}</span>;
+  return (
+    <Link to="/tasks/$task" params={{ task: of.objectId }} className="font-mono text-xs break-all text-accent hover:underline">
+      {of.objectId}
+    </Link>
+  );
+}
+
+// Bar is how much of a limit is used. Its words say the same as its colour.
+function Bar({ of: b }: { of: Budget }) {
+  const used = share(b);
+  const tone = used === undefined ? "" : used >= 1 ? "bg-bad" : used >= 0.8 ? "bg-warn" : "bg-accent";
+  return (
+    <div className="space-y-1">
+      <div className="flex flex-wrap items-center gap-2">
+        <span>{dollars(b.spentMicros)}</span>
+        {b.reservedMicros > 0n && <span className="text-xs text-dim">and {dollars(b.reservedMicros)} set aside</span>}
+        {used !== undefined && used >= 1 && <Badge tone="bad">used up</Badge>}
+        {used !== undefined && used >= 0.8 && used < 1 && <Badge tone="warn">over 80 %</Badge>}
+      </div>
+      {used !== undefined && (
+        <div
+          role="meter"
+          aria-label={`Spent of the limit of ${b.scope} ${b.objectId} ${everyWords[b.every]}`}
+          aria-valuemin={0}
+          aria-valuemax={100}
+          aria-valuenow={Math.min(100, Math.round(used * 100))}
+          className="h-2 overflow-hidden rounded-full border bg-raised"
+        >
+          <div className={cx("h-full", tone)} style={{ width: `${Math.min(100, used * 100)}%` }} />
+        </div>
+      )}
+    </div>
+  );
+}

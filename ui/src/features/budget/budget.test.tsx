@@ -1,0 +1,75 @@
+import { create } from "@bufbuild/protobuf";
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import axe from "axe-core";
+import { describe, expect, it, vi } from "vitest";
+import { BudgetSchema, BudgetService } from "@/gen/deckhand/v1/provider_pb";
+import { showPage } from "@/test/page";
+import { parseDollars, share } from "./limit";
+import { budgetRoutes } from "./route";
+
+describe("limits", () => {
+  it("count what is set aside as used", () => {
+    expect(share(create(BudgetSchema, { limitMicros: 100n, spentMicros: 50n, reservedMicros: 30n }))).toBe(0.8);
+    expect(share(create(BudgetSchema, { limitMicros: 0n }))).toBe(1);
+    expect(share(create(BudgetSchema, { spentMicros: 50n }))).toBeUndefined();
+  });
+  it("are read exactly", () => {
+    expect(parseDollars("100")).toBe(100_000_000n);
+    expect(parseDollars("$ 2.5".replace(" ", ""))).toBe(2_500_000n);
+    expect(parseDollars("0.000001")).toBe(1n);
+    for (const bad of ["", "-1", "1,5", "1e3", "2.5000001"]) expect(parseDollars(bad)).toBeUndefined();
+  });
+});
+
+const services =
+  (calls = vi.fn()): Parameters<typeof showPage>[2] =>
+  (r) =>
+    r.service(BudgetService, {
+      listBudgets: () => ({
+        budgets: [
+          { scope: "organisation", every: "month", limitMicros: 100_000_000n, spentMicros: 85_000_000n, setBy: "ada" },
+          { scope: "user", objectId: "bob", every: "day", limitMicros: 1_000_000n, spentMicros: 1_000_000n },
+          { scope: "organisation", every: "day", spentMicros: 5_000_000n },
+        ],
+      }),
+      setBudget: (req) => (calls(req.scope, req.objectId, req.every, req.limit), {}),
+    });
+
+// I4: budgets with what of them is spent.
+describe("budgets", () => {
+  it("show bars, and say in words what they show", async () => {
+    const { container } = showPage("/budgets", budgetRoutes, services());
+    const meter = await screen.findByRole("meter", { name: "Spent of the limit of organisation a month" });
+    expect(meter.getAttribute("aria-valuenow")).toBe("85");
+    expect(screen.getByText("over 80 %")).toBeTruthy();
+    expect(screen.getByText("used up")).toBeTruthy();
+    expect(screen.getAllByRole("meter")).toHaveLength(2);
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("are set, taken away and reset", async () => {
+    const calls = vi.fn();
+    showPage("/budgets", budgetRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Set a limit" }));
+    await user.selectOptions(screen.getByLabelText("Of"), "user");
+    await user.click(screen.getByRole("button", { name: "Set it" }));
+    expect(calls).not.toHaveBeenCalled();
+    await user.type(screen.getByLabelText("User"), "bob");
+    await user.type(screen.getByLabelText("US dollars"), "2.50");
+    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("user", "bob", "month", { case: "limitMicros", value: 2_500_000n }));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    await user.click(screen.getByRole("button", { name: /Change the limit of organisation .*a month/ }));
+    await user.selectOptions(screen.getByLabelText("What it may cost"), "none");
+    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("organisation", "", "month", { case: "unlimited", value: true }));
+  });
+
+  it("are for administrators to change", async () => {
+    showPage("/budgets", budgetRoutes, services(), "viewer");
+    await screen.findAllByRole("meter");
+    expect(screen.queryByRole("button", { name: "Set a limit" })).toBeNull();
+  });
+});

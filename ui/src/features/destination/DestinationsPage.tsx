@@ -1,0 +1,281 @@
+import { createClient } from "@connectrpc/connect";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { useQueryClient } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { Empty } from "@/components/Empty";
+import { Select } from "@/components/Field";
+import { Id } from "@/components/Id";
+import { inert } from "@/components/inert";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { DestinationService, DestinationState, NoticeState, type Destination } from "@/gen/deckhand/v1/destination_pb";
+import { noticeLooks, noticeStates, whereOf, type NoticeWord } from "./words";
+
+const destinations = createClient(DestinationService, transport);
+const route = getRouteApi("/shell/notifications");
+
+// DestinationsPage says who is told of what happens, and how the telling went.
+export function DestinationsPage() {
+  const admin = may(useSession(), "admin");
+  return (
+    <Page title="Notifications">
+      {admin ? (
+        <>
+          <Destinations />
+          <Notices />
+        </>
+      ) : (
+        <Empty title="Administrators say who is told">What happens to everybody's tasks leaves the house here, and URLs may be secrets.</Empty>
+      )}
+    </Page>
+  );
+}
+
+function Destinations() {
+  const queries = useQueryClient();
+  const navigate = route.useNavigate();
+  const [busy, setBusy] = useState("");
+  const [leaving, setLeaving] = useState<Destination>();
+  // What is sent has no events: it is asked for again.
+  const list = useQuery(DestinationService.method.listDestinations, {}, { refetchInterval: 10_000 });
+  const all = list.data?.destinations ?? [];
+  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
+  // act does something to one destination, and says how that went.
+  const act = async (d: Destination, fn: () => Promise<string>) => {
+    setBusy(d.id);
+    try {
+      toast.success(await fn());
+    } catch (e) {
+      const { message, fix } = problemOf(e);
+      toast.error(message, { description: fix });
+    } finally {
+      setBusy("");
+      await anew();
+    }
+  };
+  const test = async (d: Destination) => {
+    const { notice } = await destinations.testDestination({ destinationId: d.id });
+    if (notice?.state !== NoticeState.DELIVERED) throw new Error(`${d.name} did not take it: ${notice?.error || "no answer"}`);
+    return `${d.name} took a notice.`;
+  };
+  const redrive = async (d: Destination) => {
+    const { redriven } = await destinations.redriveNotices({ which: { case: "destinationId", value: d.id } });
+    return `${redriven} ${redriven === 1n ? "notice is" : "notices are"} sent again.`;
+  };
+  if (list.isPending) return <Skeletons rows={3} />;
+  if (list.error && all.length === 0) return <Problem error={list.error} retry={() => void list.refetch()} />;
+  if (all.length === 0) {
+    return (
+      <Empty title="Nobody is told yet" command="deckhand destination create hooks --webhook https://hooks.example.com/deckhand">
+        A destination is a webhook, a Slack channel, mail or a NATS subject that hears of approvals, questions, failures, budgets and escalations.
+      </Empty>
+    );
+  }
+  return (
+    <>
+      <Table label="Destinations" head={["Destination", "Where", "What", "State", "Waiting", "Dead", ""]}>
+        {all.map((d) => (
+          <Row key={d.id}>
+            <Cell>
+              <div className="font-medium">{d.name}</div>
+              <div className="text-xs text-dim">
+                {d.kind}
+                {d.secretEndsIn && `, secret …${d.secretEndsIn}`}
+              </div>
+            </Cell>
+            <Cell className="break-all">{whereOf(d)}</Cell>
+            <Cell>
+              {d.spec?.events.join(", ") || (d.kind === "nats" ? "everything" : "what people have to know")}
+              {d.spec && d.spec.agents.length > 0 && <div className="text-xs text-dim">of {d.spec.agents.join(", ")}</div>}
+            </Cell>
+            <Cell>
+              {d.state === DestinationState.ENABLED ? <Badge tone="good" dot>enabled</Badge> : <Badge title={d.reason}>disabled</Badge>}
+              {d.reason && <div className="pt-1 text-xs text-dim">{inert(d.reason)}</div>}
+            </Cell>
+            <Cell>{String(d.pending)}</Cell>
+            <Cell>{d.dead > 0n ? <span className="text-bad">{String(d.dead)}</span> : "0"}</Cell>
+            <Cell>
+              <div className="flex flex-wrap gap-1">
+                <Button small busy={busy === d.id} onClick={() => void act(d, () => test(d))} aria-label={`Test ${d.name}`}>
+                  Test
+                </Button>
+                {d.dead > 0n && (
+                  <Button small busy={busy === d.id} onClick={() => void act(d, () => redrive(d))} aria-label={`Redrive ${d.name}`}>
+                    Redrive
+                  </Button>
+                )}
+                <Button small onClick={() => void navigate({ search: { of: d.id } })} aria-label={`Notices of ${d.name}`}>
+                  Notices
+                </Button>
+                {d.state === DestinationState.ENABLED ? (
+                  <Button
+                    small
+                    busy={busy === d.id}
+                    aria-label={`Disable ${d.name}`}
+                    onClick={() =>
+                      void act(d, async () => {
+                        await destinations.disableDestination({ destinationId: d.id });
+                        return `${d.name} is told no more.`;
+                      })
+                    }
+                  >
+                    Disable
+                  </Button>
+                ) : (
+                  <Button
+                    small
+                    busy={busy === d.id}
+                    aria-label={`Enable ${d.name}`}
+                    onClick={() =>
+                      void act(d, async () => {
+                        await destinations.enableDestination({ destinationId: d.id });
+                        return `${d.name} is told from now on.`;
+                      })
+                    }
+                  >
+                    Enable
+                  </Button>
+                )}
+                <Button small look="danger" onClick={() => setLeaving(d)} aria-label={`Delete ${d.name}`}>
+                  Delete
+                </Button>
+              </div>
+            </Cell>
+          </Row>
+        ))}
+      </Table>
+      <Confirm
+        open={leaving !== undefined}
+        onClose={() => setLeaving(undefined)}
+        title={`Delete ${leaving?.name}`}
+        action="Delete"
+        typed={leaving?.name}
+        danger
+        run={async () => {
+          await destinations.deleteDestination({ destinationId: leaving?.id });
+          await anew();
+          toast.success(`${leaving?.name} is deleted.`);
+        }}
+      >
+        <p>It is told no more, and what waits for it is dropped.</p>
+      </Confirm>
+    </>
+  );
+}
+
+function Notices() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const queries = useQueryClient();
+  const pages = useInfiniteQuery(
+    DestinationService.method.listNotices,
+    { destinationId: search.of ?? "", states: search.state ? [noticeStates[search.state]] : [], pageSize: 25, pageToken: "" },
+    // What is sent has no events: it is asked for again.
+    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 10_000 },
+  );
+  const notices = pages.data?.pages.flatMap((page) => page.notices) ?? [];
+  const again = async (noticeId: string) => {
+    try {
+      await destinations.redriveNotices({ which: { case: "noticeId", value: noticeId } });
+      toast.success("It is sent again.");
+      await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
+    } catch (e) {
+      toast.error(problemOf(e).message);
+    }
+  };
+  return (
+    <Section
+      title="Notices"
+      actions={
+        <>
+          <Select
+            aria-label="State"
+            value={search.state ?? ""}
+            onChange={(e) => void navigate({ search: (s) => ({ ...s, state: (e.target.value as NoticeWord) || undefined }) })}
+          >
+            <option value="">Any state</option>
+            {Object.keys(noticeStates).map((s) => (
+              <option key={s} value={s}>
+                {s}
+              </option>
+            ))}
+          </Select>
+          {(search.of || search.state) && <Button onClick={() => void navigate({ search: {} })}>Clear</Button>}
+        </>
+      }
+    >
+      {pages.isPending ? (
+        <Skeletons rows={3} />
+      ) : pages.error && notices.length === 0 ? (
+        <Problem error={pages.error} retry={() => void pages.refetch()} />
+      ) : notices.length === 0 ? (
+        <p className="text-dim">{search.of || search.state ? "No notice is like that." : "Nothing was sent yet."}</p>
+      ) : (
+        <Table label="Notices" head={["What", "To", "State", "Tries", "When", ""]}>
+          {notices.map((n) => {
+            const look = noticeLooks[n.state] ?? noticeLooks[0];
+            return (
+              <Row key={n.id}>
+                <Cell>
+                  {n.type}
+                  <div>
+                    {n.taskId ? (
+                      <Link to="/tasks/$task" params={{ task: n.taskId }} className="font-mono text-xs text-accent hover:underline">
+                        {n.taskId}
+                      </Link>
+                    ) : (
+                      <Id value={n.id} />
+                    )}
+                  </div>
+                </Cell>
+                <Cell>{n.destinationName}</Cell>
+                <Cell>
+                  <Badge tone={look.tone} dot>
+                    {look.word}
+                  </Badge>
+                  {n.error && <div className="pt-1 text-xs text-bad">{inert(n.error)}</div>}
+                </Cell>
+                <Cell>{n.attempts}</Cell>
+                <Cell>
+                  <Time at={n.createdAt} />
+                  {n.state === NoticeState.PENDING && n.nextAt && n.attempts > 0 && (
+                    <div className="text-xs text-dim">
+                      again <Time at={n.nextAt} />
+                    </div>
+                  )}
+                </Cell>
+                <Cell>
+                  {n.state === NoticeState.DEAD && (
+                    <Button small onClick={() => void again(n.id)}>
+                      Redrive
+                    </Button>
+                  )}
+                </Cell>
+              </Row>
+            );
+          })}
+        </Table>
+      )}
+      {pages.hasNextPage && (
+        <div className="pt-3">
+          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
+            Older notices
+          </Button>
+        </div>
+      )}
+    </Section>
+  );
+}

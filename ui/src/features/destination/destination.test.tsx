@@ -1,0 +1,61 @@
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import axe from "axe-core";
+import { describe, expect, it, vi } from "vitest";
+import { DestinationService, DestinationState, NoticeState } from "@/gen/deckhand/v1/destination_pb";
+import { showPage } from "@/test/page";
+import { destinationRoutes } from "./route";
+
+const services =
+  (calls = vi.fn()): Parameters<typeof showPage>[2] =>
+  (r) =>
+    r.service(DestinationService, {
+      listDestinations: () => ({
+        destinations: [
+          {
+            id: "dest_1",
+            name: "hooks",
+            kind: "webhook",
+            state: DestinationState.ENABLED,
+            spec: { events: ["failures"], to: { case: "webhook" as const, value: { url: "https://hooks.example.com/x" } } },
+            pending: 1n,
+            dead: 2n,
+          },
+        ],
+      }),
+      listNotices: (req) => {
+        calls("list", req.destinationId, req.states);
+        return { notices: [{ id: "notice_1", type: "execution_failed", taskId: "task_1", destinationName: "hooks", state: NoticeState.DEAD, attempts: 9, error: "500" }] };
+      },
+      testDestination: (req) => (calls("test", req.destinationId), { notice: { state: NoticeState.DELIVERED } }),
+      redriveNotices: (req) => (calls("redrive", req.which.case, req.which.value), { redriven: 2n }),
+    });
+
+describe("notifications", () => {
+  it("teach the first command when there are none", async () => {
+    showPage("/notifications", destinationRoutes, (r) => r.service(DestinationService, { listDestinations: () => ({}), listNotices: () => ({}) }));
+    expect(await screen.findByText("Nobody is told yet")).toBeTruthy();
+  });
+
+  it("are tested and redriven", async () => {
+    const calls = vi.fn();
+    const { container, history } = showPage("/notifications", destinationRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Test hooks" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("test", "dest_1"));
+    await waitFor(() => expect(screen.getByRole<HTMLButtonElement>("button", { name: "Redrive hooks" }).disabled).toBe(false));
+    await user.click(screen.getByRole("button", { name: "Redrive hooks" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("redrive", "destinationId", "dest_1"));
+    await user.click(await screen.findByRole("button", { name: "Redrive" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("redrive", "noticeId", "notice_1"));
+    await user.selectOptions(screen.getByLabelText("State"), "dead");
+    await waitFor(() => expect(history.location.search).toBe("?state=dead"));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("list", "", [NoticeState.DEAD]));
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("are for administrators", async () => {
+    showPage("/notifications", destinationRoutes, services(), "advanced");
+    expect(await screen.findByText("Administrators say who is told")).toBeTruthy();
+  });
+});

@@ -1,0 +1,226 @@
+import { createClient } from "@connectrpc/connect";
+import { useQuery } from "@connectrpc/connect-query";
+import { useQueryClient } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import { useMemo, useState } from "react";
+import { toast } from "sonner";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { Empty } from "@/components/Empty";
+import { Select } from "@/components/Field";
+import { count, dollars } from "@/components/money";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { useShortcut } from "@/components/shortcuts";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { millis, Time, useNow } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { ProviderService, type ModelUsage, type Provider } from "@/gen/deckhand/v1/provider_pb";
+import { ConnectProvider } from "./ConnectProvider";
+import { SetPrice } from "./SetPrice";
+import { sinceTime, type Since } from "./since";
+
+const providers = createClient(ProviderService, transport);
+const route = getRouteApi("/shell/providers");
+
+// ProvidersPage says whose models there are, and what they used and cost.
+export function ProvidersPage() {
+  const admin = may(useSession(), "admin");
+  const queries = useQueryClient();
+  const [connecting, setConnecting] = useState<string>();
+  const [leaving, setLeaving] = useState<Provider>();
+  useShortcut("n", "Connect a provider", "Providers", () => setConnecting(""), admin);
+  // When a key was used or refused has no event: it is asked for again.
+  const list = useQuery(ProviderService.method.listProviders, {}, { refetchInterval: 15_000 });
+  const all = list.data?.providers ?? [];
+  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: ProviderService.typeName }] });
+  return (
+    <Page
+      title="Providers"
+      actions={
+        admin && (
+          <Button look="primary" onClick={() => setConnecting("")}>
+            <Plus aria-hidden className="size-4" /> Connect a provider
+          </Button>
+        )
+      }
+    >
+      {list.isPending ? (
+        <Skeletons rows={4} />
+      ) : list.error && all.length === 0 ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : all.length === 0 ? (
+        <Empty title="No provider is connected" command="deckhand provider connect anthropic --key-file key.txt">
+          Agents think with the models of a provider whose key you have. The key stays sealed in the hub.
+        </Empty>
+      ) : (
+        <Table label="Providers" head={["Provider", "State", "Key", "Connected", "Ends", "Last used", ""]}>
+          {all.map((p) => (
+            <Row key={p.name}>
+              <Cell>
+                <div className="font-medium">{p.name}</div>
+                <div className="text-xs break-all text-dim">{p.baseUrl}</div>
+              </Cell>
+              <Cell>
+                <State of={p} />
+              </Cell>
+              <Cell>{p.keyEndsIn ? <code className="text-xs">…{p.keyEndsIn}</code> : <span className="text-dim">not shown</span>}</Cell>
+              <Cell>
+                <Time at={p.connectedAt} none="by the hub's environment" />
+                {p.connectedBy && <div className="text-xs text-dim">by {p.connectedBy}</div>}
+              </Cell>
+              <Cell>
+                <Time at={p.expiresAt} none="not known" />
+              </Cell>
+              <Cell>
+                <Time at={p.lastUsedAt} />
+              </Cell>
+              <Cell>
+                {admin && (
+                  <div className="flex gap-1">
+                    <Button small onClick={() => setConnecting(p.name)}>
+                      Another key
+                    </Button>
+                    {p.connectedAt && (
+                      <Button small look="danger" onClick={() => setLeaving(p)}>
+                        Disconnect
+                      </Button>
+                    )}
+                  </div>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      <Used admin={admin} />
+      {connecting !== undefined && <ConnectProvider name={connecting} baseUrl={all.find((p) => p.name === connecting)?.baseUrl ?? ""} onClose={() => setConnecting(undefined)} done={anew} />}
+      <Confirm
+        open={leaving !== undefined}
+        onClose={() => setLeaving(undefined)}
+        title={`Disconnect ${leaving?.name}`}
+        action="Disconnect"
+        typed={leaving?.name}
+        danger
+        run={async () => {
+          await providers.disconnectProvider({ name: leaving?.name });
+          await anew();
+          toast.success(`${leaving?.name} is disconnected, and its key deleted.`);
+        }}
+      >
+        <p>The hub deletes the key. Tasks that think with it pause until somebody connects it again.</p>
+      </Confirm>
+    </Page>
+  );
+}
+
+const soon = 7 * 86_400_000;
+
+function State({ of: p }: { of: Provider }) {
+  const now = useNow();
+  const ends = millis(p.expiresAt);
+  if (p.refusedAt) {
+    return (
+      <div className="space-y-1">
+        <Badge tone="bad" dot>
+          key refused
+        </Badge>
+        <div className="text-xs">
+          <Time at={p.refusedAt} />: give it another key
+        </div>
+      </div>
+    );
+  }
+  if (ends !== undefined && ends < now) return <Badge tone="bad" dot>key has ended</Badge>;
+  if (ends !== undefined && ends < now + soon) return <Badge tone="warn" dot>key ends soon</Badge>;
+  return <Badge tone="good" dot>connected</Badge>;
+}
+
+const words: Record<Since, string> = { today: "Today", week: "The last 7 days", month: "This month" };
+
+function Used({ admin }: { admin: boolean }) {
+  const { since = "month" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const [priced, setPriced] = useState<{ provider: string; model: string }>();
+  const from = useMemo(() => sinceTime(since, new Date()), [since]);
+  // What is used has no event of its own: it is asked for again.
+  const usage = useQuery(ProviderService.method.getProviderUsage, { since: from }, { refetchInterval: 15_000 });
+  const models = usage.data?.models ?? [];
+  const cost = models.reduce((sum, m) => sum + (m.usage?.costMicros ?? 0n), 0n);
+  return (
+    <Section
+      title="Usage by model"
+      actions={
+        <>
+          <Select
+            aria-label="Since"
+            value={since}
+            onChange={(e) => void navigate({ search: { since: e.target.value === "month" ? undefined : (e.target.value as Since) } })}
+          >
+            {Object.entries(words).map(([value, label]) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
+            ))}
+          </Select>
+          {admin && <Button onClick={() => setPriced({ provider: "", model: "" })}>Set a price</Button>}
+        </>
+      }
+    >
+      {usage.isPending ? (
+        <Skeletons rows={3} />
+      ) : usage.error && models.length === 0 ? (
+        <Problem error={usage.error} retry={() => void usage.refetch()} />
+      ) : models.length === 0 ? (
+        <p className="text-dim">No model was called. A model without a price is refused until somebody sets one.</p>
+      ) : (
+        <Table label="Usage by model" head={["Model", "Calls", "Input", "Output", "Cache read", "Cache written", "Cost", ""]}>
+          {models.map((m) => (
+            <Model key={`${m.provider}/${m.model}`} of={m} price={admin ? () => setPriced({ provider: m.provider, model: m.model }) : undefined} />
+          ))}
+          <Row>
+            <Cell span={6} className="font-medium">
+              All
+            </Cell>
+            <Cell className="font-medium">{dollars(cost)}</Cell>
+            <Cell />
+          </Row>
+        </Table>
+      )}
+      {priced && <SetPrice of={priced} onClose={() => setPriced(undefined)} />}
+    </Section>
+  );
+}
+
+function Model({ of: m, price }: { of: ModelUsage; price?: () => void }) {
+  return (
+    <Row>
+      <Cell>
+        <div className="font-medium break-all">{m.model}</div>
+        <div className="text-xs text-dim">{m.provider}</div>
+      </Cell>
+      <Cell>
+        {count(m.calls)}
+        {m.estimated > 0n && <div className="text-xs text-dim">{count(m.estimated)} broke off: estimated</div>}
+      </Cell>
+      <Cell>{count(m.usage?.inputTokens ?? 0n)}</Cell>
+      <Cell>{count(m.usage?.outputTokens ?? 0n)}</Cell>
+      <Cell>{count(m.usage?.cacheReadTokens ?? 0n)}</Cell>
+      <Cell>{count(m.usage?.cacheWriteTokens ?? 0n)}</Cell>
+      <Cell>{dollars(m.usage?.costMicros ?? 0n)}</Cell>
+      <Cell>
+        {price && (
+          <Button small onClick={price} aria-label={`Set the price of ${m.model}`}>
+            Price
+          </Button>
+        )}
+      </Cell>
+    </Row>
+  );
+}

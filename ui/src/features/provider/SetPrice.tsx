@@ -1,0 +1,72 @@
+import { useMutation } from "@connectrpc/connect-query";
+import { useState } from "react";
+import { toast } from "sonner";
+import { Button } from "@/components/Button";
+import { Dialog } from "@/components/Dialog";
+import { Field, Input } from "@/components/Field";
+import { Problem } from "@/components/Problem";
+import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
+import { parsePrice } from "./since";
+
+// SetPrice says what a model costs, before the price that is shipped.
+export function SetPrice(props: { of: { provider: string; model: string }; onClose: () => void }) {
+  const [provider, setProvider] = useState(props.of.provider);
+  const [model, setModel] = useState(props.of.model);
+  const [prices, setPrices] = useState({ input: "", output: "", cacheRead: "", cacheWrite: "" });
+  const [tried, setTried] = useState(false);
+  const set = useMutation(ProviderService.method.setPrice, {
+    onSuccess: () => {
+      toast.success(`${model} has this price from now on.`);
+      props.onClose();
+    },
+  });
+  const input = parsePrice(prices.input);
+  const output = parsePrice(prices.output);
+  const optional = (text: string) => text.trim() === "" || parsePrice(text) !== undefined;
+  const ready = provider && model && input !== undefined && output !== undefined && optional(prices.cacheRead) && optional(prices.cacheWrite);
+  const boxes: [keyof typeof prices, string, boolean][] = [
+    ["input", "Input", true],
+    ["output", "Output", true],
+    ["cacheRead", "Read from the cache", false],
+    ["cacheWrite", "Written to the cache", false],
+  ];
+  return (
+    <Dialog open onClose={props.onClose} title="The price of a model">
+      <form
+        className="space-y-3"
+        onSubmit={(e) => {
+          e.preventDefault();
+          setTried(true);
+          if (ready) {
+            set.mutate({ provider: provider.trim(), model: model.trim(), input, output, cacheRead: parsePrice(prices.cacheRead), cacheWrite: parsePrice(prices.cacheWrite) });
+          }
+        }}
+      >
+        <p className="text-dim">US dollars for a million tokens. Zero is for models of your own.</p>
+        <Field label="Provider">
+          <Input value={provider} onChange={(e) => setProvider(e.target.value)} required maxLength={60} />
+        </Field>
+        <Field label="Model">
+          <Input value={model} onChange={(e) => setModel(e.target.value)} required maxLength={200} />
+        </Field>
+        <div className="grid gap-3 sm:grid-cols-2">
+          {boxes.map(([name, label, needed]) => {
+            const wrong = needed ? parsePrice(prices[name]) === undefined : !optional(prices[name]);
+            return (
+              <Field key={name} label={label} hint={needed ? undefined : "Empty for the price of input."} problem={tried && wrong ? "a number from 0 to 100000" : undefined}>
+                <Input inputMode="decimal" value={prices[name]} onChange={(e) => setPrices((p) => ({ ...p, [name]: e.target.value }))} autoComplete="off" />
+              </Field>
+            );
+          })}
+        </div>
+        {set.error && <Problem error={set.error} />}
+        <div className="flex justify-end gap-2">
+          <Button onClick={props.onClose}>Cancel</Button>
+          <Button type="submit" look="primary" busy={set.isPending}>
+            Set it
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

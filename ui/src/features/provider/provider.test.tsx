@@ -1,0 +1,114 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import axe from "axe-core";
+import { describe, expect, it, vi } from "vitest";
+import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
+import { showPage } from "@/test/page";
+import { providerRoutes } from "./route";
+import { parsePrice, parseSince, sinceTime } from "./since";
+
+const now = BigInt(Math.floor(Date.now() / 1000));
+
+describe("since", () => {
+  it("counts from where the hub does, in UTC", () => {
+    const at = new Date("2026-03-09T00:30:00Z");
+    expect(sinceTime("today", at).seconds).toBe(BigInt(Date.UTC(2026, 2, 9) / 1000));
+    expect(sinceTime("week", at).seconds).toBe(BigInt(Date.UTC(2026, 2, 3) / 1000));
+    expect(sinceTime("month", at).seconds).toBe(BigInt(Date.UTC(2026, 2, 1) / 1000));
+    expect(parseSince({ since: "ever" })).toEqual({ since: undefined });
+  });
+  it("reads prices", () => {
+    expect(parsePrice("2.50")).toBe(2.5);
+    expect(parsePrice("0")).toBe(0);
+    for (const bad of ["", "much", "-1", "1e9"]) expect(parsePrice(bad)).toBeUndefined();
+  });
+});
+
+const services =
+  (calls = vi.fn(), refuse = false): Parameters<typeof showPage>[2] =>
+  (r) =>
+    r.service(ProviderService, {
+      listProviders: () => ({
+        providers: [
+          { name: "anthropic", keyEndsIn: "wxyz", connectedAt: { seconds: now - 60n }, connectedBy: "ada", lastUsedAt: { seconds: now - 5n }, expiresAt: { seconds: now + 86_400n } },
+          { name: "openai", keyEndsIn: "1234", connectedAt: { seconds: now - 60n }, refusedAt: { seconds: now - 9n } },
+        ],
+      }),
+      getProviderUsage: (req) => {
+        calls("usage", req.since?.seconds);
+        return { models: [{ provider: "anthropic", model: "claude", calls: 3n, estimated: 1n, usage: { inputTokens: 12_300n, costMicros: 1_230_000n } }] };
+      },
+      connectProvider: (req) => {
+        calls("connect", req.name, req.key);
+        if (refuse) throw new ConnectError("the provider refuses the key", Code.InvalidArgument);
+        return {};
+      },
+      disconnectProvider: (req) => (calls("disconnect", req.name), {}),
+      setPrice: (req) => (calls("price", req.provider, req.model, req.input, req.output, req.cacheRead), {}),
+    });
+
+describe("providers", () => {
+  it("teach the first command when there are none", async () => {
+    showPage("/providers", providerRoutes, (r) => r.service(ProviderService, { listProviders: () => ({}), getProviderUsage: () => ({}) }));
+    expect(await screen.findByText("No provider is connected")).toBeTruthy();
+    expect(await screen.findByText(/No model was called/)).toBeTruthy();
+  });
+
+  // I1: connected since, expiry, last use and usage shown; I2: a refused key.
+  it("show whose key ends, whose is refused, and what was used", async () => {
+    const calls = vi.fn();
+    const { container } = showPage("/providers", providerRoutes, services(calls));
+    const table = await screen.findByRole("group", { name: "Providers" });
+    expect(within(table).getByText("key ends soon")).toBeTruthy();
+    expect(within(table).getByText("key refused")).toBeTruthy();
+    expect(within(table).getByText("…wxyz")).toBeTruthy();
+    expect(await screen.findByText("1 broke off: estimated")).toBeTruthy();
+    expect(screen.getAllByText("$1.23")).toHaveLength(2);
+    await userEvent.selectOptions(screen.getByLabelText("Since"), "today");
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("usage", sinceTime("today", new Date()).seconds));
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  // I1: a key goes in and never comes out: not even into the page that sent it.
+  it("forget a key that was sent, also when it is refused", async () => {
+    const calls = vi.fn();
+    showPage("/providers", providerRoutes, services(calls, true));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Connect a provider" }));
+    await user.type(screen.getByLabelText("Provider"), "mistral");
+    const key = screen.getByLabelText<HTMLInputElement>("Key");
+    expect(key.type).toBe("password");
+    expect(key.getAttribute("autocomplete")).toBe("off");
+    await user.type(key, "sk-secret");
+    await user.click(screen.getByRole("button", { name: "Connect" }));
+    expect((await screen.findByRole("alert")).textContent).toContain("refuses the key");
+    expect(calls).toHaveBeenCalledWith("connect", "mistral", "sk-secret");
+    expect(key.value).toBe("");
+    expect(document.body.innerHTML).not.toContain("sk-secret");
+  });
+
+  it("are disconnected by their typed name, and get prices", async () => {
+    const calls = vi.fn();
+    showPage("/providers", providerRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click((await screen.findAllByRole("button", { name: "Disconnect" }))[0]!);
+    await user.type(await screen.findByLabelText("Type anthropic to confirm"), "anthropic{Enter}");
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("disconnect", "anthropic"));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    // I3: prices can be overridden.
+    await user.click(await screen.findByRole("button", { name: "Set the price of claude" }));
+    await user.type(screen.getByLabelText("Input"), "3");
+    await user.click(screen.getByRole("button", { name: "Set it" }));
+    expect(screen.getByLabelText("Output").getAttribute("aria-invalid")).toBe("true");
+    await user.type(screen.getByLabelText("Output"), "15");
+    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("price", "anthropic", "claude", 3, 15, undefined));
+  });
+
+  it("leave those who only look with nothing to press", async () => {
+    showPage("/providers", providerRoutes, services(), "viewer");
+    await screen.findByText("…wxyz");
+    for (const name of ["Connect a provider", "Disconnect", "Another key", "Set a price"]) expect(screen.queryByRole("button", { name })).toBeNull();
+  });
+});
