@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/artifact"
@@ -147,10 +148,21 @@ func subtasksMessage(s db.SumBelowRow) *deckhandv1.Subtasks {
 
 const tasksPage = 20
 
+// timeOf answers a time that may be unset.
+func timeOf(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.AsTime())
+}
+
 // ListTasks answers tasks, newest first.
 func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.ListTasksRequest]) (*connect.Response[deckhandv1.ListTasksResponse], error) {
 	org := auth.From(ctx).OrgID
-	filter := task.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
+	filter := task.Filter{
+		PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken(), Query: req.Msg.GetQuery(),
+		CreatedFrom: timeOf(req.Msg.GetCreatedFrom()), CreatedBefore: timeOf(req.Msg.GetCreatedBefore()),
+	}
 	if filter.PageSize == 0 {
 		filter.PageSize = tasksPage
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
 
@@ -382,6 +383,10 @@ type Filter struct {
 	States    []State
 	PageSize  int32
 	PageToken string
+	// Query are words, each of which is in the title, the goal or the summary.
+	Query string
+	// CreatedFrom and CreatedBefore bound when it was made; nil for no bound.
+	CreatedFrom, CreatedBefore *time.Time
 }
 
 // List answers a page of tasks, newest first, and the next page's token.
@@ -396,6 +401,8 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListTa
 	for _, st := range f.States {
 		params.States = append(params.States, string(st))
 	}
+	params.Words = strings.Fields(strings.ToLower(f.Query))
+	params.CreatedFrom, params.CreatedBefore = f.CreatedFrom, f.CreatedBefore
 	if f.PageToken != "" {
 		at, id, err := store.ParsePageToken(f.PageToken)
 		if err != nil {

@@ -255,6 +255,23 @@ turns:
     await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");
   });
 
+  it("finds tasks by words, and saves them (C6, L3)", async () => {
+    await page.goto(`${url}/tasks`);
+    await page.getByLabel("Words of the goal or the result").fill("FOR THE LAST");
+    await page.getByRole("link", { name: "Go on for the last time" }).waitFor();
+    await page.getByRole("link", { name: "Say hello" }).waitFor({ state: "detached" });
+    expect(page.url()).toContain("q=");
+    const download = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Export" }).click();
+    expect((await download).suggestedFilename()).toBe("tasks.jsonl");
+    await page.getByLabel("Select Go on for the last time").check();
+    await page.getByRole("region", { name: "Selected tasks" }).getByText("1 selected").waitFor();
+    await accessible(page, "selected tasks");
+    await page.getByRole("button", { name: "Clear", exact: true }).first().click();
+    await page.reload();
+    await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
+  });
+
   it("has one stream for all tabs, and another leads when the first is closed (L6)", async () => {
     const other = await page.context().newPage();
     await other.goto(`${url}/fleet`);

@@ -839,19 +839,27 @@ WHERE t.org_id = $1
   AND ($2::text IS NULL OR t.agent_id = $2)
   AND ($3::text[] IS NULL OR t.state = ANY ($3::text[]))
   AND ($4::text IS NULL OR t.parent_id = $4)
-  AND ($5::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($5::timestamptz, $6::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $7
+  AND ($5::text[] IS NULL OR NOT EXISTS (
+       SELECT 1 FROM unnest($5::text[]) AS w(word)
+       WHERE strpos(lower(concat_ws(' ', t.title, t.goal, t.summary)), w.word) = 0))
+  AND ($6::timestamptz IS NULL OR t.created_at >= $6::timestamptz)
+  AND ($7::timestamptz IS NULL OR t.created_at < $7::timestamptz)
+  AND ($8::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($8::timestamptz, $9::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $10
 `
 
 type ListTasksParams struct {
-	OrgID      string
-	AgentID    *string
-	States     []string
-	ParentID   *string
-	BeforeTime *time.Time
-	BeforeID   string
-	MaxRows    int32
+	OrgID         string
+	AgentID       *string
+	States        []string
+	ParentID      *string
+	Words         []string
+	CreatedFrom   *time.Time
+	CreatedBefore *time.Time
+	BeforeTime    *time.Time
+	BeforeID      string
+	MaxRows       int32
 }
 
 type ListTasksRow struct {
@@ -869,6 +877,9 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.AgentID,
 		arg.States,
 		arg.ParentID,
+		arg.Words,
+		arg.CreatedFrom,
+		arg.CreatedBefore,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,

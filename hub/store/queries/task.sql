@@ -53,6 +53,11 @@ WHERE t.org_id = @org_id
   AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(states)::text[] IS NULL OR t.state = ANY (sqlc.narg(states)::text[]))
   AND (sqlc.narg(parent_id)::text IS NULL OR t.parent_id = sqlc.narg(parent_id))
+  AND (sqlc.narg(words)::text[] IS NULL OR NOT EXISTS (
+       SELECT 1 FROM unnest(sqlc.narg(words)::text[]) AS w(word)
+       WHERE strpos(lower(concat_ws(' ', t.title, t.goal, t.summary)), w.word) = 0))
+  AND (sqlc.narg(created_from)::timestamptz IS NULL OR t.created_at >= sqlc.narg(created_from)::timestamptz)
+  AND (sqlc.narg(created_before)::timestamptz IS NULL OR t.created_at < sqlc.narg(created_before)::timestamptz)
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;

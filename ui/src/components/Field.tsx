@@ -2,18 +2,18 @@ import { useId, type ComponentProps, type ReactElement, type ReactNode, cloneEle
 import { cx } from "./cx";
 
 const box =
-  "w-full rounded-md border bg-panel px-2.5 text-sm placeholder:text-dim disabled:opacity-60 aria-invalid:border-bad";
+  "rounded-md border bg-panel px-2.5 text-sm placeholder:text-dim disabled:opacity-60 aria-invalid:border-bad";
 
 export function Input({ className, ...rest }: ComponentProps<"input">) {
-  return <input className={cx(box, "min-h-8", className)} {...rest} />;
+  return <input className={cx(box, "min-h-8 w-full", className)} {...rest} />;
 }
 
 export function TextArea({ className, ...rest }: ComponentProps<"textarea">) {
-  return <textarea className={cx(box, "py-1.5", className)} {...rest} />;
+  return <textarea className={cx(box, "w-full py-1.5", className)} {...rest} />;
 }
 
 export function Select({ className, ...rest }: ComponentProps<"select">) {
-  return <select className={cx(box, "min-h-8 w-auto pr-7", className)} {...rest} />;
+  return <select className={cx(box, "min-h-8 pr-7", className)} {...rest} />;
 }
 
 // Field gives one control its label, and what is wrong with what it holds.

@@ -1624,7 +1624,13 @@ type ListTasksRequest struct {
 	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only tasks that this one gave, by id or unique id prefix; empty for all.
-	ParentId      string `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
+	ParentId string `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
+	// Words, each of which is in the title, the goal or the summary, whatever its
+	// case; empty for all.
+	Query string `protobuf:"bytes,6,opt,name=query,proto3" json:"query,omitempty"`
+	// Made at this time or after it, and before that one; unset for no bound.
+	CreatedFrom   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1692,6 +1698,27 @@ func (x *ListTasksRequest) GetParentId() string {
 		return x.ParentId
 	}
 	return ""
+}
+
+func (x *ListTasksRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetCreatedFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedFrom
+	}
+	return nil
+}
+
+func (x *ListTasksRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
 }
 
 type ListTasksResponse struct {
@@ -3084,7 +3111,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
 	"\x0fGetTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xea\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x8c\x03\n" +
 	"\x10ListTasksRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x128\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.deckhand.v1.TaskStateB\b\xbaH\x05\x92\x01\x02\x10\x0eR\x06states\x12'\n" +
@@ -3092,7 +3119,10 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12%\n" +
-	"\tparent_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bparentId\"d\n" +
+	"\tparent_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bparentId\x12\x1e\n" +
+	"\x05query\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05query\x12=\n" +
+	"\fcreated_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedFrom\x12A\n" +
+	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\"d\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.deckhand.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
@@ -3309,57 +3339,59 @@ var file_deckhand_v1_task_proto_depIdxs = []int32{
 	3,  // 22: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
 	3,  // 23: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
 	0,  // 24: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	3,  // 25: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	3,  // 26: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 27: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 28: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	3,  // 29: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 30: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 31: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	5,  // 32: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 33: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	5,  // 34: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 35: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	43, // 36: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	44, // 37: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	3,  // 38: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	30, // 39: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	8,  // 40: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	42, // 41: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	8,  // 42: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	45, // 43: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	40, // 44: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	13, // 45: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	15, // 46: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	17, // 47: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	19, // 48: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	21, // 49: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	23, // 50: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	25, // 51: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	27, // 52: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	29, // 53: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	32, // 54: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	34, // 55: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	36, // 56: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	38, // 57: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	14, // 58: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	16, // 59: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	18, // 60: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	20, // 61: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	22, // 62: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	24, // 63: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	26, // 64: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	28, // 65: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	31, // 66: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	33, // 67: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	35, // 68: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	37, // 69: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	39, // 70: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	58, // [58:71] is the sub-list for method output_type
-	45, // [45:58] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	40, // 25: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	40, // 26: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 27: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	3,  // 28: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 29: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 30: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	3,  // 31: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 32: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 33: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	5,  // 34: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 35: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	5,  // 36: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 37: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	43, // 38: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	44, // 39: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	3,  // 40: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	30, // 41: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	8,  // 42: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	42, // 43: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	8,  // 44: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	45, // 45: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	40, // 46: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	13, // 47: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	15, // 48: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	17, // 49: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	19, // 50: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	21, // 51: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	23, // 52: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	25, // 53: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	27, // 54: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	29, // 55: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	32, // 56: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	34, // 57: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	36, // 58: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	38, // 59: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	14, // 60: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	16, // 61: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	18, // 62: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	20, // 63: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	22, // 64: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	24, // 65: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	26, // 66: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	28, // 67: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	31, // 68: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	33, // 69: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	35, // 70: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	37, // 71: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	39, // 72: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	60, // [60:73] is the sub-list for method output_type
+	47, // [47:60] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }

@@ -1,21 +1,27 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { createColumnHelper, tableFeatures, useTable } from "@tanstack/react-table";
-import { useMemo } from "react";
+import { toJson } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Download } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
-import { Select } from "@/components/Field";
+import { Input, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
 import { inert } from "@/components/inert";
 import { dollars } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
+import { useShortcut } from "@/components/shortcuts";
 import { Skeletons } from "@/components/Skeleton";
 import { TaskBadge } from "@/components/state";
 import { Time } from "@/components/Time";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
-import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
-import { stateNames } from "./search";
+import { TaskSchema, TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
+import { complain, tasks as client } from "./actions";
+import { midnight, stateNames, type TaskSearch } from "./search";
+import { TasksBulk } from "./TasksBulk";
 
 const route = getRouteApi("/shell/tasks");
 const features = tableFeatures({});
@@ -49,23 +55,41 @@ export function TasksPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
-  const pages = useInfiniteQuery(
-    TaskService.method.listTasks,
-    {
-      agentId: search.agent ?? "",
-      parentId: search.parent ?? "",
-      states: search.state?.map((s) => stateNames[s]!) ?? [],
-      pageSize: 20,
-      pageToken: "",
-    },
-    { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined },
-  );
+  const request = useMemo(() => requestOf(search), [search]);
+  const pages = useInfiniteQuery(TaskService.method.listTasks, request, {
+    pageParamKey: "pageToken",
+    getNextPageParam: (page) => page.nextPageToken || undefined,
+  });
   const tasks = useMemo(() => pages.data?.pages.flatMap((page) => page.tasks) ?? none, [pages.data]);
   const table = useTable({ features, columns, data: tasks, getRowId: (t) => t.id });
-  const filtered = search.state || search.agent || search.parent;
+  const filtered = Object.values(search).some((v) => v !== undefined);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const chosen = tasks.filter((t) => selected.has(t.id));
+  const [exporting, setExporting] = useState(false);
+  const find = useRef<HTMLInputElement>(null);
+  useShortcut("f", "Search the tasks", "Tasks", () => find.current?.focus());
+  const set = (part: Partial<TaskSearch>) => void navigate({ search: (s) => ({ ...s, ...part }), replace: true });
+  const save = async () => {
+    setExporting(true);
+    try {
+      await exportTasks(request);
+    } catch (e) {
+      complain(e);
+    } finally {
+      setExporting(false);
+    }
+  };
   return (
-    <Page title="Tasks">
+    <Page
+      title="Tasks"
+      actions={
+        <Button busy={exporting} disabled={tasks.length === 0} onClick={() => void save()}>
+          <Download aria-hidden className="size-4" /> Export
+        </Button>
+      }
+    >
       <div role="search" aria-label="Filter tasks" className="flex flex-wrap gap-2 pb-3">
+        <Words ref={find} value={search.q ?? ""} onChange={(q) => set({ q: q || undefined })} />
         <Select
           aria-label="State"
           value={search.state?.[0] ?? ""}
@@ -90,8 +114,11 @@ export function TasksPage() {
             </option>
           ))}
         </Select>
+        <Input aria-label="From" type="date" className="max-w-40" value={search.from ?? ""} onChange={(e) => set({ from: e.target.value || undefined })} />
+        <Input aria-label="To" type="date" className="max-w-40" value={search.to ?? ""} onChange={(e) => set({ to: e.target.value || undefined })} />
         {filtered && <Button onClick={() => void navigate({ search: {} })}>Clear</Button>}
       </div>
+      <TasksBulk tasks={chosen} onClear={() => setSelected(new Set())} />
       {pages.isPending ? (
         <Skeletons rows={10} />
       ) : pages.error ? (
@@ -110,6 +137,15 @@ export function TasksPage() {
             <thead className="border-b text-xs text-dim">
               {table.getHeaderGroups().map((group) => (
                 <tr key={group.id}>
+                  <th scope="col" className="w-8 py-2 pl-3">
+                    <input
+                      type="checkbox"
+                      aria-label="Select all that are shown"
+                      className="size-4 accent-accent"
+                      checked={chosen.length === tasks.length}
+                      onChange={(e) => setSelected(new Set(e.target.checked ? tasks.map((t) => t.id) : []))}
+                    />
+                  </th>
                   {group.headers.map((header) => (
                     <th key={header.id} scope="col" className="px-3 py-2 font-medium">
                       <table.FlexRender header={header} />
@@ -121,6 +157,20 @@ export function TasksPage() {
             <tbody>
               {table.getRowModel().rows.map((row) => (
                 <tr key={row.id} className="border-b last:border-0 hover:bg-raised">
+                  <td className="w-8 py-2 pl-3 align-top">
+                    <input
+                      type="checkbox"
+                      aria-label={`Select ${inert(row.original.title || row.original.goal || row.id).slice(0, 80)}`}
+                      className="size-4 accent-accent"
+                      checked={selected.has(row.id)}
+                      onChange={(e) => {
+                        const next = new Set(selected);
+                        if (e.target.checked) next.add(row.id);
+                        else next.delete(row.id);
+                        setSelected(next);
+                      }}
+                    />
+                  </td>
                   {row.getAllCells().map((cell) => (
                     <td key={cell.id} className="max-w-md px-3 py-2 align-top">
                       <table.FlexRender cell={cell} />
@@ -141,4 +191,62 @@ export function TasksPage() {
       )}
     </Page>
   );
+}
+
+function requestOf(search: TaskSearch) {
+  return {
+    query: search.q ?? "",
+    agentId: search.agent ?? "",
+    parentId: search.parent ?? "",
+    states: search.state?.map((s) => stateNames[s]!) ?? [],
+    createdFrom: search.from ? timestampFromDate(midnight(search.from)) : undefined,
+    createdBefore: search.to ? timestampFromDate(midnight(search.to, 1)) : undefined,
+    pageSize: 20,
+    pageToken: "",
+  };
+}
+
+// Words is the search box: the address follows when one has stopped typing.
+function Words(props: { value: string; onChange: (q: string) => void; ref: React.Ref<HTMLInputElement> }) {
+  const [text, setText] = useState(props.value);
+  const latest = useRef(props.onChange);
+  latest.current = props.onChange;
+  useEffect(() => setText(props.value), [props.value]);
+  useEffect(() => {
+    if (text === props.value) return undefined;
+    const timer = setTimeout(() => latest.current(text.trim()), 250);
+    return () => clearTimeout(timer);
+  }, [text, props.value]);
+  return (
+    <Input
+      ref={props.ref}
+      type="search"
+      aria-label="Words of the goal or the result"
+      placeholder="Words of the goal or the result"
+      maxLength={200}
+      className="max-w-72"
+      value={text}
+      onChange={(e) => setText(e.target.value)}
+    />
+  );
+}
+
+// The most tasks that are exported at once.
+const most = 10_000;
+
+// exportTasks saves what matches as JSON Lines, newest first.
+async function exportTasks(request: ReturnType<typeof requestOf>) {
+  const lines: string[] = [];
+  for (let pageToken = ""; lines.length < most; ) {
+    const page = await client.listTasks({ ...request, pageSize: 500, pageToken });
+    for (const t of page.tasks) lines.push(JSON.stringify(toJson(TaskSchema, t)));
+    pageToken = page.nextPageToken;
+    if (!pageToken) break;
+  }
+  const url = URL.createObjectURL(new Blob([lines.map((l) => `${l}\n`).join("")], { type: "application/jsonl" }));
+  const a = document.createElement("a");
+  a.href = url;
+  a.download = "tasks.jsonl";
+  a.click();
+  URL.revokeObjectURL(url);
 }

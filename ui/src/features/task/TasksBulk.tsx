@@ -1,0 +1,90 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { OctagonX, Pause, Play } from "lucide-react";
+import { useState } from "react";
+import { toast } from "sonner";
+import { problemOf } from "@/api/error";
+import { useSession } from "@/app/session";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { inert } from "@/components/inert";
+import { final } from "@/components/state";
+import { may } from "@/features/session/queries";
+import { KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
+import { TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
+import { control, killed, tasks as client } from "./actions";
+
+// TasksBulk acts on the tasks that are selected. A kill is for those that were
+// selected when it was chosen, and asks for a typed word.
+export function TasksBulk(props: { tasks: Task[]; onClear: () => void }) {
+  const queries = useQueryClient();
+  const session = useSession();
+  const [busy, setBusy] = useState("");
+  const [kill, setKill] = useState<Task[]>();
+  if (props.tasks.length === 0 || !may(session, "basic")) return null;
+  const live = props.tasks.filter((t) => !final(t.state));
+  const paused = live.filter((t) => t.state === TaskState.PAUSED);
+  const going = live.filter((t) => t.state !== TaskState.PAUSED);
+  const each = async (name: string, words: string, of: Task[], call: (t: Task) => Promise<unknown>) => {
+    setBusy(name);
+    const done = await Promise.allSettled(of.map(call));
+    const failed = done.find((d) => d.status === "rejected");
+    const count = done.filter((d) => d.status === "fulfilled").length;
+    if (failed) toast.error(`${words}: ${count} of ${done.length}`, { description: problemOf(failed.reason).message });
+    else toast(`${words}: ${count}`);
+    await queries.invalidateQueries();
+    setBusy("");
+  };
+  return (
+    <div
+      role="region"
+      aria-label="Selected tasks"
+      className="sticky top-0 z-10 mb-3 flex flex-wrap items-center gap-2 rounded-md border border-accent bg-panel p-2"
+    >
+      <span className="font-medium">{props.tasks.length} selected</span>
+      <span className="flex-1" />
+      <Button
+        small
+        disabled={going.length === 0}
+        busy={busy === "pause"}
+        onClick={() => void each("pause", "Paused", going, (t) => client.pauseTask({ taskId: t.id }))}
+      >
+        <Pause aria-hidden className="size-4" /> Pause {going.length}
+      </Button>
+      <Button
+        small
+        disabled={paused.length === 0}
+        busy={busy === "resume"}
+        onClick={() => void each("resume", "Resumed", paused, (t) => client.resumeTask({ taskId: t.id }))}
+      >
+        <Play aria-hidden className="size-4" /> Resume {paused.length}
+      </Button>
+      <Button small look="danger" disabled={live.length === 0} onClick={() => setKill(live)}>
+        <OctagonX aria-hidden className="size-4" /> Kill {live.length}
+      </Button>
+      <Button small look="quiet" onClick={props.onClear}>
+        Clear
+      </Button>
+      <Confirm
+        open={kill !== undefined}
+        onClose={() => setKill(undefined)}
+        title={`Kill ${kill?.length} tasks`}
+        action="Kill"
+        danger
+        reason
+        typed={`kill ${kill?.length}`}
+        run={async (reason) => {
+          const all: KilledTask[] = [];
+          for (const t of kill ?? []) all.push(...(await control.kill({ scope: KillScope.TASK, objectId: t.id, reason })).tasks);
+          toast(`Killed ${kill?.length} tasks`, { description: killed(all) });
+          await queries.invalidateQueries();
+          props.onClear();
+        }}
+      >
+        <ul className="list-inside list-disc">
+          {kill?.slice(0, 20).map((t) => <li key={t.id}>{inert(t.title || t.goal || t.id).slice(0, 100)}</li>)}
+          {(kill?.length ?? 0) > 20 && <li>and {(kill?.length ?? 0) - 20} more</li>}
+        </ul>
+      </Confirm>
+    </div>
+  );
+}
