@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // askModel makes a call of claude-sonnet-4-5 through the relay, as a worker
@@ -77,4 +78,63 @@ func TestTheHubCountsForItself(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, res.StatusCode, body)
 	require.Equal(t, "1", r.sql("SELECT count(*)::text FROM model_calls WHERE turn IS NULL"))
 	require.Equal(t, "0", r.sql("SELECT sum(reserved_micros)::text FROM budget_accounts"))
+}
+
+// I3: what models cost is added up by agent, user, model, task and day; who is no
+// administrator sees their own.
+func TestAReportAddsUpWhatModelsCost(t *testing.T) {
+	t.Parallel()
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"message","usage":{"input_tokens":1000,"output_tokens":200}}`)
+	}))
+	t.Cleanup(provider.Close)
+	cfg := hubtest.Config(t)
+	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
+	r := newRig(t, cfg, nil)
+	r.apply("claude", anthropicPersona("claude"))
+	ann := r.as("ann", "basic")
+	const each = 1000*3 + 200*15 // micro-dollars
+	of := func(task *deckhandv1.Task, calls int) {
+		lease := r.begin(task.GetId(), 1)
+		for range calls {
+			res, body := r.askModel(lease, 400)
+			require.Equal(t, http.StatusOK, res.StatusCode, body)
+		}
+		r.finish(lease)
+	}
+	mine := r.submit("claude")
+	of(mine, 3)
+	res, err := ann.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
+	require.NoError(t, err)
+	hers := res.Msg.GetTask()
+	of(hers, 1)
+
+	report := func(client *sdk.Client, by string) (*deckhandv1.GetUsageReportResponse, map[string]int64) {
+		res, err := client.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: by}))
+		require.NoError(t, err)
+		rows := map[string]int64{}
+		for _, row := range res.Msg.GetRows() {
+			rows[row.GetKey()] = row.GetUsage().GetCostMicros()
+		}
+		return res.Msg, rows
+	}
+	for by, want := range map[string]map[string]int64{
+		"agent": {"claude": 4 * each}, "user": {"admin": 3 * each, "ann": each}, "model": {"anthropic/claude-sonnet-4-5": 4 * each},
+		"task": {mine.GetId(): 3 * each, hers.GetId(): each},
+	} {
+		msg, rows := report(r.user, by)
+		require.Equal(t, want, rows, by)
+		require.EqualValues(t, 4*each, msg.GetTotal().GetUsage().GetCostMicros())
+		require.EqualValues(t, 4, msg.GetTotal().GetCalls())
+		require.EqualValues(t, 2, msg.GetTotal().GetTasks())
+	}
+	msg, _ := report(r.user, "day")
+	require.EqualValues(t, 4*each, msg.GetForecast().GetSpentMicros())
+	require.Greater(t, msg.GetForecast().GetMonthMicros(), msg.GetForecast().GetSpentMicros()-1)
+	require.EqualValues(t, 500_000_000, msg.GetForecast().GetLimitMicros())
+	_, rows := report(ann, "user")
+	require.Equal(t, map[string]int64{"ann": each}, rows)
+	_, err = r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: "weather"}))
+	require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%v", err)
 }

@@ -224,3 +224,49 @@ func (h *Providers) SetBudget(ctx context.Context, req *connect.Request[deckhand
 	}
 	return connect.NewResponse(&deckhandv1.SetBudgetResponse{Budget: budgetMessage(b)}), nil
 }
+
+// GetUsageReport adds up what calls of models cost.
+func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[deckhandv1.GetUsageReportRequest]) (*connect.Response[deckhandv1.GetUsageReportResponse], error) {
+	id := auth.From(ctx)
+	now := time.Now().UTC()
+	asked := budget.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), Until: now}
+	if at := req.Msg.GetSince(); at != nil {
+		asked.Since = at.AsTime()
+	}
+	if at := req.Msg.GetUntil(); at != nil {
+		asked.Until = at.AsTime()
+	}
+	if !asked.Since.Before(asked.Until) {
+		return nil, fault.New(fault.Invalid, "since is not before until").WithFix("ask for a time that has begun")
+	}
+	if id.Role != "admin" {
+		asked.User = id.UserName
+	}
+	report, err := h.Budgets.Report(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	row := func(r db.UsageReportRow) *deckhandv1.UsageRow {
+		return &deckhandv1.UsageRow{
+			Key: r.Key, Calls: r.Calls, Tasks: r.Tasks, Estimated: r.Estimated, Usage: &deckhandv1.Usage{
+				InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens,
+				CacheWriteTokens: r.CacheWriteTokens, CostMicros: r.CostMicros,
+			},
+		}
+	}
+	f := report.Forecast
+	res := &deckhandv1.GetUsageReportResponse{
+		Total: row(report.Total), Since: timestamppb.New(asked.Since), Until: timestamppb.New(asked.Until),
+		Forecast: &deckhandv1.UsageForecast{Month: f.Month, SpentMicros: f.Spent, DailyMicros: f.Daily, MonthMicros: f.AtEnd},
+	}
+	if f.Limit >= 0 {
+		res.Forecast.LimitMicros = &f.Limit
+	}
+	if !f.Reached.IsZero() {
+		res.Forecast.ReachedAt = timestamppb.New(f.Reached)
+	}
+	for _, r := range report.Rows {
+		res.Rows = append(res.Rows, row(r))
+	}
+	return connect.NewResponse(res), nil
+}

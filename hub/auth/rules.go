@@ -102,7 +102,9 @@ var rules = map[string]Rule{
 	c.ProviderServiceSetPriceProcedure:           {Kind: User, Role: "admin"},
 	c.BudgetServiceListBudgetsProcedure:          {Kind: User, Role: "viewer"},
 	c.BudgetServiceGetBudgetProcedure:            {Kind: User, Role: "viewer"},
-	c.BudgetServiceSetBudgetProcedure:            {Kind: User, Role: "admin"},
+	// Of one's own tasks; an administrator sees all.
+	c.BudgetServiceGetUsageReportProcedure: {Kind: User, Role: "viewer"},
+	c.BudgetServiceSetBudgetProcedure:      {Kind: User, Role: "admin"},
 
 	c.TriggerServiceCreateTriggerProcedure:       {Kind: User, Role: "advanced"},
 	c.TriggerServiceUpdateTriggerProcedure:       {Kind: User, Role: "advanced"},

@@ -4,9 +4,11 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -22,8 +24,9 @@ not fit is not made, and its task pauses.
 deckhand budget show
 deckhand budget set organisation 20 --every day
 deckhand budget set task task_3q9 15
+deckhand budget report --by agent
 `)
-	cmd.AddCommand(a.budgetShowCommand(), a.budgetSetCommand())
+	cmd.AddCommand(a.budgetShowCommand(), a.budgetSetCommand(), a.budgetReportCommand())
 	return cmd
 }
 
@@ -150,6 +153,79 @@ func budgetNoun() output.Noun[*deckhandv1.Budget] {
 			{Header: "spent", Value: func(x *deckhandv1.Budget) string { return usd(x.GetSpentMicros()) }},
 			{Header: "reserved", Value: func(x *deckhandv1.Budget) string { return usd(x.GetReservedMicros()) }},
 			{Header: "set by", Value: (*deckhandv1.Budget).GetSetBy},
+		},
+	}
+}
+
+func (a *app) budgetReportCommand() *cobra.Command {
+	var since, until string
+	request := &deckhandv1.GetUsageReportRequest{}
+	cmd := &cobra.Command{
+		Use: "report", Short: "Show what models cost, by agent, user, model, task, day or month, and what the month will cost",
+		Long: `Adds up what calls of models cost: this month, or in another time. What the month
+is going to cost goes on from the last seven days. Who is no administrator sees
+their own tasks only. Days and months are those of UTC.`,
+		Example: `deckhand budget report
+deckhand budget report --by day --since 2026-01-01 -o json`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, one := range []struct {
+				flag, text string
+				into       **timestamppb.Timestamp
+			}{{"--since", since, &request.Since}, {"--until", until, &request.Until}} {
+				if one.text == "" {
+					continue
+				}
+				at, err := time.Parse(time.DateOnly, one.text)
+				if err != nil {
+					return usage(cmd, "%s is %q, give a day such as 2026-01-31", one.flag, one.text)
+				}
+				*one.into = timestamppb.New(at)
+			}
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Budgets.GetUsageReport(cmd.Context(), connect.NewRequest(request))
+			if err != nil {
+				return err
+			}
+			f := res.Msg.GetForecast()
+			a.notef("%s: %s so far, %s a day, about %s at its end", f.GetMonth(), usd(f.GetSpentMicros()), usd(f.GetDailyMicros()), usd(f.GetMonthMicros()))
+			if at := f.GetReachedAt(); at != nil {
+				a.notef("the month's budget of %s is reached %s", usd(f.GetLimitMicros()), moment(at))
+			}
+			return output.List(a.printer(), usageRowNoun(request.GetBy()), append(res.Msg.GetRows(), total(res.Msg)...))
+		},
+	}
+	cmd.Flags().StringVar(&request.By, "by", "agent", "agent, user, model, task, day or month")
+	cmd.Flags().StringVar(&since, "since", "", "from this day on, in UTC; the month's first by default")
+	cmd.Flags().StringVar(&until, "until", "", "up to the beginning of this day, in UTC; now by default")
+	return cmd
+}
+
+// total is the last row, where there are several.
+func total(r *deckhandv1.GetUsageReportResponse) []*deckhandv1.UsageRow {
+	if len(r.GetRows()) < 2 {
+		return nil
+	}
+	r.Total.Key = "total"
+	return []*deckhandv1.UsageRow{r.GetTotal()}
+}
+
+func usageRowNoun(by string) output.Noun[*deckhandv1.UsageRow] {
+	figure := func(header string, of func(*deckhandv1.UsageRow) int64) output.Column[*deckhandv1.UsageRow] {
+		return output.Column[*deckhandv1.UsageRow]{Header: header, Value: func(x *deckhandv1.UsageRow) string { return strconv.FormatInt(of(x), 10) }}
+	}
+	return output.Noun[*deckhandv1.UsageRow]{
+		Name: (*deckhandv1.UsageRow).GetKey,
+		Columns: []output.Column[*deckhandv1.UsageRow]{
+			{Header: by, Value: (*deckhandv1.UsageRow).GetKey},
+			figure("tasks", (*deckhandv1.UsageRow).GetTasks),
+			figure("calls", (*deckhandv1.UsageRow).GetCalls),
+			figure("input", func(x *deckhandv1.UsageRow) int64 { return x.GetUsage().GetInputTokens() }),
+			figure("output", func(x *deckhandv1.UsageRow) int64 { return x.GetUsage().GetOutputTokens() }),
+			{Header: "cost", Value: func(x *deckhandv1.UsageRow) string { return usd(x.GetUsage().GetCostMicros()) }},
 		},
 	}
 }

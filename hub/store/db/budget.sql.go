@@ -8,7 +8,6 @@ package db
 import (
 	"context"
 	"encoding/json"
-
 	"time"
 )
 
@@ -545,6 +544,80 @@ func (q *Queries) UncountedTasks(ctx context.Context, maxRows int32) ([]Uncounte
 	for rows.Next() {
 		var i UncountedTasksRow
 		if err := rows.Scan(&i.OrgID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const usageReport = `-- name: UsageReport :many
+SELECT (CASE $1::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
+            WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+            WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
+       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('bounded', 'lost'))::bigint AS estimated,
+       sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
+       sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
+       sum(c.cost_micros)::bigint AS cost_micros
+FROM model_calls c JOIN tasks t ON t.id = c.task_id JOIN agents a ON a.id = t.agent_id
+WHERE c.org_id = $2 AND c.started_at >= $3 AND c.started_at < $4 AND c.basis <> 'reserved'
+  AND ($5::text IS NULL OR c.user_name = $5)
+GROUP BY key
+ORDER BY CASE WHEN $1 IN ('day', 'month') THEN 0 ELSE sum(c.cost_micros) END DESC, key DESC LIMIT $6
+`
+
+type UsageReportParams struct {
+	By       string
+	OrgID    string
+	Since    time.Time
+	Until    time.Time
+	UserName *string
+	MaxRows  int32
+}
+
+type UsageReportRow struct {
+	Key              string
+	Calls            int64
+	Tasks            int64
+	Estimated        int64
+	InputTokens      int64
+	OutputTokens     int64
+	CacheReadTokens  int64
+	CacheWriteTokens int64
+	CostMicros       int64
+}
+
+// What calls cost in a time, by one of their sides.
+func (q *Queries) UsageReport(ctx context.Context, arg UsageReportParams) ([]UsageReportRow, error) {
+	rows, err := q.db.Query(ctx, usageReport,
+		arg.By,
+		arg.OrgID,
+		arg.Since,
+		arg.Until,
+		arg.UserName,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []UsageReportRow{}
+	for rows.Next() {
+		var i UsageReportRow
+		if err := rows.Scan(
+			&i.Key,
+			&i.Calls,
+			&i.Tasks,
+			&i.Estimated,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CacheReadTokens,
+			&i.CacheWriteTokens,
+			&i.CostMicros,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -93,3 +93,18 @@ SELECT * FROM budgets WHERE org_id = @org_id AND scope = @scope AND object_id = 
 
 -- name: GetBudgetAccount :one
 SELECT * FROM budget_accounts WHERE org_id = @org_id AND scope = @scope AND object_id = @object_id AND period = @period;
+
+-- name: UsageReport :many
+-- What calls cost in a time, by one of their sides.
+SELECT (CASE @by::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
+            WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+            WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
+       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('bounded', 'lost'))::bigint AS estimated,
+       sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
+       sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
+       sum(c.cost_micros)::bigint AS cost_micros
+FROM model_calls c JOIN tasks t ON t.id = c.task_id JOIN agents a ON a.id = t.agent_id
+WHERE c.org_id = @org_id AND c.started_at >= @since AND c.started_at < @until AND c.basis <> 'reserved'
+  AND (sqlc.narg(user_name)::text IS NULL OR c.user_name = sqlc.narg(user_name))
+GROUP BY key
+ORDER BY CASE WHEN @by IN ('day', 'month') THEN 0 ELSE sum(c.cost_micros) END DESC, key DESC LIMIT @max_rows;

@@ -1160,6 +1160,317 @@ func (x *SetBudgetResponse) GetBudget() *Budget {
 	return nil
 }
 
+type GetUsageReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// agent, user, model, task, day or month (both in UTC).
+	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	// Unset for the beginning of this month, in UTC.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Unset for now.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageReportRequest) Reset() {
+	*x = GetUsageReportRequest{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageReportRequest) ProtoMessage() {}
+
+func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageReportRequest.ProtoReflect.Descriptor instead.
+func (*GetUsageReportRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetUsageReportRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *GetUsageReportRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *GetUsageReportRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type GetUsageReportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The dearest first, or the newest day or month; at most 1 000.
+	Rows          []*UsageRow            `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	Total         *UsageRow              `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
+	Forecast      *UsageForecast         `protobuf:"bytes,3,opt,name=forecast,proto3" json:"forecast,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageReportResponse) Reset() {
+	*x = GetUsageReportResponse{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageReportResponse) ProtoMessage() {}
+
+func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageReportResponse.ProtoReflect.Descriptor instead.
+func (*GetUsageReportResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetUsageReportResponse) GetRows() []*UsageRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *GetUsageReportResponse) GetTotal() *UsageRow {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
+func (x *GetUsageReportResponse) GetForecast() *UsageForecast {
+	if x != nil {
+		return x.Forecast
+	}
+	return nil
+}
+
+func (x *GetUsageReportResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *GetUsageReportResponse) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+// UsageRow is what calls of one kind used and cost.
+type UsageRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An agent's, user's or model's name, a task's id, a day or a month. Empty for
+	// the total.
+	Key   string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Calls int64  `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`
+	// How many tasks made them.
+	Tasks int64 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// Calls whose use is not known exactly: they broke off.
+	Estimated     int64  `protobuf:"varint,4,opt,name=estimated,proto3" json:"estimated,omitempty"`
+	Usage         *Usage `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRow) Reset() {
+	*x = UsageRow{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRow) ProtoMessage() {}
+
+func (x *UsageRow) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
+func (*UsageRow) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UsageRow) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *UsageRow) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *UsageRow) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *UsageRow) GetEstimated() int64 {
+	if x != nil {
+		return x.Estimated
+	}
+	return 0
+}
+
+func (x *UsageRow) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// UsageForecast says what this month is going to cost when it goes on as in the
+// last seven days, or since its calls began.
+type UsageForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For example 2026-11, in UTC.
+	Month       string `protobuf:"bytes,1,opt,name=month,proto3" json:"month,omitempty"`
+	SpentMicros int64  `protobuf:"varint,2,opt,name=spent_micros,json=spentMicros,proto3" json:"spent_micros,omitempty"`
+	// A day, on average.
+	DailyMicros int64 `protobuf:"varint,3,opt,name=daily_micros,json=dailyMicros,proto3" json:"daily_micros,omitempty"`
+	MonthMicros int64 `protobuf:"varint,4,opt,name=month_micros,json=monthMicros,proto3" json:"month_micros,omitempty"`
+	// The organisation's budget for the month; unset for none.
+	LimitMicros *int64 `protobuf:"varint,5,opt,name=limit_micros,json=limitMicros,proto3,oneof" json:"limit_micros,omitempty"`
+	// When that is reached; unset for not in this month.
+	ReachedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=reached_at,json=reachedAt,proto3" json:"reached_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageForecast) Reset() {
+	*x = UsageForecast{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageForecast) ProtoMessage() {}
+
+func (x *UsageForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageForecast.ProtoReflect.Descriptor instead.
+func (*UsageForecast) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UsageForecast) GetMonth() string {
+	if x != nil {
+		return x.Month
+	}
+	return ""
+}
+
+func (x *UsageForecast) GetSpentMicros() int64 {
+	if x != nil {
+		return x.SpentMicros
+	}
+	return 0
+}
+
+func (x *UsageForecast) GetDailyMicros() int64 {
+	if x != nil {
+		return x.DailyMicros
+	}
+	return 0
+}
+
+func (x *UsageForecast) GetMonthMicros() int64 {
+	if x != nil {
+		return x.MonthMicros
+	}
+	return 0
+}
+
+func (x *UsageForecast) GetLimitMicros() int64 {
+	if x != nil && x.LimitMicros != nil {
+		return *x.LimitMicros
+	}
+	return 0
+}
+
+func (x *UsageForecast) GetReachedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReachedAt
+	}
+	return nil
+}
+
 var File_deckhand_v1_provider_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_provider_proto_rawDesc = "" +
@@ -1244,17 +1555,43 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\x05reset\x18\x06 \x01(\bH\x00R\x05resetB\a\n" +
 	"\x05limit\"@\n" +
 	"\x11SetBudgetResponse\x12+\n" +
-	"\x06budget\x18\x01 \x01(\v2\x13.deckhand.v1.BudgetR\x06budget2\xd8\x03\n" +
+	"\x06budget\x18\x01 \x01(\v2\x13.deckhand.v1.BudgetR\x06budget\"\xb8\x01\n" +
+	"\x15GetUsageReportRequest\x12;\n" +
+	"\x02by\x18\x01 \x01(\tB+\xbaH(r&R\x05agentR\x04userR\x05modelR\x04taskR\x03dayR\x05monthR\x02by\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x8c\x02\n" +
+	"\x16GetUsageReportResponse\x12)\n" +
+	"\x04rows\x18\x01 \x03(\v2\x15.deckhand.v1.UsageRowR\x04rows\x12+\n" +
+	"\x05total\x18\x02 \x01(\v2\x15.deckhand.v1.UsageRowR\x05total\x126\n" +
+	"\bforecast\x18\x03 \x01(\v2\x1a.deckhand.v1.UsageForecastR\bforecast\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x90\x01\n" +
+	"\bUsageRow\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\x03R\x05calls\x12\x14\n" +
+	"\x05tasks\x18\x03 \x01(\x03R\x05tasks\x12\x1c\n" +
+	"\testimated\x18\x04 \x01(\x03R\testimated\x12(\n" +
+	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\x82\x02\n" +
+	"\rUsageForecast\x12\x14\n" +
+	"\x05month\x18\x01 \x01(\tR\x05month\x12!\n" +
+	"\fspent_micros\x18\x02 \x01(\x03R\vspentMicros\x12!\n" +
+	"\fdaily_micros\x18\x03 \x01(\x03R\vdailyMicros\x12!\n" +
+	"\fmonth_micros\x18\x04 \x01(\x03R\vmonthMicros\x12&\n" +
+	"\flimit_micros\x18\x05 \x01(\x03H\x00R\vlimitMicros\x88\x01\x01\x129\n" +
+	"\n" +
+	"reached_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\treachedAtB\x0f\n" +
+	"\r_limit_micros2\xd8\x03\n" +
 	"\x0fProviderService\x12\\\n" +
 	"\x0fConnectProvider\x12#.deckhand.v1.ConnectProviderRequest\x1a$.deckhand.v1.ConnectProviderResponse\x12V\n" +
 	"\rListProviders\x12!.deckhand.v1.ListProvidersRequest\x1a\".deckhand.v1.ListProvidersResponse\x12e\n" +
 	"\x12DisconnectProvider\x12&.deckhand.v1.DisconnectProviderRequest\x1a'.deckhand.v1.DisconnectProviderResponse\x12_\n" +
 	"\x10GetProviderUsage\x12$.deckhand.v1.GetProviderUsageRequest\x1a%.deckhand.v1.GetProviderUsageResponse\x12G\n" +
-	"\bSetPrice\x12\x1c.deckhand.v1.SetPriceRequest\x1a\x1d.deckhand.v1.SetPriceResponse2\xf9\x01\n" +
+	"\bSetPrice\x12\x1c.deckhand.v1.SetPriceRequest\x1a\x1d.deckhand.v1.SetPriceResponse2\xd4\x02\n" +
 	"\rBudgetService\x12P\n" +
 	"\vListBudgets\x12\x1f.deckhand.v1.ListBudgetsRequest\x1a .deckhand.v1.ListBudgetsResponse\x12J\n" +
 	"\tGetBudget\x12\x1d.deckhand.v1.GetBudgetRequest\x1a\x1e.deckhand.v1.GetBudgetResponse\x12J\n" +
-	"\tSetBudget\x12\x1d.deckhand.v1.SetBudgetRequest\x1a\x1e.deckhand.v1.SetBudgetResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\tSetBudget\x12\x1d.deckhand.v1.SetBudgetRequest\x1a\x1e.deckhand.v1.SetBudgetResponse\x12Y\n" +
+	"\x0eGetUsageReport\x12\".deckhand.v1.GetUsageReportRequest\x1a#.deckhand.v1.GetUsageReportResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_provider_proto_rawDescOnce sync.Once
@@ -1268,7 +1605,7 @@ func file_deckhand_v1_provider_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_provider_proto_rawDescData
 }
 
-var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_deckhand_v1_provider_proto_goTypes = []any{
 	(*Provider)(nil),                   // 0: deckhand.v1.Provider
 	(*ConnectProviderRequest)(nil),     // 1: deckhand.v1.ConnectProviderRequest
@@ -1289,45 +1626,60 @@ var file_deckhand_v1_provider_proto_goTypes = []any{
 	(*GetBudgetResponse)(nil),          // 16: deckhand.v1.GetBudgetResponse
 	(*SetBudgetRequest)(nil),           // 17: deckhand.v1.SetBudgetRequest
 	(*SetBudgetResponse)(nil),          // 18: deckhand.v1.SetBudgetResponse
-	(*timestamppb.Timestamp)(nil),      // 19: google.protobuf.Timestamp
-	(*Usage)(nil),                      // 20: deckhand.v1.Usage
+	(*GetUsageReportRequest)(nil),      // 19: deckhand.v1.GetUsageReportRequest
+	(*GetUsageReportResponse)(nil),     // 20: deckhand.v1.GetUsageReportResponse
+	(*UsageRow)(nil),                   // 21: deckhand.v1.UsageRow
+	(*UsageForecast)(nil),              // 22: deckhand.v1.UsageForecast
+	(*timestamppb.Timestamp)(nil),      // 23: google.protobuf.Timestamp
+	(*Usage)(nil),                      // 24: deckhand.v1.Usage
 }
 var file_deckhand_v1_provider_proto_depIdxs = []int32{
-	19, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
-	19, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
-	19, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
-	19, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
-	19, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
+	23, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
+	23, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
+	23, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
+	23, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: deckhand.v1.ConnectProviderResponse.provider:type_name -> deckhand.v1.Provider
 	0,  // 6: deckhand.v1.ListProvidersResponse.providers:type_name -> deckhand.v1.Provider
-	19, // 7: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
-	20, // 8: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
+	23, // 7: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
+	24, // 8: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
 	8,  // 9: deckhand.v1.GetProviderUsageResponse.models:type_name -> deckhand.v1.ModelUsage
-	19, // 10: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
+	23, // 10: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
 	12, // 11: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
 	12, // 12: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
 	12, // 13: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	1,  // 14: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
-	3,  // 15: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
-	5,  // 16: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
-	7,  // 17: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
-	10, // 18: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
-	13, // 19: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
-	15, // 20: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
-	17, // 21: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
-	2,  // 22: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
-	4,  // 23: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
-	6,  // 24: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
-	9,  // 25: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
-	11, // 26: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
-	14, // 27: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
-	16, // 28: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
-	18, // 29: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
-	22, // [22:30] is the sub-list for method output_type
-	14, // [14:22] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	23, // 14: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
+	23, // 15: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
+	21, // 16: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
+	21, // 17: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
+	22, // 18: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
+	23, // 19: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
+	23, // 20: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
+	24, // 21: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
+	23, // 22: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
+	1,  // 23: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
+	3,  // 24: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
+	5,  // 25: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
+	7,  // 26: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
+	10, // 27: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
+	13, // 28: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
+	15, // 29: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
+	17, // 30: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
+	19, // 31: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
+	2,  // 32: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
+	4,  // 33: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
+	6,  // 34: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
+	9,  // 35: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
+	11, // 36: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
+	14, // 37: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
+	16, // 38: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
+	18, // 39: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
+	20, // 40: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
+	32, // [32:41] is the sub-list for method output_type
+	23, // [23:32] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_provider_proto_init() }
@@ -1343,13 +1695,14 @@ func file_deckhand_v1_provider_proto_init() {
 		(*SetBudgetRequest_Unlimited)(nil),
 		(*SetBudgetRequest_Reset_)(nil),
 	}
+	file_deckhand_v1_provider_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_provider_proto_rawDesc), len(file_deckhand_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

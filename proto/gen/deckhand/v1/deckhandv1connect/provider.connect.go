@@ -57,6 +57,9 @@ const (
 	BudgetServiceGetBudgetProcedure = "/deckhand.v1.BudgetService/GetBudget"
 	// BudgetServiceSetBudgetProcedure is the fully-qualified name of the BudgetService's SetBudget RPC.
 	BudgetServiceSetBudgetProcedure = "/deckhand.v1.BudgetService/SetBudget"
+	// BudgetServiceGetUsageReportProcedure is the fully-qualified name of the BudgetService's
+	// GetUsageReport RPC.
+	BudgetServiceGetUsageReportProcedure = "/deckhand.v1.BudgetService/GetUsageReport"
 )
 
 // ProviderServiceClient is a client for the deckhand.v1.ProviderService service.
@@ -253,6 +256,10 @@ type BudgetServiceClient interface {
 	GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error)
 	// SetBudget sets one, or gives it its default back.
 	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
+	// GetUsageReport answers what calls of models cost, added up by what is asked
+	// for, and what the month is going to cost. Who is no administrator sees their
+	// own tasks' only.
+	GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error)
 }
 
 // NewBudgetServiceClient constructs a client for the deckhand.v1.BudgetService service. By default,
@@ -284,14 +291,21 @@ func NewBudgetServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(budgetServiceMethods.ByName("SetBudget")),
 			connect.WithClientOptions(opts...),
 		),
+		getUsageReport: connect.NewClient[v1.GetUsageReportRequest, v1.GetUsageReportResponse](
+			httpClient,
+			baseURL+BudgetServiceGetUsageReportProcedure,
+			connect.WithSchema(budgetServiceMethods.ByName("GetUsageReport")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // budgetServiceClient implements BudgetServiceClient.
 type budgetServiceClient struct {
-	listBudgets *connect.Client[v1.ListBudgetsRequest, v1.ListBudgetsResponse]
-	getBudget   *connect.Client[v1.GetBudgetRequest, v1.GetBudgetResponse]
-	setBudget   *connect.Client[v1.SetBudgetRequest, v1.SetBudgetResponse]
+	listBudgets    *connect.Client[v1.ListBudgetsRequest, v1.ListBudgetsResponse]
+	getBudget      *connect.Client[v1.GetBudgetRequest, v1.GetBudgetResponse]
+	setBudget      *connect.Client[v1.SetBudgetRequest, v1.SetBudgetResponse]
+	getUsageReport *connect.Client[v1.GetUsageReportRequest, v1.GetUsageReportResponse]
 }
 
 // ListBudgets calls deckhand.v1.BudgetService.ListBudgets.
@@ -309,6 +323,11 @@ func (c *budgetServiceClient) SetBudget(ctx context.Context, req *connect.Reques
 	return c.setBudget.CallUnary(ctx, req)
 }
 
+// GetUsageReport calls deckhand.v1.BudgetService.GetUsageReport.
+func (c *budgetServiceClient) GetUsageReport(ctx context.Context, req *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error) {
+	return c.getUsageReport.CallUnary(ctx, req)
+}
+
 // BudgetServiceHandler is an implementation of the deckhand.v1.BudgetService service.
 type BudgetServiceHandler interface {
 	// ListBudgets answers the organisation's budgets, and all others that were set.
@@ -317,6 +336,10 @@ type BudgetServiceHandler interface {
 	GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error)
 	// SetBudget sets one, or gives it its default back.
 	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
+	// GetUsageReport answers what calls of models cost, added up by what is asked
+	// for, and what the month is going to cost. Who is no administrator sees their
+	// own tasks' only.
+	GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error)
 }
 
 // NewBudgetServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -344,6 +367,12 @@ func NewBudgetServiceHandler(svc BudgetServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(budgetServiceMethods.ByName("SetBudget")),
 		connect.WithHandlerOptions(opts...),
 	)
+	budgetServiceGetUsageReportHandler := connect.NewUnaryHandler(
+		BudgetServiceGetUsageReportProcedure,
+		svc.GetUsageReport,
+		connect.WithSchema(budgetServiceMethods.ByName("GetUsageReport")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.BudgetService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case BudgetServiceListBudgetsProcedure:
@@ -352,6 +381,8 @@ func NewBudgetServiceHandler(svc BudgetServiceHandler, opts ...connect.HandlerOp
 			budgetServiceGetBudgetHandler.ServeHTTP(w, r)
 		case BudgetServiceSetBudgetProcedure:
 			budgetServiceSetBudgetHandler.ServeHTTP(w, r)
+		case BudgetServiceGetUsageReportProcedure:
+			budgetServiceGetUsageReportHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -371,4 +402,8 @@ func (UnimplementedBudgetServiceHandler) GetBudget(context.Context, *connect.Req
 
 func (UnimplementedBudgetServiceHandler) SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BudgetService.SetBudget is not implemented"))
+}
+
+func (UnimplementedBudgetServiceHandler) GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BudgetService.GetUsageReport is not implemented"))
 }

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/provider.proto.
  */
 export const file_deckhand_v1_provider: GenFile = /*@__PURE__*/
-  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEimQIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ1ChZDb25uZWN0UHJvdmlkZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSCwoDa2V5GAMgASgJEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKF0Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEicKCHByb3ZpZGVyGAEgASgLMhUuZGVja2hhbmQudjEuUHJvdmlkZXIiFgoUTGlzdFByb3ZpZGVyc1JlcXVlc3QiQQoVTGlzdFByb3ZpZGVyc1Jlc3BvbnNlEigKCXByb3ZpZGVycxgBIAMoCzIVLmRlY2toYW5kLnYxLlByb3ZpZGVyIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSKkAQoGQnVkZ2V0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIZCgxsaW1pdF9taWNyb3MYBCABKANIAIgBARIUCgxzcGVudF9taWNyb3MYBSABKAMSFwoPcmVzZXJ2ZWRfbWljcm9zGAYgASgDEg4KBnNldF9ieRgHIAEoCUIPCg1fbGltaXRfbWljcm9zIhQKEkxpc3RCdWRnZXRzUmVxdWVzdCI7ChNMaXN0QnVkZ2V0c1Jlc3BvbnNlEiQKB2J1ZGdldHMYASADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiQwoQR2V0QnVkZ2V0UmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkiOAoRR2V0QnVkZ2V0UmVzcG9uc2USIwoGYnVkZ2V0GAEgASgLMhMuZGVja2hhbmQudjEuQnVkZ2V0IooBChBTZXRCdWRnZXRSZXF1ZXN0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIWCgxsaW1pdF9taWNyb3MYBCABKANIABITCgl1bmxpbWl0ZWQYBSABKAhIABIPCgVyZXNldBgGIAEoCEgAQgcKBWxpbWl0IjgKEVNldEJ1ZGdldFJlc3BvbnNlEiMKBmJ1ZGdldBgBIAEoCzITLmRlY2toYW5kLnYxLkJ1ZGdldDLYAwoPUHJvdmlkZXJTZXJ2aWNlElwKD0Nvbm5lY3RQcm92aWRlchIjLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlcXVlc3QaJC5kZWNraGFuZC52MS5Db25uZWN0UHJvdmlkZXJSZXNwb25zZRJWCg1MaXN0UHJvdmlkZXJzEiEuZGVja2hhbmQudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2USZQoSRGlzY29ubmVjdFByb3ZpZGVyEiYuZGVja2hhbmQudjEuRGlzY29ubmVjdFByb3ZpZGVyUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEl8KEEdldFByb3ZpZGVyVXNhZ2USJC5kZWNraGFuZC52MS5HZXRQcm92aWRlclVzYWdlUmVxdWVzdBolLmRlY2toYW5kLnYxLkdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRJHCghTZXRQcmljZRIcLmRlY2toYW5kLnYxLlNldFByaWNlUmVxdWVzdBodLmRlY2toYW5kLnYxLlNldFByaWNlUmVzcG9uc2Uy+QEKDUJ1ZGdldFNlcnZpY2USUAoLTGlzdEJ1ZGdldHMSHy5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1Jlc3BvbnNlEkoKCUdldEJ1ZGdldBIdLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXRCdWRnZXRSZXNwb25zZRJKCglTZXRCdWRnZXQSHS5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuU2V0QnVkZ2V0UmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEimQIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ1ChZDb25uZWN0UHJvdmlkZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSCwoDa2V5GAMgASgJEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKF0Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEicKCHByb3ZpZGVyGAEgASgLMhUuZGVja2hhbmQudjEuUHJvdmlkZXIiFgoUTGlzdFByb3ZpZGVyc1JlcXVlc3QiQQoVTGlzdFByb3ZpZGVyc1Jlc3BvbnNlEigKCXByb3ZpZGVycxgBIAMoCzIVLmRlY2toYW5kLnYxLlByb3ZpZGVyIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSKkAQoGQnVkZ2V0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIZCgxsaW1pdF9taWNyb3MYBCABKANIAIgBARIUCgxzcGVudF9taWNyb3MYBSABKAMSFwoPcmVzZXJ2ZWRfbWljcm9zGAYgASgDEg4KBnNldF9ieRgHIAEoCUIPCg1fbGltaXRfbWljcm9zIhQKEkxpc3RCdWRnZXRzUmVxdWVzdCI7ChNMaXN0QnVkZ2V0c1Jlc3BvbnNlEiQKB2J1ZGdldHMYASADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiQwoQR2V0QnVkZ2V0UmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkiOAoRR2V0QnVkZ2V0UmVzcG9uc2USIwoGYnVkZ2V0GAEgASgLMhMuZGVja2hhbmQudjEuQnVkZ2V0IooBChBTZXRCdWRnZXRSZXF1ZXN0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIWCgxsaW1pdF9taWNyb3MYBCABKANIABITCgl1bmxpbWl0ZWQYBSABKAhIABIPCgVyZXNldBgGIAEoCEgAQgcKBWxpbWl0IjgKEVNldEJ1ZGdldFJlc3BvbnNlEiMKBmJ1ZGdldBgBIAEoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCJ5ChVHZXRVc2FnZVJlcG9ydFJlcXVlc3QSCgoCYnkYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLnAQoWR2V0VXNhZ2VSZXBvcnRSZXNwb25zZRIjCgRyb3dzGAEgAygLMhUuZGVja2hhbmQudjEuVXNhZ2VSb3cSJAoFdG90YWwYAiABKAsyFS5kZWNraGFuZC52MS5Vc2FnZVJvdxIsCghmb3JlY2FzdBgDIAEoCzIaLmRlY2toYW5kLnYxLlVzYWdlRm9yZWNhc3QSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJrCghVc2FnZVJvdxILCgNrZXkYASABKAkSDQoFY2FsbHMYAiABKAMSDQoFdGFza3MYAyABKAMSEQoJZXN0aW1hdGVkGAQgASgDEiEKBXVzYWdlGAUgASgLMhIuZGVja2hhbmQudjEuVXNhZ2UivAEKDVVzYWdlRm9yZWNhc3QSDQoFbW9udGgYASABKAkSFAoMc3BlbnRfbWljcm9zGAIgASgDEhQKDGRhaWx5X21pY3JvcxgDIAEoAxIUCgxtb250aF9taWNyb3MYBCABKAMSGQoMbGltaXRfbWljcm9zGAUgASgDSACIAQESLgoKcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCDwoNX2xpbWl0X21pY3JvczLYAwoPUHJvdmlkZXJTZXJ2aWNlElwKD0Nvbm5lY3RQcm92aWRlchIjLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlcXVlc3QaJC5kZWNraGFuZC52MS5Db25uZWN0UHJvdmlkZXJSZXNwb25zZRJWCg1MaXN0UHJvdmlkZXJzEiEuZGVja2hhbmQudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2USZQoSRGlzY29ubmVjdFByb3ZpZGVyEiYuZGVja2hhbmQudjEuRGlzY29ubmVjdFByb3ZpZGVyUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEl8KEEdldFByb3ZpZGVyVXNhZ2USJC5kZWNraGFuZC52MS5HZXRQcm92aWRlclVzYWdlUmVxdWVzdBolLmRlY2toYW5kLnYxLkdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRJHCghTZXRQcmljZRIcLmRlY2toYW5kLnYxLlNldFByaWNlUmVxdWVzdBodLmRlY2toYW5kLnYxLlNldFByaWNlUmVzcG9uc2Uy1AIKDUJ1ZGdldFNlcnZpY2USUAoLTGlzdEJ1ZGdldHMSHy5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1Jlc3BvbnNlEkoKCUdldEJ1ZGdldBIdLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXRCdWRnZXRSZXNwb25zZRJKCglTZXRCdWRnZXQSHS5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuU2V0QnVkZ2V0UmVzcG9uc2USWQoOR2V0VXNhZ2VSZXBvcnQSIi5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlcXVlc3QaIy5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
 
 /**
  * Provider is the way to a model provider.
@@ -548,6 +548,177 @@ export const SetBudgetResponseSchema: GenMessage<SetBudgetResponse> = /*@__PURE_
   messageDesc(file_deckhand_v1_provider, 18);
 
 /**
+ * @generated from message deckhand.v1.GetUsageReportRequest
+ */
+export type GetUsageReportRequest = Message<"deckhand.v1.GetUsageReportRequest"> & {
+  /**
+   * agent, user, model, task, day or month (both in UTC).
+   *
+   * @generated from field: string by = 1;
+   */
+  by: string;
+
+  /**
+   * Unset for the beginning of this month, in UTC.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 2;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * Unset for now.
+   *
+   * @generated from field: google.protobuf.Timestamp until = 3;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.GetUsageReportRequest.
+ * Use `create(GetUsageReportRequestSchema)` to create a new message.
+ */
+export const GetUsageReportRequestSchema: GenMessage<GetUsageReportRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 19);
+
+/**
+ * @generated from message deckhand.v1.GetUsageReportResponse
+ */
+export type GetUsageReportResponse = Message<"deckhand.v1.GetUsageReportResponse"> & {
+  /**
+   * The dearest first, or the newest day or month; at most 1 000.
+   *
+   * @generated from field: repeated deckhand.v1.UsageRow rows = 1;
+   */
+  rows: UsageRow[];
+
+  /**
+   * @generated from field: deckhand.v1.UsageRow total = 2;
+   */
+  total?: UsageRow | undefined;
+
+  /**
+   * @generated from field: deckhand.v1.UsageForecast forecast = 3;
+   */
+  forecast?: UsageForecast | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since = 4;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp until = 5;
+   */
+  until?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.GetUsageReportResponse.
+ * Use `create(GetUsageReportResponseSchema)` to create a new message.
+ */
+export const GetUsageReportResponseSchema: GenMessage<GetUsageReportResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 20);
+
+/**
+ * UsageRow is what calls of one kind used and cost.
+ *
+ * @generated from message deckhand.v1.UsageRow
+ */
+export type UsageRow = Message<"deckhand.v1.UsageRow"> & {
+  /**
+   * An agent's, user's or model's name, a task's id, a day or a month. Empty for
+   * the total.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: int64 calls = 2;
+   */
+  calls: bigint;
+
+  /**
+   * How many tasks made them.
+   *
+   * @generated from field: int64 tasks = 3;
+   */
+  tasks: bigint;
+
+  /**
+   * Calls whose use is not known exactly: they broke off.
+   *
+   * @generated from field: int64 estimated = 4;
+   */
+  estimated: bigint;
+
+  /**
+   * @generated from field: deckhand.v1.Usage usage = 5;
+   */
+  usage?: Usage | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.UsageRow.
+ * Use `create(UsageRowSchema)` to create a new message.
+ */
+export const UsageRowSchema: GenMessage<UsageRow> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 21);
+
+/**
+ * UsageForecast says what this month is going to cost when it goes on as in the
+ * last seven days, or since its calls began.
+ *
+ * @generated from message deckhand.v1.UsageForecast
+ */
+export type UsageForecast = Message<"deckhand.v1.UsageForecast"> & {
+  /**
+   * For example 2026-11, in UTC.
+   *
+   * @generated from field: string month = 1;
+   */
+  month: string;
+
+  /**
+   * @generated from field: int64 spent_micros = 2;
+   */
+  spentMicros: bigint;
+
+  /**
+   * A day, on average.
+   *
+   * @generated from field: int64 daily_micros = 3;
+   */
+  dailyMicros: bigint;
+
+  /**
+   * @generated from field: int64 month_micros = 4;
+   */
+  monthMicros: bigint;
+
+  /**
+   * The organisation's budget for the month; unset for none.
+   *
+   * @generated from field: optional int64 limit_micros = 5;
+   */
+  limitMicros?: bigint | undefined;
+
+  /**
+   * When that is reached; unset for not in this month.
+   *
+   * @generated from field: google.protobuf.Timestamp reached_at = 6;
+   */
+  reachedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.UsageForecast.
+ * Use `create(UsageForecastSchema)` to create a new message.
+ */
+export const UsageForecastSchema: GenMessage<UsageForecast> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 22);
+
+/**
  * ProviderService connects model providers. A key goes in and never comes out.
  *
  * @generated from service deckhand.v1.ProviderService
@@ -642,6 +813,18 @@ export const BudgetService: GenService<{
     methodKind: "unary";
     input: typeof SetBudgetRequestSchema;
     output: typeof SetBudgetResponseSchema;
+  },
+  /**
+   * GetUsageReport answers what calls of models cost, added up by what is asked
+   * for, and what the month is going to cost. Who is no administrator sees their
+   * own tasks' only.
+   *
+   * @generated from rpc deckhand.v1.BudgetService.GetUsageReport
+   */
+  getUsageReport: {
+    methodKind: "unary";
+    input: typeof GetUsageReportRequestSchema;
+    output: typeof GetUsageReportResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_provider, 1);
