@@ -63,21 +63,15 @@ func (l *Ledger) Report(ctx context.Context, a Asked) (Report, error) {
 	for _, row := range days {
 		perDay[row.Key] = row.CostMicros
 	}
-	limit := int64(none)
-	if a.User == "" {
-		b, err := l.Get(ctx, a.OrgID, Name{Organisation, a.OrgID, Month})
-		if err != nil {
-			return out, err
-		}
-		limit = b.Limit
-	} else {
-		b, err := l.Get(ctx, a.OrgID, Name{User, a.User, Month})
-		if err != nil {
-			return out, err
-		}
-		limit = b.Limit
+	month := Name{Organisation, a.OrgID, Month}
+	if a.User != "" {
+		month = Name{User, a.User, Month}
 	}
-	out.Forecast = forecast(now, perDay, limit)
+	limit, err := l.Get(ctx, a.OrgID, month)
+	if err != nil {
+		return out, err
+	}
+	out.Forecast = forecast(now, perDay, limit.Limit)
 	return out, nil
 }
 
