@@ -457,8 +457,10 @@ func TestWhoMayAnswer(t *testing.T) {
 	_, err = answerAs(t, other, approve(item.GetId(), ""))
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	lessThan := r.Client(t, userToken(t, s, org, "olga", "basic"))
+	r.exec("UPDATE users SET role = 'basic' WHERE name = 'olga'")
 	_, err = answerAs(t, lessThan, approve(item.GetId(), ""))
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	r.exec("UPDATE users SET role = 'advanced' WHERE name = 'olga'")
 	_, err = answerAs(t, own, approve(item.GetId(), ""))
 	require.NoError(t, err)
 }

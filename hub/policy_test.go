@@ -237,3 +237,39 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	require.Equal(t, stepWaiting, got.GetState())
 	require.Len(t, r.audited("policy.rule_revoked"), 1)
 }
+
+// E2: another way, another plan and a question reach the model as what came of
+// its call, which is not made.
+func TestAnswersInWordsReachTheModel(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	for _, c := range []struct {
+		answer *deckhandv1.AnswerInboxItemRequest
+		name   string
+		want   []string
+	}{
+		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Suggest_{Suggest: &deckhandv1.AnswerInboxItemRequest_Suggest{Text: "use the attic"}}}, "suggest", []string{"another way: use the attic"}},
+		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Replan_{Replan: &deckhandv1.AnswerInboxItemRequest_Replan{Text: "a backup first"}}}, "replan", []string{"another plan: a backup first", "update_plan"}},
+		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Clarify_{Clarify: &deckhandv1.AnswerInboxItemRequest_Clarify{Question: "who uses it?"}}}, "clarify", []string{"They ask: who uses it?"}},
+	} {
+		task, step, item := r.park("asker", "shell_exec", command("rm -r old"))
+		c.answer.ItemId = item.GetId()
+		answered, err := r.answer(c.answer)
+		require.NoError(t, err)
+		require.Equal(t, c.name, answered.GetAnswer())
+		denied := r.step(step.GetId())
+		require.Equal(t, stepDenied, denied.GetState())
+		for _, want := range c.want {
+			require.Contains(t, denied.GetObservation(), want)
+		}
+		lease := r.begin(task.GetId(), 2)
+		same, err := r.execute(lease, step.GetId())
+		require.NoError(t, err)
+		require.Equal(t, stepDenied, same.GetState())
+		require.Len(t, r.audited("inbox."+c.name), 1)
+		r.finish(lease)
+	}
+	require.Empty(t, node.all())
+}

@@ -98,6 +98,12 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 		a.Verdict, a.Text = inbox.Reply, answer.Reply.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Retry_:
 		a.Verdict = inbox.Retry
+	case *deckhandv1.AnswerInboxItemRequest_Suggest_:
+		a.Verdict, a.Reason = inbox.Suggest, answer.Suggest.GetText()
+	case *deckhandv1.AnswerInboxItemRequest_Replan_:
+		a.Verdict, a.Reason = inbox.Replan, answer.Replan.GetText()
+	case *deckhandv1.AnswerInboxItemRequest_Clarify_:
+		a.Verdict, a.Reason = inbox.Clarify, answer.Clarify.GetQuestion()
 	case *deckhandv1.AnswerInboxItemRequest_Skip_:
 		a.Verdict = inbox.Skip
 	case *deckhandv1.AnswerInboxItemRequest_Resolve_:

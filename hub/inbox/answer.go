@@ -33,20 +33,23 @@ const (
 	Skip      Verdict = "skip"
 	Succeeded Verdict = "succeeded"
 	Failed    Verdict = "failed"
+	Suggest   Verdict = "suggest"
+	Replan    Verdict = "replan"
+	Clarify   Verdict = "clarify"
 	// TimeOut is the clock's.
 	TimeOut Verdict = "time_out"
 )
 
 // fitting are the verdicts that a person may give to each kind.
 var fitting = map[Kind][]Verdict{
-	Approval: {Approve, Reject, Skip},
+	Approval: {Approve, Reject, Skip, Suggest, Replan, Clarify},
 	Question: {Reply, Reject},
 	Unknown:  {Retry, Skip, Succeeded, Failed},
 }
 
 // commands are how each kind is answered on the command line.
 var commands = map[Kind]string{
-	Approval: "approve, reject or skip it",
+	Approval: "approve, reject or skip it, suggest another way, replan, or ask",
 	Question: "answer or reject it",
 	Unknown:  "retry or skip it, or mark it as succeeded or failed",
 }
@@ -57,7 +60,8 @@ type Answer struct {
 	// ArgumentsJSON is what to call the tool with instead, when a call is
 	// approved; "" for what was asked.
 	ArgumentsJSON string
-	// Text is a question's answer.
+	// Text is a question's answer. That which goes with another way, another plan or
+	// a question of one's own is the Reason.
 	Text string
 	// Always, with an approval, is the wish to be asked no more about calls like it.
 	Always *policy.Always

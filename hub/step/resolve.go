@@ -52,6 +52,9 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	case inbox.Reject:
 		params.State, params.ErrorCode = string(Denied), string(fault.PermissionDenied)
 		params.Observation = withReason(fmt.Sprintf("error %s: %s rejected this call of %s; it was not made", fault.PermissionDenied, by, step.Tool), a.Reason)
+	case inbox.Suggest, inbox.Replan, inbox.Clarify:
+		params.State, params.ErrorCode = string(Denied), string(fault.PermissionDenied)
+		params.Observation = fmt.Sprintf(said[a.Verdict], by, step.Tool, a.Reason)
 	case inbox.TimeOut:
 		params.DecisionReason = fmt.Sprintf("nobody answered %s in time", item.ID)
 		if inbox.Kind(item.Kind) == inbox.Question {
@@ -131,6 +134,13 @@ func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.
 	}
 	return fault.New(fault.Denied, "the policy denies this call: %s", decided.Why).WithCode(fault.PermissionDenied).WithObject(step.ID).
 		WithFix("reject it, approve it with other arguments, or have an administrator change the policy")
+}
+
+// said is what the agent sees of an answer that is neither yes nor no (E2).
+var said = map[inbox.Verdict]string{
+	inbox.Suggest: "%s did not approve this call of %s; it was not made. They suggest another way: %s",
+	inbox.Replan:  "%s did not approve this call of %s; it was not made. They want another plan: %s\nReplace your plan (update_plan) before you do anything else.",
+	inbox.Clarify: "%s wants to know more before they decide on this call of %s; it was not made. They ask: %s\nAnswer the question in words. Make the call again, if it is still right, and they decide on it then.",
 }
 
 func withReason(what, reason string) string {

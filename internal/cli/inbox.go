@@ -27,7 +27,7 @@ deckhand inbox approve inbox_3q9
 deckhand inbox answer inbox_7bc "the one in Frankfurt"
 `)
 	cmd.AddCommand(a.inboxListCommand(), a.inboxShowCommand(), a.inboxApproveCommand(), a.inboxRejectCommand(),
-		a.inboxAnswerCommand(), a.inboxRetryCommand(), a.inboxSkipCommand(), a.inboxMarkCommand())
+		a.inboxAnswerCommand(), a.inboxRetryCommand(), a.inboxSkipCommand(), a.inboxSuggestCommand(), a.inboxReplanCommand(), a.inboxAskCommand(), a.inboxMarkCommand())
 	return cmd
 }
 

@@ -102,6 +102,42 @@ func (a *app) inboxSkipCommand() *cobra.Command {
 		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Skip_{Skip: &deckhandv1.AnswerInboxItemRequest_Skip{}}})
 }
 
+func (a *app) inboxSuggestCommand() *cobra.Command {
+	return a.wordedAnswer("suggest ID TEXT", "Leave a call out, and tell the agent of another way",
+		`deckhand inbox suggest inbox_3q9 "move it to attic/ instead"`, func(text string) *deckhandv1.AnswerInboxItemRequest {
+			return &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Suggest_{Suggest: &deckhandv1.AnswerInboxItemRequest_Suggest{Text: text}}}
+		})
+}
+
+func (a *app) inboxReplanCommand() *cobra.Command {
+	return a.wordedAnswer("replan ID TEXT", "Leave a call out, and have the agent replace its plan",
+		`deckhand inbox replan inbox_3q9 "first a backup, then the migration"`, func(text string) *deckhandv1.AnswerInboxItemRequest {
+			return &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Replan_{Replan: &deckhandv1.AnswerInboxItemRequest_Replan{Text: text}}}
+		})
+}
+
+func (a *app) inboxAskCommand() *cobra.Command {
+	return a.wordedAnswer("ask ID QUESTION", "Ask the agent something before you decide; it may make the call again",
+		`deckhand inbox ask inbox_3q9 "who else uses this table?"`, func(text string) *deckhandv1.AnswerInboxItemRequest {
+			return &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Clarify_{Clarify: &deckhandv1.AnswerInboxItemRequest_Clarify{Question: text}}}
+		})
+}
+
+// wordedAnswer makes a command for an answer that is words.
+func (a *app) wordedAnswer(use, short, example string, request func(text string) *deckhandv1.AnswerInboxItemRequest) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: example, Args: takes("ID", "TEXT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 || strings.TrimSpace(args[1]) == "" {
+				return usage(cmd, "say it in words, in quotes")
+			}
+			r := request(args[1])
+			r.ItemId = args[0]
+			return a.answer(cmd.Context(), r)
+		},
+	}
+}
+
 // plainAnswer makes a command for an answer that is but its reason.
 func (a *app) plainAnswer(use, short, example, why string, request *deckhandv1.AnswerInboxItemRequest) *cobra.Command {
 	cmd := &cobra.Command{

@@ -158,7 +158,8 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 				strings.Contains(p, "<&") && strings.Contains(p, ">&") && strings.Contains(p, "sh ")
 		}
 		loops := regexp.MustCompile(`(?:while|loop|gets|on\()`).MatchString(s.bare) && regexp.MustCompile(`(?:recv|gets|readline|fgets|on\s*\(«)`).MatchString(s.bare) && (execs.MatchString(s.bare) || len(s.ran) > 0) && regexp.MustCompile(`(?:send|write|puts|print|fwrite|fputs)`).MatchString(s.bare)
-		if gives || loops {
+		obeys := regexp.MustCompile(`\b(?:system|exec|popen|shell_exec|passthru|check_output|Popen|run)\s*\(?\s*\$_|while\s*\(?\s*<[^>]*>`).MatchString(s.bare) && regexp.MustCompile(`\b(?:system|exec|qx)\b`).MatchString(s.bare)
+		if gives || loops || obeys {
 			f.add(ReverseShell, c, "its code takes commands from another machine")
 		}
 	}

@@ -209,6 +209,9 @@ var rewrites = []rewrite{
 		}
 		return s.put(strings.TrimRight(s.at(m[1]), "/") + "/" + s.at(m[2])), true
 	}},
+	{regexp.MustCompile(`(?:\w+\.)?` + lit + `\.joinpath\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+		return s.put(strings.TrimRight(s.at(m[1]), "/") + "/" + s.at(m[2])), true
+	}},
 	{regexp.MustCompile(`(?:Path\()?` + lit + `\)?\s*/\s*` + lit), func(s *source, m []string) (string, bool) {
 		return "Path(" + s.put(strings.TrimRight(s.at(m[1]), "/")+"/"+s.at(m[2])) + ")", true
 	}},
@@ -279,6 +282,7 @@ func rot13(s string) string {
 var (
 	assigned = regexp.MustCompile(`(?m)(?:^|[;{\n(]|\b(?:my|const|let|var|local)\b)\s*[$@]?([A-Za-z_]\w*)\s*=\s*«(\d+)»\s*(?:;|$|\n|\))`)
 	imported = regexp.MustCompile(`\bimport\s+([\w.]+)\s+as\s+(\w+)|(?m)(?:^|[;\n]|\b(?:const|let|var)\b)\s*(\w+)\s*=\s*(os|subprocess|shutil|socket|fs|https?|net|child_process|vm|os\.system|os\.remove|os\.unlink|shutil\.rmtree|subprocess\.\w+|eval|exec|require\(«\d+»\)(?:\.\w+)?)\s*(?:;|$|\n)`)
+	unpacked = regexp.MustCompile(`\{([^{}]*)\}\s*=\s*(?:child_process|fs|net)\b`)
 	froms    = regexp.MustCompile(`\bfrom\s+(os|subprocess|shutil|pty)\s+import\s+(\w+)\s+as\s+(\w+)`)
 )
 
@@ -316,6 +320,15 @@ func (s *source) workOut() {
 			if !named[name] && len(name) > 0 && name != to {
 				named[name] = true
 				s.replace(name, to)
+			}
+		}
+		for _, m := range unpacked.FindAllStringSubmatch(s.bare, 20) {
+			for pair := range strings.SplitSeq(m[1], ",") {
+				of, name, ok := strings.Cut(pair, ":")
+				if of, name = strings.TrimSpace(of), strings.TrimSpace(name); ok && ident(of) && ident(name) && !named[name] && of != name {
+					named[name] = true
+					s.replace(name, of)
+				}
 			}
 		}
 		for _, m := range froms.FindAllStringSubmatch(s.bare, 20) {

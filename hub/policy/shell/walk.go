@@ -202,6 +202,9 @@ func (w *walker) literal(x *syntax.Word) value {
 	if x == nil {
 		return known("")
 	}
+	if text, ok := plainWord(x); ok {
+		return known(text)
+	}
 	cfg, e := w.config(x)
 	before := len(w.out.Commands)
 	text, err := expand.Literal(cfg, x)
@@ -489,6 +492,10 @@ func (w *walker) read(name value) value {
 // words expands words to those that a program gets.
 func (w *walker) words(list []*syntax.Word) (out []Word) {
 	for _, x := range list {
+		if text, ok := plainWord(x); ok {
+			out = append(out, Word{Text: text, Known: true})
+			continue
+		}
 		cfg, e := w.config(x)
 		fields, err := expand.Fields(cfg, x)
 		w.drawn = append(w.drawn, e.from...)
@@ -508,6 +515,32 @@ func (w *walker) words(list []*syntax.Word) (out []Word) {
 		}
 	}
 	return out
+}
+
+// plainWord answers a word that is what it says: most are.
+func plainWord(x *syntax.Word) (string, bool) {
+	if len(x.Parts) != 1 {
+		return "", false
+	}
+	switch part := x.Parts[0].(type) {
+	case *syntax.Lit:
+		return part.Value, !strings.ContainsAny(part.Value, "\\{~*?[") && !holed(part.Value)
+	case *syntax.SglQuoted:
+		return part.Value, !part.Dollar
+	case *syntax.DblQuoted:
+		if len(part.Parts) == 1 {
+			lit, ok := part.Parts[0].(*syntax.Lit)
+			return litValue(lit), ok && !strings.Contains(litValue(lit), "\\")
+		}
+	}
+	return "", false
+}
+
+func litValue(lit *syntax.Lit) string {
+	if lit == nil {
+		return ""
+	}
+	return lit.Value
 }
 
 // unquotedGlob says that wildcards in what a word comes to are filled in.

@@ -174,7 +174,8 @@ type InboxItem struct {
 	// What happens then: "reject", "stop" (the task ends), or "default" (a
 	// question's default, or an error that the agent sees).
 	OnExpiry string `protobuf:"bytes,21,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
-	// "approve", "reject", "reply", "retry", "skip", "succeeded" or "failed".
+	// "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
+	// "suggest", "replan" or "clarify".
 	Answer string `protobuf:"bytes,22,opt,name=answer,proto3" json:"answer,omitempty"`
 	// A question's answer, with secrets masked.
 	Reply string `protobuf:"bytes,23,opt,name=reply,proto3" json:"reply,omitempty"`
@@ -736,6 +737,9 @@ type AnswerInboxItemRequest struct {
 	//	*AnswerInboxItemRequest_Retry_
 	//	*AnswerInboxItemRequest_Skip_
 	//	*AnswerInboxItemRequest_Resolve_
+	//	*AnswerInboxItemRequest_Suggest_
+	//	*AnswerInboxItemRequest_Replan_
+	//	*AnswerInboxItemRequest_Clarify_
 	Answer        isAnswerInboxItemRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -846,6 +850,33 @@ func (x *AnswerInboxItemRequest) GetResolve() *AnswerInboxItemRequest_Resolve {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest) GetSuggest() *AnswerInboxItemRequest_Suggest {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Suggest_); ok {
+			return x.Suggest
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetReplan() *AnswerInboxItemRequest_Replan {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Replan_); ok {
+			return x.Replan
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetClarify() *AnswerInboxItemRequest_Clarify {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Clarify_); ok {
+			return x.Clarify
+		}
+	}
+	return nil
+}
+
 type isAnswerInboxItemRequest_Answer interface {
 	isAnswerInboxItemRequest_Answer()
 }
@@ -874,6 +905,18 @@ type AnswerInboxItemRequest_Resolve_ struct {
 	Resolve *AnswerInboxItemRequest_Resolve `protobuf:"bytes,8,opt,name=resolve,proto3,oneof"`
 }
 
+type AnswerInboxItemRequest_Suggest_ struct {
+	Suggest *AnswerInboxItemRequest_Suggest `protobuf:"bytes,9,opt,name=suggest,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Replan_ struct {
+	Replan *AnswerInboxItemRequest_Replan `protobuf:"bytes,10,opt,name=replan,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Clarify_ struct {
+	Clarify *AnswerInboxItemRequest_Clarify `protobuf:"bytes,11,opt,name=clarify,proto3,oneof"`
+}
+
 func (*AnswerInboxItemRequest_Approve_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Reject_) isAnswerInboxItemRequest_Answer() {}
@@ -885,6 +928,12 @@ func (*AnswerInboxItemRequest_Retry_) isAnswerInboxItemRequest_Answer() {}
 func (*AnswerInboxItemRequest_Skip_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Resolve_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Suggest_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Replan_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Clarify_) isAnswerInboxItemRequest_Answer() {}
 
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -930,6 +979,142 @@ func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
 	return nil
 }
 
+// Suggest has an approval's call left out, and the agent told of another way.
+type AnswerInboxItemRequest_Suggest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Suggest) Reset() {
+	*x = AnswerInboxItemRequest_Suggest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Suggest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 0}
+}
+
+func (x *AnswerInboxItemRequest_Suggest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Replan has an approval's call left out, and the agent replace its plan.
+type AnswerInboxItemRequest_Replan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Replan) Reset() {
+	*x = AnswerInboxItemRequest_Replan{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Replan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 1}
+}
+
+func (x *AnswerInboxItemRequest_Replan) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Clarify asks the agent something before an approval is decided: the call is
+// left out, and the agent may make it again when it has answered.
+type AnswerInboxItemRequest_Clarify struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      string                 `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Clarify) Reset() {
+	*x = AnswerInboxItemRequest_Clarify{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Clarify) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 2}
+}
+
+func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
+	if x != nil {
+		return x.Question
+	}
+	return ""
+}
+
 // Approve has the call made.
 type AnswerInboxItemRequest_Approve struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -944,7 +1129,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1141,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1154,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 3}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -996,7 +1181,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1193,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1206,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 4}
 }
 
 // Reply answers a question.
@@ -1034,7 +1219,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1231,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1244,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 5}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -1079,7 +1264,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1276,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1289,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 6}
 }
 
 // Skip leaves the call out and tells the agent so.
@@ -1116,7 +1301,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1313,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1326,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 7}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -1154,7 +1339,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1351,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1364,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 8}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -1252,7 +1437,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
 	"\x14GetInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xec\x05\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xcc\b\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -1262,7 +1447,20 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05reply\x18\x05 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.ReplyH\x00R\x05reply\x12A\n" +
 	"\x05retry\x18\x06 \x01(\v2).deckhand.v1.AnswerInboxItemRequest.RetryH\x00R\x05retry\x12>\n" +
 	"\x04skip\x18\a \x01(\v2(.deckhand.v1.AnswerInboxItemRequest.SkipH\x00R\x04skip\x12G\n" +
-	"\aresolve\x18\b \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ResolveH\x00R\aresolve\x1an\n" +
+	"\aresolve\x18\b \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ResolveH\x00R\aresolve\x12G\n" +
+	"\asuggest\x18\t \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.SuggestH\x00R\asuggest\x12D\n" +
+	"\x06replan\x18\n" +
+	" \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.ReplanH\x00R\x06replan\x12G\n" +
+	"\aclarify\x18\v \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ClarifyH\x00R\aclarify\x1a)\n" +
+	"\aSuggest\x12\x1e\n" +
+	"\x04text\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a(\n" +
+	"\x06Replan\x12\x1e\n" +
+	"\x04text\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a1\n" +
+	"\aClarify\x12&\n" +
+	"\bquestion\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1an\n" +
 	"\aApprove\x121\n" +
 	"\x0earguments_json\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05(\x80\x80\x80\x02R\rargumentsJson\x120\n" +
@@ -1307,7 +1505,7 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxState)(0),                        // 1: deckhand.v1.InboxState
@@ -1319,50 +1517,56 @@ var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(*GetInboxItemResponse)(nil),           // 7: deckhand.v1.GetInboxItemResponse
 	(*AnswerInboxItemRequest)(nil),         // 8: deckhand.v1.AnswerInboxItemRequest
 	(*AnswerInboxItemResponse)(nil),        // 9: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Approve)(nil), // 10: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 11: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 12: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 13: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 14: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 15: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 16: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 17: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 18: google.protobuf.Timestamp
-	(*AlwaysAllow)(nil),                    // 19: deckhand.v1.AlwaysAllow
+	(*AnswerInboxItemRequest_Suggest)(nil), // 10: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 11: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 12: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 13: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 14: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 15: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 16: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 17: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 18: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 19: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 20: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
+	(*AlwaysAllow)(nil),                    // 22: deckhand.v1.AlwaysAllow
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	16, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	17, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	19, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	20, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
 	3,  // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	18, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	18, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	17, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	18, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	21, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	21, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	20, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	21, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
 	1,  // 9: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
 	0,  // 10: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
 	2,  // 11: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
 	2,  // 12: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	10, // 13: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	11, // 14: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	12, // 15: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	13, // 16: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	14, // 17: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	15, // 18: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	2,  // 19: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	19, // 20: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	4,  // 21: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	6,  // 22: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	8,  // 23: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	5,  // 24: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	7,  // 25: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	9,  // 26: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	24, // [24:27] is the sub-list for method output_type
-	21, // [21:24] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 13: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	14, // 14: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	15, // 15: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	16, // 16: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	17, // 17: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	18, // 18: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	10, // 19: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	11, // 20: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	12, // 21: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	2,  // 22: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	22, // 23: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	4,  // 24: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	6,  // 25: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	8,  // 26: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	5,  // 27: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	7,  // 28: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	9,  // 29: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	27, // [27:30] is the sub-list for method output_type
+	24, // [24:27] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -1379,6 +1583,9 @@ func file_deckhand_v1_inbox_proto_init() {
 		(*AnswerInboxItemRequest_Retry_)(nil),
 		(*AnswerInboxItemRequest_Skip_)(nil),
 		(*AnswerInboxItemRequest_Resolve_)(nil),
+		(*AnswerInboxItemRequest_Suggest_)(nil),
+		(*AnswerInboxItemRequest_Replan_)(nil),
+		(*AnswerInboxItemRequest_Clarify_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1386,7 +1593,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

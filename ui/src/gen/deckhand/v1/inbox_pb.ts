@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEigAYKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkiVAoNSW5ib3hRdWVzdGlvbhIMCgR0ZXh0GAEgASgJEgwKBGtpbmQYAiABKAkSDwoHY2hvaWNlcxgDIAMoCRIWCg5kZWZhdWx0X2Fuc3dlchgEIAEoCSKsAQoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkiUwoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtItAEChZBbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGcmVhc29uGAIgASgJEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAAaSwoHQXBwcm92ZRIWCg5hcmd1bWVudHNfanNvbhgBIAEoCRIoCgZhbHdheXMYAiABKAsyGC5kZWNraGFuZC52MS5BbHdheXNBbGxvdxoICgZSZWplY3QaFQoFUmVwbHkSDAoEdGV4dBgBIAEoCRoHCgVSZXRyeRoGCgRTa2lwGhwKB1Jlc29sdmUSEQoJc3VjY2VlZGVkGAEgASgIQggKBmFuc3dlciI/ChdBbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtKnEKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAyqNAQoKSW5ib3hTdGF0ZRIbChdJTkJPWF9TVEFURV9VTlNQRUNJRklFRBAAEhQKEElOQk9YX1NUQVRFX09QRU4QARIYChRJTkJPWF9TVEFURV9BTlNXRVJFRBACEhcKE0lOQk9YX1NUQVRFX0VYUElSRUQQAxIZChVJTkJPWF9TVEFURV9XSVRIRFJBV04QBDKNAgoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USXAoPQW5zd2VySW5ib3hJdGVtEiMuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEigAYKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkiVAoNSW5ib3hRdWVzdGlvbhIMCgR0ZXh0GAEgASgJEgwKBGtpbmQYAiABKAkSDwoHY2hvaWNlcxgDIAMoCRIWCg5kZWZhdWx0X2Fuc3dlchgEIAEoCSKsAQoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkiUwoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtItwGChZBbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGcmVhc29uGAIgASgJEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAASPgoHc3VnZ2VzdBgJIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU3VnZ2VzdEgAEjwKBnJlcGxhbhgKIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbGFuSAASPgoHY2xhcmlmeRgLIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xhcmlmeUgAGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRoWCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRobCgdDbGFyaWZ5EhAKCHF1ZXN0aW9uGAEgASgJGksKB0FwcHJvdmUSFgoOYXJndW1lbnRzX2pzb24YASABKAkSKAoGYWx3YXlzGAIgASgLMhguZGVja2hhbmQudjEuQWx3YXlzQWxsb3caCAoGUmVqZWN0GhUKBVJlcGx5EgwKBHRleHQYASABKAkaBwoFUmV0cnkaBgoEU2tpcBocCgdSZXNvbHZlEhEKCXN1Y2NlZWRlZBgBIAEoCEIICgZhbnN3ZXIiPwoXQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSpxCglJbmJveEtpbmQSGgoWSU5CT1hfS0lORF9VTlNQRUNJRklFRBAAEhcKE0lOQk9YX0tJTkRfQVBQUk9WQUwQARIXChNJTkJPWF9LSU5EX1FVRVNUSU9OEAISFgoSSU5CT1hfS0lORF9VTktOT1dOEAMqjQEKCkluYm94U3RhdGUSGwoXSU5CT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBJTkJPWF9TVEFURV9PUEVOEAESGAoUSU5CT1hfU1RBVEVfQU5TV0VSRUQQAhIXChNJTkJPWF9TVEFURV9FWFBJUkVEEAMSGQoVSU5CT1hfU1RBVEVfV0lUSERSQVdOEAQyjQIKDEluYm94U2VydmljZRJKCglMaXN0SW5ib3gSHS5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEluYm94UmVzcG9uc2USUwoMR2V0SW5ib3hJdGVtEiAuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVxdWVzdBohLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -153,7 +153,8 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   onExpiry: string;
 
   /**
-   * "approve", "reject", "reply", "retry", "skip", "succeeded" or "failed".
+   * "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
+   * "suggest", "replan" or "clarify".
    *
    * @generated from field: string answer = 22;
    */
@@ -409,6 +410,24 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
      */
     value: AnswerInboxItemRequest_Resolve;
     case: "resolve";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Suggest suggest = 9;
+     */
+    value: AnswerInboxItemRequest_Suggest;
+    case: "suggest";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Replan replan = 10;
+     */
+    value: AnswerInboxItemRequest_Replan;
+    case: "replan";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Clarify clarify = 11;
+     */
+    value: AnswerInboxItemRequest_Clarify;
+    case: "clarify";
   } | { case: undefined; value?: undefined };
 };
 
@@ -418,6 +437,64 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 6);
+
+/**
+ * Suggest has an approval's call left out, and the agent told of another way.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Suggest
+ */
+export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxItemRequest.Suggest"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Suggest.
+ * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 6, 0);
+
+/**
+ * Replan has an approval's call left out, and the agent replace its plan.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Replan
+ */
+export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItemRequest.Replan"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Replan.
+ * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 6, 1);
+
+/**
+ * Clarify asks the agent something before an approval is decided: the call is
+ * left out, and the agent may make it again when it has answered.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Clarify
+ */
+export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxItemRequest.Clarify"> & {
+  /**
+   * @generated from field: string question = 1;
+   */
+  question: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Clarify.
+ * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 6, 2);
 
 /**
  * Approve has the call made.
@@ -446,7 +523,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 0);
+  messageDesc(file_deckhand_v1_inbox, 6, 3);
 
 /**
  * Reject answers the agent that the call may not be made, or that a question
@@ -462,7 +539,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 1);
+  messageDesc(file_deckhand_v1_inbox, 6, 4);
 
 /**
  * Reply answers a question.
@@ -481,7 +558,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 2);
+  messageDesc(file_deckhand_v1_inbox, 6, 5);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -497,7 +574,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 3);
+  messageDesc(file_deckhand_v1_inbox, 6, 6);
 
 /**
  * Skip leaves the call out and tells the agent so.
@@ -512,7 +589,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 4);
+  messageDesc(file_deckhand_v1_inbox, 6, 7);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -531,7 +608,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 5);
+  messageDesc(file_deckhand_v1_inbox, 6, 8);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
