@@ -3,6 +3,7 @@ package hub_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
@@ -272,4 +273,30 @@ func TestAnswersInWordsReachTheModel(t *testing.T) {
 		r.finish(lease)
 	}
 	require.Empty(t, node.all())
+}
+
+// E3: an approval that is 72 hours old, across three restarts of the hub, waits as
+// it was asked, and is answered as any other.
+func TestAnApprovalOfThreeDaysAcrossThreeRestarts(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	r := newRig(t, cfg, nil)
+	r.apply("asker", asking("asker", "tools: [shell_exec], timeout: 96h"))
+	task, step, item := r.park("asker", "shell_exec", command("make"))
+	r.node.Stop()
+	for range 3 {
+		r.Hub.Stop()
+		h := hubtest.Start(t, cfg)
+		r.Hub, r.user, r.workers = h, h.Client(t, h.AdminToken), h.Client(t, h.WorkerToken)
+		// A day goes by.
+		r.exec("UPDATE inbox_items SET asked_at = asked_at - interval '24 hours', expires_at = expires_at - interval '24 hours'")
+		require.Equal(t, item.GetId(), r.item(task.GetId()).GetId())
+		require.Equal(t, taskAwaiting, r.task(task.GetId()).GetState())
+	}
+	waited := r.item(task.GetId())
+	require.GreaterOrEqual(t, time.Since(waited.GetAskedAt().AsTime()), 72*time.Hour)
+	_, err := r.answer(approve(item.GetId(), ""))
+	require.NoError(t, err)
+	require.Equal(t, stepGranted, r.step(step.GetId()).GetState())
+	require.Equal(t, taskQueued, r.task(task.GetId()).GetState())
 }
