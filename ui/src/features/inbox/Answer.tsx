@@ -6,7 +6,7 @@ import { toast } from "sonner";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
-import { Field, Input, TextArea } from "@/components/Field";
+import { Field, Input, Select, TextArea } from "@/components/Field";
 import { inert } from "@/components/inert";
 import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
@@ -17,7 +17,7 @@ const inbox = createClient(InboxService, transport);
 type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
 
 // What a form asks for before the answer is sent.
-type Form = "change" | "reject" | undefined;
+type Form = "change" | "reject" | "always" | undefined;
 
 // Answer is how a person answers an open item. keys has the letters of the
 // buttons do the same.
@@ -29,6 +29,8 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
   const [reason, setReason] = useState("");
   const [reply, setReply] = useState(item.question?.defaultAnswer ?? "");
   const [args, setArgs] = useState(() => JSON.stringify(item.arguments ?? {}, null, 2));
+  const [scope, setScope] = useState("exact");
+  const [everyAgent, setEveryAgent] = useState(false);
   const [busy, setBusy] = useState("");
   const [error, setError] = useState<unknown>();
 
@@ -108,6 +110,26 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           <TextArea className="font-mono text-xs" rows={8} value={args} spellCheck={false} autoFocus onChange={(e) => setArgs(e.target.value)} />
         </Field>
       )}
+      {form === "always" && (
+        <div className="flex flex-wrap items-end gap-4">
+          <Field label="From now on, for 30 days, allow">
+            <Select value={scope} onChange={(e) => setScope(e.target.value)}>
+              <option value="exact">this call, exactly</option>
+              <option value="commands">these commands</option>
+              <option value="tool">every call of {item.tool}</option>
+            </Select>
+          </Field>
+          <label className="flex min-h-8 items-center gap-2">
+            <input
+              type="checkbox"
+              className="size-4 accent-accent"
+              checked={everyAgent}
+              onChange={(e) => setEveryAgent(e.target.checked)}
+            />
+            for every agent
+          </label>
+        </div>
+      )}
       {form && (
         <Field label="Reason" hint={form === "reject" ? "The agent sees it." : "For the record."}>
           <Input value={reason} maxLength={4000} autoFocus={form === "reject"} onChange={(e) => setReason(e.target.value)} />
@@ -126,6 +148,19 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
             </Button>
             <Button onClick={() => setForm(undefined)}>Back</Button>
           </>
+        ) : form === "always" ? (
+          <>
+            <Button
+              look="primary"
+              busy={busy === "approve"}
+              onClick={() =>
+                void give("approve", { case: "approve", value: { always: { scope, everyAgent } } }, "Approved, and allowed from now on")
+              }
+            >
+              Approve and allow
+            </Button>
+            <Button onClick={() => setForm(undefined)}>Back</Button>
+          </>
         ) : form === "reject" ? (
           <>
             <Button look="danger" busy={busy === "reject"} onClick={() => void give("reject", { case: "reject", value: {} }, "Rejected")}>
@@ -141,6 +176,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
                   Approve
                 </Button>
                 <Button onClick={() => setForm("change")}>Change and approve</Button>
+                {may(session, "admin") && <Button onClick={() => setForm("always")}>Always allow</Button>}
               </>
             )}
             {unknown && (
