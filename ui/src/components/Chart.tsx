@@ -32,7 +32,7 @@ export function Chart(props: {
         cursor: { y: false, points: { size: 6 } },
         scales: { x: { time: true }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
-          { ...axis, size: 24, space: 70 },
+          { ...axis, size: 24, space: 80, values: (_, ticks) => ticks.map((t) => new Date(t * 1000).toLocaleTimeString([], { hourCycle: "h23" })) },
           { ...axis, size: 58, space: 28, values: (_, ticks) => ticks.map((t) => format.current(t)) },
         ],
         series: [

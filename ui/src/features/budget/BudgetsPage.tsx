@@ -78,7 +78,7 @@ export function BudgetsPage() {
 function Whose({ of }: { of: Budget }) {
   if (of.scope === "user") return <span className="text-xs break-all">{of.objectId}</span>;
   return (
-    <Link to="/tasks/$task" params={{ task: of.objectId }} className="font-mono text-xs break-all text-accent hover:underline">
+    <Link to="/tasks/$task" params={{ task: of.objectId }} className="inline-flex min-h-6 items-center font-mono text-xs break-all text-accent hover:underline">
       {of.objectId}
     </Link>
   );

@@ -233,7 +233,7 @@ function Notices() {
                   {n.type}
                   <div>
                     {n.taskId ? (
-                      <Link to="/tasks/$task" params={{ task: n.taskId }} className="font-mono text-xs text-accent hover:underline">
+                      <Link to="/tasks/$task" params={{ task: n.taskId }} className="inline-flex min-h-6 items-center font-mono text-xs text-accent hover:underline">
                         {n.taskId}
                       </Link>
                     ) : (

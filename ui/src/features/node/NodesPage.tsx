@@ -81,7 +81,7 @@ export function NodesPage() {
           {nodes.map((node) => (
             <Row key={node.id}>
               <Cell>
-                <Link to="/nodes/$nodeId" params={{ nodeId: node.name }} className="font-medium hover:text-accent hover:underline">
+                <Link to="/nodes/$nodeId" params={{ nodeId: node.name }} className="inline-flex min-h-6 items-center font-medium hover:text-accent hover:underline">
                   {node.name}
                 </Link>
                 <div>

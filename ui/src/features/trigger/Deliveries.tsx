@@ -118,7 +118,7 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
 function TaskLink({ of }: { of: Delivery }) {
   if (!of.taskId) return null;
   return (
-    <Link to="/tasks/$task" params={{ task: of.taskId }} className="font-mono text-xs text-accent hover:underline">
+    <Link to="/tasks/$task" params={{ task: of.taskId }} className="inline-flex min-h-6 items-center font-mono text-xs text-accent hover:underline">
       {of.taskId}
     </Link>
   );
@@ -199,7 +199,7 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
 
 function OtherDelivery({ id, show }: { id: string; show: (id: string) => void }) {
   return (
-    <button type="button" className="font-mono text-xs text-accent hover:underline" onClick={() => show(id)}>
+    <button type="button" className="inline-flex min-h-6 items-center font-mono text-xs text-accent hover:underline" onClick={() => show(id)}>
       {id}
     </button>
   );

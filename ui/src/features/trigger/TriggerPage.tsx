@@ -114,7 +114,7 @@ function About({ trigger: t }: { trigger: Trigger }) {
         [
           "Last task",
           t.lastTaskId && (
-            <Link to="/tasks/$task" params={{ task: t.lastTaskId }} className="font-mono text-xs text-accent hover:underline">
+            <Link to="/tasks/$task" params={{ task: t.lastTaskId }} className="inline-flex min-h-6 items-center font-mono text-xs text-accent hover:underline">
               {t.lastTaskId}
             </Link>
           ),

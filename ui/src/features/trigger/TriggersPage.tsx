@@ -76,13 +76,13 @@ export function TriggersPage() {
           {triggers.map((t) => (
             <Row key={t.id}>
               <Cell>
-                <Link to="/triggers/$trigger" params={{ trigger: t.name }} className="font-medium hover:text-accent hover:underline">
+                <Link to="/triggers/$trigger" params={{ trigger: t.name }} className="inline-flex min-h-6 items-center font-medium hover:text-accent hover:underline">
                   {t.name}
                 </Link>
                 <div className="text-xs text-dim">{kinds[t.kind]}</div>
               </Cell>
               <Cell>
-                <Link to="/agents/$agent" params={{ agent: t.agentName }} className="hover:underline">
+                <Link to="/agents/$agent" params={{ agent: t.agentName }} className="inline-flex min-h-6 items-center hover:underline">
                   {t.agentName}
                 </Link>
               </Cell>
