@@ -157,3 +157,36 @@ func TestHighEntriesAlert(t *testing.T) {
 	high := do(t, admin.Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Severity: "high"}).GetEntries()
 	require.Len(t, high, 1)
 }
+
+// O5: a run's receipt is signed, and says what the run was made of.
+func TestARunHasAReceipt(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	admin := h.Client(t, h.AdminToken)
+	applied := do(t, admin.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{Filename: "r.md", Markdown: scripted("r"), Script: "turns: []\n"}).GetAgent()
+	task := do(t, admin.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "r", Goal: "go"}).GetTask()
+	refuses(t, connect.CodeFailedPrecondition, admin.Audit.GetReceipt, &deckhandv1.GetReceiptRequest{TaskId: task.GetId()})
+	do(t, admin.Tasks.CancelTask, &deckhandv1.CancelTaskRequest{TaskId: task.GetId()})
+	line := do(t, admin.Audit.GetReceipt, &deckhandv1.GetReceiptRequest{TaskId: task.GetId()}).GetLine()
+	report, err := auditlog.Verify(bytes.NewReader(line), nil)
+	require.NoError(t, err)
+	r := report.Receipt
+	require.Equal(t, task.GetId(), r.TaskID)
+	require.Equal(t, "cancelled", r.State)
+	require.Equal(t, applied.GetId(), r.AgentID)
+	require.Equal(t, applied.GetVersion(), r.PersonaVersion)
+	require.NotEmpty(t, r.PersonaDigest)
+	require.Equal(t, []string{"host"}, r.Images)
+	require.Positive(t, r.Events)
+	require.NotEqual(t, string(bytes.Repeat([]byte("0"), 64)), r.EventsDigest)
+	allSealed(t, h)
+	export, err := auditlog.Verify(bytes.NewReader(exportAudit(t, admin, 0)), nil)
+	require.NoError(t, err)
+	require.Equal(t, export.Key, r.Key, "signed with the audit's key")
+	for at := range line {
+		line[at] ^= 1
+		_, err := auditlog.Verify(bytes.NewReader(line), nil)
+		require.Error(t, err, "byte %d", at)
+		line[at] ^= 1
+	}
+}

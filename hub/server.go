@@ -73,7 +73,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
-	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder}
+	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder, Steps: h.steps}
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(control, options...))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(control, options...))
 	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder, Artifacts: h.artifacts}

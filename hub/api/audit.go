@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -37,4 +39,43 @@ func (h *Control) ExportAudit(ctx context.Context, req *connect.Request[deckhand
 		return err
 	}
 	return audit.Export(ctx, h.Store, h.AuditKey, id.OrgID, req.Msg.GetAfter(), exportStream{stream})
+}
+
+// GetReceipt answers what a task's run was made of, signed.
+func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv1.GetReceiptRequest]) (*connect.Response[deckhandv1.GetReceiptResponse], error) {
+	org := auth.From(ctx).OrgID
+	id, err := h.Tasks.Find(ctx, org, req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Tasks.Get(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	if row.Task.FinishedAt == nil {
+		return nil, fault.New(fault.Precondition, "task %s is %s: there is a receipt when it has ended", id, row.Task.State).WithObject(id).
+			WithFix("wait for it with: deckhand task watch %s", id)
+	}
+	r, err := audit.Receipt(ctx, h.Store, row)
+	if err != nil {
+		return nil, err
+	}
+	if row.Task.AgentID != "" {
+		p, err := h.Agents.PersonaOf(ctx, h.Store.Queries, org, row.Task.AgentID, row.Task.AgentVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, rule := range p.Egress.Rules {
+			r.Egress = append(r.Egress, fmt.Sprintf("%s %v %v", rule.Host, rule.Ports, rule.Methods))
+		}
+		for _, forward := range p.Egress.Forwards {
+			r.Egress = append(r.Egress, fmt.Sprintf("%s:%d", forward.Host, forward.Port))
+		}
+		spec, err := h.Steps.Jail(ctx, row.Task)
+		if err != nil {
+			return nil, err
+		}
+		r.Images = append(r.Images, cmp.Or(spec.GetRootfs(), "host"))
+	}
+	return connect.NewResponse(&deckhandv1.GetReceiptResponse{Line: append(r.Sign(h.AuditKey).Line(), '\n')}), nil
 }

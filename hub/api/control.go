@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/kill"
 	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -35,6 +36,7 @@ type Control struct {
 	// AuditKey signs receipts and exports.
 	AuditKey ed25519.PrivateKey
 	Recorder *event.Recorder
+	Steps    *step.Steps
 }
 
 // Kill ends everything in a scope. One's own tasks are everybody's to kill;

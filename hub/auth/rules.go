@@ -62,6 +62,7 @@ var rules = map[string]Rule{
 	c.ControlServiceReleaseHoldProcedure:    {Kind: User, Role: "admin"},
 	c.AuditServiceListAuditEntriesProcedure: {Kind: User, Role: "admin"},
 	c.AuditServiceExportAuditProcedure:      {Kind: User, Role: "admin"},
+	c.AuditServiceGetReceiptProcedure:       {Kind: User, Role: "viewer"},
 
 	c.FileServiceReadFileProcedure:    {Kind: User, Role: "viewer"},
 	c.FileServiceListFilesProcedure:   {Kind: User, Role: "viewer"},

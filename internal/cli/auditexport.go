@@ -54,6 +54,31 @@ deckhand audit export --after 4200 > since.jsonl`,
 	return cmd
 }
 
+func (a *app) taskReceiptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "receipt TASK", Short: "Write a signed line that says what a run was made of",
+		Long: `Write a line of JSON to standard output, signed by the hub: the persona and policy
+that a task ran under, its image, nodes and egress, who answered what it asked,
+and a digest of its events. The task must have ended. deckhand audit verify needs
+no hub to tell whether it was changed.`,
+		Example: `deckhand task receipt task_3q9 > receipt.json
+deckhand audit verify receipt.json`,
+		Args: takes("TASK"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			res, err := client.Audit.GetReceipt(cmd.Context(), connect.NewRequest(&deckhandv1.GetReceiptRequest{TaskId: args[0]}))
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(res.Msg.GetLine())
+			return err
+		},
+	}
+}
+
 func (a *app) auditVerifyCommand() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{

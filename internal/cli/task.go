@@ -23,7 +23,7 @@ deckhand task logs step_7bc
 		a.taskStepsCommand(), a.taskLogsCommand(), a.taskDiffCommand(), a.taskUndoCommand(), a.taskCancelCommand(),
 		a.taskReorderCommand(), a.taskAssignCommand(), a.taskCompleteCommand(), a.taskPauseCommand(), a.taskResumeCommand(),
 		a.taskTellCommand(), a.taskRetryCommand(), a.taskResumeFromCommand(), a.taskCheckpointsCommand(),
-		a.taskArtifactsCommand())
+		a.taskArtifactsCommand(), a.taskReceiptCommand())
 	return cmd
 }
 

@@ -297,6 +297,130 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditEn
 	return items, nil
 }
 
+const receiptAnswers = `-- name: ReceiptAnswers :many
+SELECT id, kind, tool, answer, answered_by, answered_at FROM inbox_items
+WHERE (org_id = $1) IS TRUE AND task_id = $2 AND state = 'answered' ORDER BY answered_at, id
+`
+
+type ReceiptAnswersParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type ReceiptAnswersRow struct {
+	ID         string
+	Kind       string
+	Tool       string
+	Answer     string
+	AnsweredBy string
+	AnsweredAt *time.Time
+}
+
+func (q *Queries) ReceiptAnswers(ctx context.Context, arg ReceiptAnswersParams) ([]ReceiptAnswersRow, error) {
+	rows, err := q.db.Query(ctx, receiptAnswers, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReceiptAnswersRow{}
+	for rows.Next() {
+		var i ReceiptAnswersRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Tool,
+			&i.Answer,
+			&i.AnsweredBy,
+			&i.AnsweredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const receiptEvents = `-- name: ReceiptEvents :many
+SELECT seq, type, time, actor_kind, actor_id, attempt, payload FROM events
+WHERE org_id = $1 AND task_id = $2 AND seq > $3 ORDER BY seq LIMIT $4
+`
+
+type ReceiptEventsParams struct {
+	OrgID    string
+	TaskID   string
+	AfterSeq int64
+	MaxRows  int32
+}
+
+type ReceiptEventsRow struct {
+	Seq       int64
+	Type      string
+	Time      time.Time
+	ActorKind string
+	ActorID   string
+	Attempt   int32
+	Payload   json.RawMessage
+}
+
+func (q *Queries) ReceiptEvents(ctx context.Context, arg ReceiptEventsParams) ([]ReceiptEventsRow, error) {
+	rows, err := q.db.Query(ctx, receiptEvents,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AfterSeq,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReceiptEventsRow{}
+	for rows.Next() {
+		var i ReceiptEventsRow
+		if err := rows.Scan(
+			&i.Seq,
+			&i.Type,
+			&i.Time,
+			&i.ActorKind,
+			&i.ActorID,
+			&i.Attempt,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const receiptSteps = `-- name: ReceiptSteps :one
+SELECT coalesce((SELECT array_agg(DISTINCT s.node_id ORDER BY s.node_id) FROM steps s WHERE (s.org_id = $1) IS TRUE AND s.task_id = $2 AND s.node_id IS NOT NULL), '{}')::text[] AS nodes,
+       coalesce((SELECT array_agg(DISTINCT s.decision ->> 'version' ORDER BY s.decision ->> 'version') FROM steps s
+                 WHERE (s.org_id = $1) IS TRUE AND s.task_id = $2 AND s.decision ? 'version'), '{}')::text[] AS policies
+`
+
+type ReceiptStepsParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type ReceiptStepsRow struct {
+	Nodes    []string
+	Policies []string
+}
+
+func (q *Queries) ReceiptSteps(ctx context.Context, arg ReceiptStepsParams) (ReceiptStepsRow, error) {
+	row := q.db.QueryRow(ctx, receiptSteps, arg.OrgID, arg.TaskID)
+	var i ReceiptStepsRow
+	err := row.Scan(&i.Nodes, &i.Policies)
+	return i, err
+}
+
 const takeUnsealed = `-- name: TakeUnsealed :many
 WITH taken AS (
     DELETE FROM audit_unsealed u

@@ -44,3 +44,16 @@ SELECT * FROM audit_heads WHERE org_id = @org_id AND number > @number AND number
 -- name: ChainedEntries :many
 SELECT c.position, sqlc.embed(e) FROM audit_chain c JOIN audit_entries e ON e.id = c.entry_id
 WHERE c.org_id = @org_id AND c.position > @after_position AND c.position <= @until ORDER BY c.position LIMIT @max_rows;
+
+-- name: ReceiptSteps :one
+SELECT coalesce((SELECT array_agg(DISTINCT s.node_id ORDER BY s.node_id) FROM steps s WHERE (s.org_id = @org_id) IS TRUE AND s.task_id = @task_id AND s.node_id IS NOT NULL), '{}')::text[] AS nodes,
+       coalesce((SELECT array_agg(DISTINCT s.decision ->> 'version' ORDER BY s.decision ->> 'version') FROM steps s
+                 WHERE (s.org_id = @org_id) IS TRUE AND s.task_id = @task_id AND s.decision ? 'version'), '{}')::text[] AS policies;
+
+-- name: ReceiptAnswers :many
+SELECT id, kind, tool, answer, answered_by, answered_at FROM inbox_items
+WHERE (org_id = @org_id) IS TRUE AND task_id = @task_id AND state = 'answered' ORDER BY answered_at, id;
+
+-- name: ReceiptEvents :many
+SELECT seq, type, time, actor_kind, actor_id, attempt, payload FROM events
+WHERE org_id = @org_id AND task_id = @task_id AND seq > @after_seq ORDER BY seq LIMIT @max_rows;

@@ -822,6 +822,96 @@ func (x *ExportAuditRequest) GetAfter() int64 {
 	return 0
 }
 
+type GetReceiptRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetReceiptRequest) Reset() {
+	*x = GetReceiptRequest{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetReceiptRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetReceiptRequest) ProtoMessage() {}
+
+func (x *GetReceiptRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetReceiptRequest.ProtoReflect.Descriptor instead.
+func (*GetReceiptRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetReceiptRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type GetReceiptResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One line of JSON with its line break, which proves itself (deckhand audit
+	// verify).
+	Line          []byte `protobuf:"bytes,1,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetReceiptResponse) Reset() {
+	*x = GetReceiptResponse{}
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetReceiptResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetReceiptResponse) ProtoMessage() {}
+
+func (x *GetReceiptResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetReceiptResponse.ProtoReflect.Descriptor instead.
+func (*GetReceiptResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetReceiptResponse) GetLine() []byte {
+	if x != nil {
+		return x.Line
+	}
+	return nil
+}
+
 type ExportAuditResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The next part of the export.
@@ -832,7 +922,7 @@ type ExportAuditResponse struct {
 
 func (x *ExportAuditResponse) Reset() {
 	*x = ExportAuditResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +934,7 @@ func (x *ExportAuditResponse) String() string {
 func (*ExportAuditResponse) ProtoMessage() {}
 
 func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[10]
+	mi := &file_deckhand_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +947,7 @@ func (x *ExportAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAuditResponse.ProtoReflect.Descriptor instead.
 func (*ExportAuditResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExportAuditResponse) GetData() []byte {
@@ -886,7 +976,7 @@ type ListAuditEntriesRequest struct {
 
 func (x *ListAuditEntriesRequest) Reset() {
 	*x = ListAuditEntriesRequest{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	mi := &file_deckhand_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +988,7 @@ func (x *ListAuditEntriesRequest) String() string {
 func (*ListAuditEntriesRequest) ProtoMessage() {}
 
 func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[11]
+	mi := &file_deckhand_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1001,7 @@ func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListAuditEntriesRequest) GetObjectId() string {
@@ -966,7 +1056,7 @@ type ListAuditEntriesResponse struct {
 
 func (x *ListAuditEntriesResponse) Reset() {
 	*x = ListAuditEntriesResponse{}
-	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	mi := &file_deckhand_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1068,7 @@ func (x *ListAuditEntriesResponse) String() string {
 func (*ListAuditEntriesResponse) ProtoMessage() {}
 
 func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_control_proto_msgTypes[12]
+	mi := &file_deckhand_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1081,7 @@ func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
@@ -1070,7 +1160,12 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"user_agent\x18\f \x01(\tR\tuserAgent\x12\x1a\n" +
 	"\bseverity\x18\r \x01(\tR\bseverity\"3\n" +
 	"\x12ExportAuditRequest\x12\x1d\n" +
-	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\")\n" +
+	"\x05after\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x05after\"8\n" +
+	"\x11GetReceiptRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"(\n" +
+	"\x12GetReceiptResponse\x12\x12\n" +
+	"\x04line\x18\x01 \x01(\fR\x04line\")\n" +
 	"\x13ExportAuditResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x8f\x02\n" +
 	"\x17ListAuditEntriesRequest\x12%\n" +
@@ -1101,10 +1196,12 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x0eControlService\x12;\n" +
 	"\x04Kill\x12\x18.deckhand.v1.KillRequest\x1a\x19.deckhand.v1.KillResponse\x12J\n" +
 	"\tListHolds\x12\x1d.deckhand.v1.ListHoldsRequest\x1a\x1e.deckhand.v1.ListHoldsResponse\x12P\n" +
-	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse2\xc3\x01\n" +
+	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse2\x92\x02\n" +
 	"\fAuditService\x12_\n" +
 	"\x10ListAuditEntries\x12$.deckhand.v1.ListAuditEntriesRequest\x1a%.deckhand.v1.ListAuditEntriesResponse\x12R\n" +
-	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse0\x01\x12M\n" +
+	"\n" +
+	"GetReceipt\x12\x1e.deckhand.v1.GetReceiptRequest\x1a\x1f.deckhand.v1.GetReceiptResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_control_proto_rawDescOnce sync.Once
@@ -1119,7 +1216,7 @@ func file_deckhand_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_deckhand_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_deckhand_v1_control_proto_goTypes = []any{
 	(KillScope)(0),                   // 0: deckhand.v1.KillScope
 	(KillOutcome)(0),                 // 1: deckhand.v1.KillOutcome
@@ -1133,39 +1230,43 @@ var file_deckhand_v1_control_proto_goTypes = []any{
 	(*ReleaseHoldResponse)(nil),      // 9: deckhand.v1.ReleaseHoldResponse
 	(*AuditEntry)(nil),               // 10: deckhand.v1.AuditEntry
 	(*ExportAuditRequest)(nil),       // 11: deckhand.v1.ExportAuditRequest
-	(*ExportAuditResponse)(nil),      // 12: deckhand.v1.ExportAuditResponse
-	(*ListAuditEntriesRequest)(nil),  // 13: deckhand.v1.ListAuditEntriesRequest
-	(*ListAuditEntriesResponse)(nil), // 14: deckhand.v1.ListAuditEntriesResponse
-	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),          // 16: google.protobuf.Struct
+	(*GetReceiptRequest)(nil),        // 12: deckhand.v1.GetReceiptRequest
+	(*GetReceiptResponse)(nil),       // 13: deckhand.v1.GetReceiptResponse
+	(*ExportAuditResponse)(nil),      // 14: deckhand.v1.ExportAuditResponse
+	(*ListAuditEntriesRequest)(nil),  // 15: deckhand.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 16: deckhand.v1.ListAuditEntriesResponse
+	(*timestamppb.Timestamp)(nil),    // 17: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),          // 18: google.protobuf.Struct
 }
 var file_deckhand_v1_control_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Hold.scope:type_name -> deckhand.v1.KillScope
-	15, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
-	15, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
+	17, // 1: deckhand.v1.Hold.created_at:type_name -> google.protobuf.Timestamp
+	17, // 2: deckhand.v1.Hold.released_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: deckhand.v1.KilledTask.outcome:type_name -> deckhand.v1.KillOutcome
-	15, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
+	17, // 4: deckhand.v1.KilledTask.stops_by:type_name -> google.protobuf.Timestamp
 	0,  // 5: deckhand.v1.KillRequest.scope:type_name -> deckhand.v1.KillScope
 	2,  // 6: deckhand.v1.KillResponse.hold:type_name -> deckhand.v1.Hold
 	3,  // 7: deckhand.v1.KillResponse.tasks:type_name -> deckhand.v1.KilledTask
 	2,  // 8: deckhand.v1.ListHoldsResponse.holds:type_name -> deckhand.v1.Hold
 	2,  // 9: deckhand.v1.ReleaseHoldResponse.hold:type_name -> deckhand.v1.Hold
-	15, // 10: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	16, // 11: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
-	16, // 12: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
+	17, // 10: deckhand.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	18, // 11: deckhand.v1.AuditEntry.before:type_name -> google.protobuf.Struct
+	18, // 12: deckhand.v1.AuditEntry.after:type_name -> google.protobuf.Struct
 	10, // 13: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
 	4,  // 14: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
 	6,  // 15: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
 	8,  // 16: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
-	13, // 17: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
+	15, // 17: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
 	11, // 18: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
-	5,  // 19: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
-	7,  // 20: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
-	9,  // 21: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
-	14, // 22: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
-	12, // 23: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
+	12, // 19: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
+	5,  // 20: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
+	7,  // 21: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
+	9,  // 22: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
+	16, // 23: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
+	14, // 24: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
+	13, // 25: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
+	20, // [20:26] is the sub-list for method output_type
+	14, // [14:20] is the sub-list for method input_type
 	14, // [14:14] is the sub-list for extension type_name
 	14, // [14:14] is the sub-list for extension extendee
 	0,  // [0:14] is the sub-list for field type_name
@@ -1182,7 +1283,7 @@ func file_deckhand_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_control_proto_rawDesc), len(file_deckhand_v1_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

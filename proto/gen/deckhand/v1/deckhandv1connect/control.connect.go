@@ -49,6 +49,8 @@ const (
 	// AuditServiceExportAuditProcedure is the fully-qualified name of the AuditService's ExportAudit
 	// RPC.
 	AuditServiceExportAuditProcedure = "/deckhand.v1.AuditService/ExportAudit"
+	// AuditServiceGetReceiptProcedure is the fully-qualified name of the AuditService's GetReceipt RPC.
+	AuditServiceGetReceiptProcedure = "/deckhand.v1.AuditService/GetReceipt"
 )
 
 // ControlServiceClient is a client for the deckhand.v1.ControlService service.
@@ -197,6 +199,10 @@ type AuditServiceClient interface {
 	// themselves without a hub (deckhand audit verify). That of the last second may
 	// not be sealed yet.
 	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error)
+	// GetReceipt answers a signed line that says what a task's run was made of:
+	// persona, policy, image, nodes, egress, who answered, and a digest of its
+	// events. The task must have ended.
+	GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error)
 }
 
 // NewAuditServiceClient constructs a client for the deckhand.v1.AuditService service. By default,
@@ -222,6 +228,12 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
 			connect.WithClientOptions(opts...),
 		),
+		getReceipt: connect.NewClient[v1.GetReceiptRequest, v1.GetReceiptResponse](
+			httpClient,
+			baseURL+AuditServiceGetReceiptProcedure,
+			connect.WithSchema(auditServiceMethods.ByName("GetReceipt")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -229,6 +241,7 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 type auditServiceClient struct {
 	listAuditEntries *connect.Client[v1.ListAuditEntriesRequest, v1.ListAuditEntriesResponse]
 	exportAudit      *connect.Client[v1.ExportAuditRequest, v1.ExportAuditResponse]
+	getReceipt       *connect.Client[v1.GetReceiptRequest, v1.GetReceiptResponse]
 }
 
 // ListAuditEntries calls deckhand.v1.AuditService.ListAuditEntries.
@@ -241,6 +254,11 @@ func (c *auditServiceClient) ExportAudit(ctx context.Context, req *connect.Reque
 	return c.exportAudit.CallServerStream(ctx, req)
 }
 
+// GetReceipt calls deckhand.v1.AuditService.GetReceipt.
+func (c *auditServiceClient) GetReceipt(ctx context.Context, req *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error) {
+	return c.getReceipt.CallUnary(ctx, req)
+}
+
 // AuditServiceHandler is an implementation of the deckhand.v1.AuditService service.
 type AuditServiceHandler interface {
 	// ListAuditEntries answers entries, newest first, in keyset pages.
@@ -249,6 +267,10 @@ type AuditServiceHandler interface {
 	// themselves without a hub (deckhand audit verify). That of the last second may
 	// not be sealed yet.
 	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error
+	// GetReceipt answers a signed line that says what a task's run was made of:
+	// persona, policy, image, nodes, egress, who answered, and a digest of its
+	// events. The task must have ended.
+	GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error)
 }
 
 // NewAuditServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -270,12 +292,20 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
 		connect.WithHandlerOptions(opts...),
 	)
+	auditServiceGetReceiptHandler := connect.NewUnaryHandler(
+		AuditServiceGetReceiptProcedure,
+		svc.GetReceipt,
+		connect.WithSchema(auditServiceMethods.ByName("GetReceipt")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AuditService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AuditServiceListAuditEntriesProcedure:
 			auditServiceListAuditEntriesHandler.ServeHTTP(w, r)
 		case AuditServiceExportAuditProcedure:
 			auditServiceExportAuditHandler.ServeHTTP(w, r)
+		case AuditServiceGetReceiptProcedure:
+			auditServiceGetReceiptHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -291,4 +321,8 @@ func (UnimplementedAuditServiceHandler) ListAuditEntries(context.Context, *conne
 
 func (UnimplementedAuditServiceHandler) ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.ExportAudit is not implemented"))
+}
+
+func (UnimplementedAuditServiceHandler) GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.GetReceipt is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/control.proto.
  */
 export const file_deckhand_v1_control: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIlcKDEtpbGxSZXNwb25zZRIfCgRob2xkGAEgASgLMhEuZGVja2hhbmQudjEuSG9sZBImCgV0YXNrcxgCIAMoCzIXLmRlY2toYW5kLnYxLktpbGxlZFRhc2siJAoQTGlzdEhvbGRzUmVxdWVzdBIQCghyZWxlYXNlZBgBIAEoCCI1ChFMaXN0SG9sZHNSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmRlY2toYW5kLnYxLkhvbGQiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQiuAIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkSEAoIc2V2ZXJpdHkYDSABKAkiIwoSRXhwb3J0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgDIiMKE0V4cG9ydEF1ZGl0UmVzcG9uc2USDAoEZGF0YRgBIAEoDCKHAQoXTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QSEQoJb2JqZWN0X2lkGAEgASgJEhAKCGFjdG9yX2lkGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCRIQCghzZXZlcml0eRgGIAEoCSJdChhMaXN0QXVkaXRFbnRyaWVzUmVzcG9uc2USKAoHZW50cmllcxgBIAMoCzIXLmRlY2toYW5kLnYxLkF1ZGl0RW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKrQBCglLaWxsU2NvcGUSGgoWS0lMTF9TQ09QRV9VTlNQRUNJRklFRBAAEhMKD0tJTExfU0NPUEVfVEFTSxABEhQKEEtJTExfU0NPUEVfQUdFTlQQAhIWChJLSUxMX1NDT1BFX1RSSUdHRVIQAxITCg9LSUxMX1NDT1BFX05PREUQBBIWChJLSUxMX1NDT1BFX0xJTkVBR0UQBRIbChdLSUxMX1NDT1BFX09SR0FOSVNBVElPThAGKnwKC0tpbGxPdXRjb21lEhwKGEtJTExfT1VUQ09NRV9VTlNQRUNJRklFRBAAEhoKFktJTExfT1VUQ09NRV9DT05GSVJNRUQQARIZChVLSUxMX09VVENPTUVfU1RPUFNfQlkQAhIYChRLSUxMX09VVENPTUVfUEVORElORxADMusBCg5Db250cm9sU2VydmljZRI7CgRLaWxsEhguZGVja2hhbmQudjEuS2lsbFJlcXVlc3QaGS5kZWNraGFuZC52MS5LaWxsUmVzcG9uc2USSgoJTGlzdEhvbGRzEh0uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RIb2xkc1Jlc3BvbnNlElAKC1JlbGVhc2VIb2xkEh8uZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVsZWFzZUhvbGRSZXNwb25zZTLDAQoMQXVkaXRTZXJ2aWNlEl8KEExpc3RBdWRpdEVudHJpZXMSJC5kZWNraGFuZC52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBolLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXNwb25zZRJSCgtFeHBvcnRBdWRpdBIfLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVxdWVzdBogLmRlY2toYW5kLnYxLkV4cG9ydEF1ZGl0UmVzcG9uc2UwAUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9jb250cm9sLnByb3RvEgtkZWNraGFuZC52MSLjAQoESG9sZBIKCgJpZBgBIAEoCRIlCgVzY29wZRgCIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAyABKAkSDwoHaGVsZF9ieRgEIAEoCRIOCgZyZWFzb24YBSABKAkSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmVsZWFzZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3JlbGVhc2VkX2J5GAggASgJIpcBCgpLaWxsZWRUYXNrEg8KB3Rhc2tfaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIpCgdvdXRjb21lGAMgASgOMhguZGVja2hhbmQudjEuS2lsbE91dGNvbWUSLAoIc3RvcHNfYnkYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmRldGFpbBgFIAEoCSJXCgtLaWxsUmVxdWVzdBIlCgVzY29wZRgBIAEoDjIWLmRlY2toYW5kLnYxLktpbGxTY29wZRIRCglvYmplY3RfaWQYAiABKAkSDgoGcmVhc29uGAMgASgJIlcKDEtpbGxSZXNwb25zZRIfCgRob2xkGAEgASgLMhEuZGVja2hhbmQudjEuSG9sZBImCgV0YXNrcxgCIAMoCzIXLmRlY2toYW5kLnYxLktpbGxlZFRhc2siJAoQTGlzdEhvbGRzUmVxdWVzdBIQCghyZWxlYXNlZBgBIAEoCCI1ChFMaXN0SG9sZHNSZXNwb25zZRIgCgVob2xkcxgBIAMoCzIRLmRlY2toYW5kLnYxLkhvbGQiNQoSUmVsZWFzZUhvbGRSZXF1ZXN0Eg8KB2hvbGRfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIjYKE1JlbGVhc2VIb2xkUmVzcG9uc2USHwoEaG9sZBgBIAEoCzIRLmRlY2toYW5kLnYxLkhvbGQiuAIKCkF1ZGl0RW50cnkSCgoCaWQYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgDIAEoCRIQCghhY3Rvcl9pZBgEIAEoCRIOCgZhY3Rpb24YBSABKAkSEwoLb2JqZWN0X2tpbmQYBiABKAkSEQoJb2JqZWN0X2lkGAcgASgJEicKBmJlZm9yZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFYWZ0ZXIYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Eg4KBnJlYXNvbhgKIAEoCRIPCgdhZGRyZXNzGAsgASgJEhIKCnVzZXJfYWdlbnQYDCABKAkSEAoIc2V2ZXJpdHkYDSABKAkiIwoSRXhwb3J0QXVkaXRSZXF1ZXN0Eg0KBWFmdGVyGAEgASgDIiQKEUdldFJlY2VpcHRSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiIgoSR2V0UmVjZWlwdFJlc3BvbnNlEgwKBGxpbmUYASABKAwiIwoTRXhwb3J0QXVkaXRSZXNwb25zZRIMCgRkYXRhGAEgASgMIocBChdMaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBIRCglvYmplY3RfaWQYASABKAkSEAoIYWN0b3JfaWQYAiABKAkSDgoGYWN0aW9uGAMgASgJEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJEhAKCHNldmVyaXR5GAYgASgJIl0KGExpc3RBdWRpdEVudHJpZXNSZXNwb25zZRIoCgdlbnRyaWVzGAEgAygLMhcuZGVja2hhbmQudjEuQXVkaXRFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkqtAEKCUtpbGxTY29wZRIaChZLSUxMX1NDT1BFX1VOU1BFQ0lGSUVEEAASEwoPS0lMTF9TQ09QRV9UQVNLEAESFAoQS0lMTF9TQ09QRV9BR0VOVBACEhYKEktJTExfU0NPUEVfVFJJR0dFUhADEhMKD0tJTExfU0NPUEVfTk9ERRAEEhYKEktJTExfU0NPUEVfTElORUFHRRAFEhsKF0tJTExfU0NPUEVfT1JHQU5JU0FUSU9OEAYqfAoLS2lsbE91dGNvbWUSHAoYS0lMTF9PVVRDT01FX1VOU1BFQ0lGSUVEEAASGgoWS0lMTF9PVVRDT01FX0NPTkZJUk1FRBABEhkKFUtJTExfT1VUQ09NRV9TVE9QU19CWRACEhgKFEtJTExfT1VUQ09NRV9QRU5ESU5HEAMy6wEKDkNvbnRyb2xTZXJ2aWNlEjsKBEtpbGwSGC5kZWNraGFuZC52MS5LaWxsUmVxdWVzdBoZLmRlY2toYW5kLnYxLktpbGxSZXNwb25zZRJKCglMaXN0SG9sZHMSHS5kZWNraGFuZC52MS5MaXN0SG9sZHNSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEhvbGRzUmVzcG9uc2USUAoLUmVsZWFzZUhvbGQSHy5kZWNraGFuZC52MS5SZWxlYXNlSG9sZFJlcXVlc3QaIC5kZWNraGFuZC52MS5SZWxlYXNlSG9sZFJlc3BvbnNlMpICCgxBdWRpdFNlcnZpY2USXwoQTGlzdEF1ZGl0RW50cmllcxIkLmRlY2toYW5kLnYxLkxpc3RBdWRpdEVudHJpZXNSZXF1ZXN0GiUuZGVja2hhbmQudjEuTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlElIKC0V4cG9ydEF1ZGl0Eh8uZGVja2hhbmQudjEuRXhwb3J0QXVkaXRSZXF1ZXN0GiAuZGVja2hhbmQudjEuRXhwb3J0QXVkaXRSZXNwb25zZTABEk0KCkdldFJlY2VpcHQSHi5kZWNraGFuZC52MS5HZXRSZWNlaXB0UmVxdWVzdBofLmRlY2toYW5kLnYxLkdldFJlY2VpcHRSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Hold keeps everything in a scope from starting.
@@ -354,6 +354,43 @@ export const ExportAuditRequestSchema: GenMessage<ExportAuditRequest> = /*@__PUR
   messageDesc(file_deckhand_v1_control, 9);
 
 /**
+ * @generated from message deckhand.v1.GetReceiptRequest
+ */
+export type GetReceiptRequest = Message<"deckhand.v1.GetReceiptRequest"> & {
+  /**
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.GetReceiptRequest.
+ * Use `create(GetReceiptRequestSchema)` to create a new message.
+ */
+export const GetReceiptRequestSchema: GenMessage<GetReceiptRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 10);
+
+/**
+ * @generated from message deckhand.v1.GetReceiptResponse
+ */
+export type GetReceiptResponse = Message<"deckhand.v1.GetReceiptResponse"> & {
+  /**
+   * One line of JSON with its line break, which proves itself (deckhand audit
+   * verify).
+   *
+   * @generated from field: bytes line = 1;
+   */
+  line: Uint8Array;
+};
+
+/**
+ * Describes the message deckhand.v1.GetReceiptResponse.
+ * Use `create(GetReceiptResponseSchema)` to create a new message.
+ */
+export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_control, 11);
+
+/**
  * @generated from message deckhand.v1.ExportAuditResponse
  */
 export type ExportAuditResponse = Message<"deckhand.v1.ExportAuditResponse"> & {
@@ -370,7 +407,7 @@ export type ExportAuditResponse = Message<"deckhand.v1.ExportAuditResponse"> & {
  * Use `create(ExportAuditResponseSchema)` to create a new message.
  */
 export const ExportAuditResponseSchema: GenMessage<ExportAuditResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 10);
+  messageDesc(file_deckhand_v1_control, 12);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesRequest
@@ -422,7 +459,7 @@ export type ListAuditEntriesRequest = Message<"deckhand.v1.ListAuditEntriesReque
  * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
  */
 export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 11);
+  messageDesc(file_deckhand_v1_control, 13);
 
 /**
  * @generated from message deckhand.v1.ListAuditEntriesResponse
@@ -444,7 +481,7 @@ export type ListAuditEntriesResponse = Message<"deckhand.v1.ListAuditEntriesResp
  * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
  */
 export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_control, 12);
+  messageDesc(file_deckhand_v1_control, 14);
 
 /**
  * KillScope is what the kill switch is for.
@@ -614,6 +651,18 @@ export const AuditService: GenService<{
     methodKind: "server_streaming";
     input: typeof ExportAuditRequestSchema;
     output: typeof ExportAuditResponseSchema;
+  },
+  /**
+   * GetReceipt answers a signed line that says what a task's run was made of:
+   * persona, policy, image, nodes, egress, who answered, and a digest of its
+   * events. The task must have ended.
+   *
+   * @generated from rpc deckhand.v1.AuditService.GetReceipt
+   */
+  getReceipt: {
+    methodKind: "unary";
+    input: typeof GetReceiptRequestSchema;
+    output: typeof GetReceiptResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_control, 1);
