@@ -17,7 +17,14 @@ const inbox = createClient(InboxService, transport);
 type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
 
 // What a form asks for before the answer is sent.
-type Form = "change" | "reject" | "always" | undefined;
+type Form = "change" | "reject" | "always" | "suggest" | "replan" | "clarify" | undefined;
+
+// Answers in words that the agent gets in the place of the call.
+const inWords = {
+  suggest: ["Suggest another way", "Another way"],
+  replan: ["Replace its plan", "What to plan instead"],
+  clarify: ["Ask about it", "Your question"],
+} as const;
 
 // Answer is how a person answers an open item. keys has the letters of the
 // buttons do the same.
@@ -31,6 +38,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
   const [args, setArgs] = useState(() => JSON.stringify(item.arguments ?? {}, null, 2));
   const [scope, setScope] = useState("exact");
   const [everyAgent, setEveryAgent] = useState(false);
+  const [words, setWords] = useState("");
   const [busy, setBusy] = useState("");
   const [error, setError] = useState<unknown>();
 
@@ -130,6 +138,11 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           </label>
         </div>
       )}
+      {(form === "suggest" || form === "replan" || form === "clarify") && (
+        <Field label={inWords[form][1]} hint="The call is left out, and the agent gets this.">
+          <TextArea rows={3} value={words} maxLength={4000} autoFocus onChange={(e) => setWords(e.target.value)} />
+        </Field>
+      )}
       {form && (
         <Field label="Reason" hint={form === "reject" ? "The agent sees it." : "For the record."}>
           <Input value={reason} maxLength={4000} autoFocus={form === "reject"} onChange={(e) => setReason(e.target.value)} />
@@ -145,6 +158,24 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
               onClick={() => void give("approve", { case: "approve", value: { argumentsJson: args } }, "Approved with changes")}
             >
               Approve with these
+            </Button>
+            <Button onClick={() => setForm(undefined)}>Back</Button>
+          </>
+        ) : form === "suggest" || form === "replan" || form === "clarify" ? (
+          <>
+            <Button
+              look="primary"
+              disabled={!words.trim()}
+              busy={busy === form}
+              onClick={() =>
+                void give(
+                  form,
+                  form === "clarify" ? { case: form, value: { question: words.trim() } } : { case: form, value: { text: words.trim() } },
+                  "Answered",
+                )
+              }
+            >
+              {inWords[form][0]}
             </Button>
             <Button onClick={() => setForm(undefined)}>Back</Button>
           </>
@@ -176,6 +207,11 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
                   Approve
                 </Button>
                 <Button onClick={() => setForm("change")}>Change and approve</Button>
+                {(["suggest", "replan", "clarify"] as const).map((f) => (
+                  <Button key={f} onClick={() => setForm(f)}>
+                    {inWords[f][0]}
+                  </Button>
+                ))}
                 {may(session, "admin") && <Button onClick={() => setForm("always")}>Always allow</Button>}
               </>
             )}
