@@ -397,5 +397,8 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 // jailed says whether a task has anything to do in a jail.
 func (h *Hub) jailed(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
 	p, err := h.agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err == nil {
+		p, err = task.Narrowed(t, p)
+	}
 	return err != nil || t.InputCount > 0 || h.tools.Jailed(p), err
 }

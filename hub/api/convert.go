@@ -82,8 +82,9 @@ var taskStates = func() map[deckhandv1.TaskState]task.State {
 }()
 
 func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task {
+	o, _ := task.OverrideOf(t) // the hub alone writes the column
 	return &deckhandv1.Task{
-		Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
+		Chat: o.Chat, Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
 		State: taskState(t.State), Reason: t.Reason, Priority: t.Priority, Attempt: t.Attempt,
 		WorkerId: deref(t.WorkerID), NodeId: deref(t.NodeID), Iteration: t.Iteration, Progress: t.Progress,
 		Summary: t.Summary, ErrorCode: t.ErrorCode, ErrorMessage: t.ErrorMessage,
@@ -114,6 +115,7 @@ func manifestOf(t db.Task) *structpb.Struct {
 // says; nil for nothing.
 func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	o, err := task.OverrideOf(t)
+	o.Chat = false // that is a field of the task's own
 	if err != nil || o == (task.Override{}) {
 		return nil // the hub alone writes the column
 	}

@@ -90,6 +90,22 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 	if sub.With, err = h.artifacts(ctx, req.Msg.GetArtifacts()); err != nil {
 		return nil, err
 	}
+	sub.Override.Chat = req.Msg.GetChat()
+	if sub.Override.Chat && len(req.Msg.GetArtifacts()) > 0 {
+		return nil, fault.New(fault.Invalid, "a chat takes no artifacts: its agent could not read them").
+			WithFix("say what they hold, or submit a task")
+	}
+	if ref := req.Msg.GetReplyTo(); ref != "" {
+		if !req.Msg.GetChat() {
+			return nil, fault.New(fault.Invalid, "reply_to goes with chat only").WithFix("set chat, or leave reply_to out")
+		}
+		if ref, err = h.Tasks.Find(ctx, id.OrgID, ref); err != nil {
+			return nil, err
+		}
+		if sub, err = h.Tasks.Reply(ctx, sub, ref); err != nil {
+			return nil, err
+		}
+	}
 	row, err := h.Tasks.Submit(ctx, sub)
 	if err != nil {
 		return nil, err
@@ -160,7 +176,7 @@ func timeOf(t *timestamppb.Timestamp) *time.Time {
 func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.ListTasksRequest]) (*connect.Response[deckhandv1.ListTasksResponse], error) {
 	org := auth.From(ctx).OrgID
 	filter := task.Filter{
-		PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken(), Query: req.Msg.GetQuery(),
+		PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken(), Query: req.Msg.GetQuery(), Chat: req.Msg.GetChat(),
 		CreatedFrom: timeOf(req.Msg.GetCreatedFrom()), CreatedBefore: timeOf(req.Msg.GetCreatedBefore()),
 	}
 	if filter.PageSize == 0 {

@@ -117,6 +117,9 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if err != nil {
 		return nil, err
 	}
+	if persona, err = task.Narrowed(t, persona); err != nil {
+		return nil, err
+	}
 	provider, model, err := task.RunsWith(t, version)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,9 @@ import (
 // again: at the limit of its iterations or its cost, in circles in spite of a
 // nudge, or as one of many that failed in a row.
 func (r *Reports) judge(ctx context.Context, tx *event.Tx, t db.Task, end End) error {
+	if o, err := task.OverrideOf(t); err != nil || o.Chat {
+		return err // what is only said tells nothing of the agent's work
+	}
 	if end.State == task.Succeeded {
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
 			return q.ForgetAgentFailures(ctx, db.ForgetAgentFailuresParams{OrgID: t.OrgID, ID: t.AgentID})

@@ -37,6 +37,9 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	if err != nil {
 		return arguments, "", verdict{denied: fault.New(fault.Internal, "the persona cannot be read").WithCause(err)}
 	}
+	if agent, err = task.Narrowed(t, agent); err != nil {
+		return arguments, "", verdict{denied: fault.New(fault.Internal, "what the task may do cannot be read").WithCause(err)}
+	}
 	record, schema := s.cfg.Tools.Get(p.Tool), s.cfg.Tools.Record(p.Tool)
 	server, err := mcp.Get(ctx, q, t, agent, p.Tool)
 	switch {
@@ -151,9 +154,14 @@ func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
 	return jailOf(t, p)
 }
 
-// persona answers the version of the persona that a task runs with.
+// persona answers the version of the persona that a task runs with, as far as the
+// task may be it.
 func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error) {
-	return s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	return task.Narrowed(t, p)
 }
 
 func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
@@ -113,10 +114,14 @@ func (s *Service) repeat(origin db.Task, again Again) (Submission, error) {
 	if err != nil {
 		return Submission{}, fmt.Errorf("task %s: %w", origin.ID, err)
 	}
+	var said []Message
+	if err := json.Unmarshal(origin.Conversation, &said); err != nil {
+		return Submission{}, fmt.Errorf("read the conversation of task %s: %w", origin.ID, err)
+	}
 	return Submission{
 		OrgID: origin.OrgID, AgentID: origin.AgentID, Goal: origin.Goal, Title: origin.Title, Priority: origin.Priority,
 		IdempotencyKey: again.IdempotencyKey, By: again.By, Role: again.Role, TriggerID: origin.TriggerID,
-		Origin: &origin, Override: before.merged(again.Override),
+		Origin: &origin, Override: before.merged(again.Override), Context: origin.Context, Conversation: said,
 	}, nil
 }
 

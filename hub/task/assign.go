@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -50,7 +49,7 @@ func (s *Service) runsOn(ctx context.Context, orgID, agentID, taskID string) (ru
 		scope: string(p.Workspace.Scope), jail: AgentJail(agentID),
 	}
 	if p.Workspace.Scope == persona.ScopeTask {
-		r.jail = "jail_" + strings.TrimPrefix(taskID, "task_")
+		r.apart(taskID)
 	}
 	return r, nil
 }
@@ -87,6 +86,11 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: id})
 		if err != nil {
 			return fmt.Errorf("lock task %s: %w", id, err)
+		}
+		if o, err := OverrideOf(t); err != nil {
+			return err
+		} else if o.Chat {
+			given.apart(id)
 		}
 		was := State(t.State)
 		fresh := was == Pending || (was == Queued && t.AdmittedAt == nil && t.StartedAt == nil)

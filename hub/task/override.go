@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // Override is what a task runs with instead of what its persona says: set by
@@ -24,6 +25,8 @@ type Override struct {
 	Model    string `json:"model,omitempty"`
 	// Limits of the run.
 	Limits Limits `json:"limits,omitzero"`
+	// Chat has it answer, and do nothing: see Narrowed. SQL reads it by this name.
+	Chat bool `json:"chat,omitempty"`
 }
 
 // Limits are what an admin lets a run have in the place of its persona's; 0
@@ -75,6 +78,18 @@ func (o Override) Runs(provider, model string) (string, string) {
 		return o.Provider, o.Model
 	}
 	return provider, model
+}
+
+// Narrowed answers what a task may be of its persona: a chat has no tools but
+// those that every agent has, no servers, and nobody to give work to.
+func Narrowed(t db.Task, p *persona.Persona) (*persona.Persona, error) {
+	o, err := OverrideOf(t)
+	if err != nil || !o.Chat {
+		return p, err
+	}
+	narrow := *p
+	narrow.Tools, narrow.MCP, narrow.Agents = nil, nil, persona.Agents{}
+	return &narrow, nil
 }
 
 // RunsWith answers the provider and model of a task, where its persona's

@@ -141,6 +141,9 @@ func (s *Service) Draft(ctx context.Context, sub Submission) (*Draft, error) {
 	if err := checkInputs(sub.Inputs); err != nil {
 		return nil, err
 	}
+	if err := checkChat(sub); err != nil {
+		return nil, err
+	}
 	d := &Draft{sub: sub, admit: s.cfg.Admit}
 	var err error
 	if d.params, d.with, err = s.params(ctx, sub); err != nil {
@@ -243,6 +246,9 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	with, err := s.runsOn(ctx, sub.OrgID, sub.AgentID, params.ID)
 	if err != nil {
 		return params, with, err
+	}
+	if sub.Override.Chat {
+		with.apart(params.ID)
 	}
 	params.AgentID, params.AgentVersion, params.WorkspaceScope, params.JailID = with.agentID, with.version, with.scope, with.jail
 	if sub.Conversation == nil {
@@ -387,6 +393,8 @@ type Filter struct {
 	Query string
 	// CreatedFrom and CreatedBefore bound when it was made; nil for no bound.
 	CreatedFrom, CreatedBefore *time.Time
+	// Chat picks chats only.
+	Chat bool
 }
 
 // List answers a page of tasks, newest first, and the next page's token.
@@ -398,6 +406,7 @@ func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListTa
 	if f.ParentID != "" {
 		params.ParentID = &f.ParentID
 	}
+	params.Chat = f.Chat
 	for _, st := range f.States {
 		params.States = append(params.States, string(st))
 	}

@@ -11,6 +11,7 @@ export type PageToLook = {
 export const pages: PageToLook[] = [
   { name: "audit", path: "audit", heading: "Audit" },
   { name: "budgets", path: "budgets", heading: "Budgets" },
+  { name: "chat", path: "chat", heading: "Chat" },
   { name: "fleet", path: "fleet", heading: "Fleet" },
   { name: "inbox", path: "inbox", heading: "Inbox" },
   { name: "new-agent", path: "agents/new", heading: "New agent" },

@@ -146,6 +146,11 @@ func opening(task *deckhandv1.Task, project Project, scratchpad string) string {
 	if about := strings.TrimSpace(task.GetContext()); about != "" {
 		out.WriteString("\n\n# Context\n\n" + about)
 	}
+	if task.GetChat() {
+		out.WriteString("\n\nSomebody only wants to talk: answer from what you know and from what was said, and do nothing. " +
+			"You have none of your tools now but complete_task: call it with your whole answer as its summary. " +
+			"Where an answer would take looking or doing, say so: the person can give you this as a task.")
+	}
 	if task.GetParentId() != "" {
 		out.WriteString("\n\nAnother agent gave you this task and waits for it. The summary that you complete it with is all that it gets to see: " +
 			"say there what it needs, with exact names and values.")

@@ -844,9 +844,10 @@ WHERE t.org_id = $1
        WHERE strpos(lower(concat_ws(' ', t.title, t.goal, t.summary)), w.word) = 0))
   AND ($6::timestamptz IS NULL OR t.created_at >= $6::timestamptz)
   AND ($7::timestamptz IS NULL OR t.created_at < $7::timestamptz)
-  AND ($8::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($8::timestamptz, $9::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $10
+  AND (NOT $8::bool OR t.override ? 'chat')
+  AND ($9::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($9::timestamptz, $10::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $11
 `
 
 type ListTasksParams struct {
@@ -857,6 +858,7 @@ type ListTasksParams struct {
 	Words         []string
 	CreatedFrom   *time.Time
 	CreatedBefore *time.Time
+	Chat          bool
 	BeforeTime    *time.Time
 	BeforeID      string
 	MaxRows       int32
@@ -880,6 +882,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.Words,
 		arg.CreatedFrom,
 		arg.CreatedBefore,
+		arg.Chat,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,

@@ -58,6 +58,7 @@ WHERE t.org_id = @org_id
        WHERE strpos(lower(concat_ws(' ', t.title, t.goal, t.summary)), w.word) = 0))
   AND (sqlc.narg(created_from)::timestamptz IS NULL OR t.created_at >= sqlc.narg(created_from)::timestamptz)
   AND (sqlc.narg(created_before)::timestamptz IS NULL OR t.created_at < sqlc.narg(created_before)::timestamptz)
+  AND (NOT @chat::bool OR t.override ? 'chat')
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;

@@ -4,6 +4,7 @@ import { agentRoutes } from "@/features/agent/route";
 import { auditRoutes } from "@/features/audit/route";
 import { budgetRoutes } from "@/features/budget/route";
 import { destinationRoutes } from "@/features/destination/route";
+import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
@@ -32,6 +33,7 @@ export const routeTree = rootRoute.addChildren([
     ...auditRoutes,
     ...budgetRoutes,
     ...destinationRoutes,
+    ...chatRoutes,
     ...fleetRoutes,
     ...inboxRoutes,
     ...nodeRoutes,

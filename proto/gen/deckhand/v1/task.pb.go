@@ -330,7 +330,9 @@ type Task struct {
 	Manifest   *structpb.Struct `protobuf:"bytes,72,opt,name=manifest,proto3" json:"manifest,omitempty"`
 	// What came of the tasks below this one. Only GetTask fills it, where there
 	// are any.
-	Subtasks      *Subtasks `protobuf:"bytes,73,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
+	Subtasks *Subtasks `protobuf:"bytes,73,opt,name=subtasks,proto3" json:"subtasks,omitempty"`
+	// It only answers. Those of one conversation have the same lineage_id.
+	Chat          bool `protobuf:"varint,74,opt,name=chat,proto3" json:"chat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -692,6 +694,13 @@ func (x *Task) GetSubtasks() *Subtasks {
 		return x.Subtasks
 	}
 	return nil
+}
+
+func (x *Task) GetChat() bool {
+	if x != nil {
+		return x.Chat
+	}
+	return false
 }
 
 // Subtasks sums up the tasks below one, those below them included.
@@ -1361,7 +1370,15 @@ type SubmitTaskRequest struct {
 	// of them ends otherwise, the task is cancelled.
 	After []string `protobuf:"bytes,63,rep,name=after,proto3" json:"after,omitempty"`
 	// Files of other tasks' workspaces, also on other nodes.
-	Artifacts     []*TaskArtifacts `protobuf:"bytes,64,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
+	Artifacts []*TaskArtifacts `protobuf:"bytes,64,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
+	// The agent answers, and does nothing else: of its tools it has complete_task
+	// only, whose summary is the answer. It does not wait for its workspace, and
+	// takes no files.
+	Chat bool `protobuf:"varint,65,opt,name=chat,proto3" json:"chat,omitempty"`
+	// The chat that this goes on with, by id or unique id prefix: the newest of its
+	// agent's answers, once it is there. It has what was said up to there as its
+	// conversation, so none is given besides.
+	ReplyTo       string `protobuf:"bytes,66,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1471,6 +1488,20 @@ func (x *SubmitTaskRequest) GetArtifacts() []*TaskArtifacts {
 		return x.Artifacts
 	}
 	return nil
+}
+
+func (x *SubmitTaskRequest) GetChat() bool {
+	if x != nil {
+		return x.Chat
+	}
+	return false
+}
+
+func (x *SubmitTaskRequest) GetReplyTo() string {
+	if x != nil {
+		return x.ReplyTo
+	}
+	return ""
 }
 
 type SubmitTaskResponse struct {
@@ -1631,6 +1662,8 @@ type ListTasksRequest struct {
 	// Made at this time or after it, and before that one; unset for no bound.
 	CreatedFrom   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
+	// Only chats.
+	Chat          bool `protobuf:"varint,9,opt,name=chat,proto3" json:"chat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1719,6 +1752,13 @@ func (x *ListTasksRequest) GetCreatedBefore() *timestamppb.Timestamp {
 		return x.CreatedBefore
 	}
 	return nil
+}
+
+func (x *ListTasksRequest) GetChat() bool {
+	if x != nil {
+		return x.Chat
+	}
+	return false
 }
 
 type ListTasksResponse struct {
@@ -2967,7 +3007,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x11cache_read_tokens\x18\x03 \x01(\x03R\x0fcacheReadTokens\x12,\n" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
-	"costMicros\"\x9b\r\n" +
+	"costMicros\"\xaf\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3030,7 +3070,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\vhanded_from\x18G \x01(\tR\n" +
 	"handedFrom\x123\n" +
 	"\bmanifest\x18H \x01(\v2\x17.google.protobuf.StructR\bmanifest\x121\n" +
-	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\"\x98\x01\n" +
+	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\x12\x12\n" +
+	"\x04chat\x18J \x01(\bR\x04chat\"\x98\x01\n" +
 	"\bSubtasks\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x12\n" +
 	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +
@@ -3090,7 +3131,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"fromTaskId\x12*\n" +
 	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
 	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\x12\x16\n" +
-	"\x06shared\x18\x04 \x01(\bR\x06shared\"\x93\x04\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06shared\"\xcc\x04\n" +
 	"\x11SubmitTaskRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +
@@ -3103,7 +3144,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\acontext\x18= \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\acontext\x12N\n" +
 	"\fconversation\x18> \x03(\v2 .deckhand.v1.ConversationMessageB\b\xbaH\x05\x92\x01\x02\x10dR\fconversation\x12'\n" +
 	"\x05after\x18? \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10 \"\ar\x05\x10\x01(\x80\x01R\x05after\x12B\n" +
-	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\"b\n" +
+	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\x12\x12\n" +
+	"\x04chat\x18A \x01(\bR\x04chat\x12#\n" +
+	"\breply_to\x18B \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\areplyTo\"b\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\"5\n" +
@@ -3111,7 +3154,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
 	"\x0fGetTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x8c\x03\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xa0\x03\n" +
 	"\x10ListTasksRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x128\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.deckhand.v1.TaskStateB\b\xbaH\x05\x92\x01\x02\x10\x0eR\x06states\x12'\n" +
@@ -3122,7 +3165,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tparent_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bparentId\x12\x1e\n" +
 	"\x05query\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05query\x12=\n" +
 	"\fcreated_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedFrom\x12A\n" +
-	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\"d\n" +
+	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x12\n" +
+	"\x04chat\x18\t \x01(\bR\x04chat\"d\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.deckhand.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
