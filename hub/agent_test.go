@@ -116,3 +116,29 @@ func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	require.Equal(t, "admin", made[0].GetActorId())
 	require.Equal(t, "hub", made[1].GetActorId(), "for its own machine")
 }
+
+// A1, O5: a new version of an agent is on record with who made it; what changes
+// nothing is not.
+func TestANewVersionOfAnAgentIsOnRecord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	r.apply("other", scripted("other"))
+	r.apply("other", scripted("other"))
+	changed := strings.Replace(scripted("other"), "description: ", "description: Now ", 1)
+	dry, err := r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		Filename: "other.md", Markdown: changed, Script: "turns: []\n", DryRun: true,
+	}))
+	require.NoError(t, err)
+	require.NotNil(t, dry)
+	r.apply("other", changed)
+	var versions []float64
+	for _, e := range r.audited("agent.applied") {
+		if after := e.GetAfter().AsMap(); after["name"] == "other" {
+			require.Equal(t, "admin", e.GetActorId())
+			version, ok := after["version"].(float64)
+			require.True(t, ok)
+			versions = append(versions, version)
+		}
+	}
+	require.Equal(t, []float64{2, 1}, versions)
+}

@@ -497,7 +497,7 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
 	r := newRig(t, cfg, nil)
 	r.apply("claude", anthropicPersona("claude"))
-	task := r.submit("walker")
+	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)
 	good := fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken())
 	ask := func(key, path, model string) (int, string) {

@@ -11,6 +11,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -76,7 +77,7 @@ func (s *Service) Parse(f File) (*persona.Persona, error) {
 // Apply stores a persona file and answers the agent and what changed. The
 // agent is made when its name is new; a version is added when the content
 // differs from the newest one's.
-func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dryRun bool) (db.GetAgentRow, string, error) {
+func (s *Service) Apply(ctx context.Context, orgID string, f File, by event.Actor, dryRun bool) (db.GetAgentRow, string, error) {
 	p, err := s.Parse(f)
 	if err != nil {
 		return db.GetAgentRow{}, "", err
@@ -96,7 +97,8 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dr
 			WithFix("send the script's text with a persona of provider script, and only then")
 	}
 	id, change := "", Unchanged
-	err = s.store.Tx(ctx, func(q *db.Queries) error {
+	err = s.recorder.Tx(ctx, func(tx *event.Tx) error {
+		q := tx.Queries
 		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name}); err != nil {
 			return fmt.Errorf("store agent %s: %w", p.Name, err)
 		}
@@ -122,7 +124,7 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dr
 		version := a.CurrentVersion + 1
 		if err := q.CreateAgentVersion(ctx, db.CreateAgentVersionParams{
 			AgentID: a.ID, Version: version, OrgID: orgID, Markdown: f.Markdown, Script: f.Script, Digest: digest,
-			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by,
+			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by.ID,
 		}); err != nil {
 			return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
 		}
@@ -132,9 +134,12 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by string, dr
 		if dryRun {
 			return errDryRun
 		}
-		return nil
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "agent.applied", ObjectKind: "agent", ObjectID: a.ID,
+			Before: map[string]any{"version": a.CurrentVersion}, After: map[string]any{"name": p.Name, "version": version, "digest": digest},
+		})
 	})
-	if dryRun && (err == nil || err == errDryRun) { //nolint:errorlint // our own sentinel, returned as it is
+	if dryRun && (err == nil || errors.Is(err, errDryRun)) {
 		// An agent that does not exist yet has nothing to answer with.
 		row := db.GetAgentRow{Description: p.Description, Provider: p.Provider, Model: p.Model}
 		row.Agent.Name = p.Name

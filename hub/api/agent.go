@@ -141,7 +141,7 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 			return nil, err
 		}
 	}
-	row, change, err := h.agents.Apply(ctx, id.OrgID, file, id.UserName, req.Msg.GetDryRun())
+	row, change, err := h.agents.Apply(ctx, id.OrgID, file, actor(id), req.Msg.GetDryRun())
 	if err != nil {
 		return nil, err
 	}
