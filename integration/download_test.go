@@ -87,7 +87,7 @@ turns:
   - text: I make files.
     calls:
       - tool: shell_exec
-        arguments: {command: "mkdir -p src/deep src/empty src/tight; printf one > src/a.sh; chmod 755 src/a.sh; printf two > src/deep/b; chmod 600 src/deep/b; ln -s ../a.sh src/deep/link; ln -s /etc/shadow src/out; : > src/none; printf odd > 'src/odd [1] \\ \"é\"'; touch \"$(printf 'src/new\\nline')\" src/-rf; chmod 700 src/tight; touch -d @1600000000 src/a.sh; mkfifo src/pipe"}
+        arguments: {command: "mkdir -p src/deep src/empty src/tight; printf one > src/a.sh; chmod 755 src/a.sh; printf two > src/deep/b; chmod 600 src/deep/b; ln -s ../a.sh src/deep/link; ln -s /etc/hostname src/out; : > src/none; printf odd > 'src/odd [1] \\ \"é\"'; touch \"$(printf 'src/new\\nline')\" src/-rf; chmod 700 src/tight; touch -d @1600000000 src/a.sh; mkfifo src/pipe"}
   - text: All done.
     calls:
       - tool: complete_task
@@ -141,7 +141,7 @@ turns:
 	require.EqualValues(t, 1_600_000_000, info.ModTime().Unix())
 	link, err := os.Readlink(filepath.Join(to, "src", "out"))
 	require.NoError(t, err)
-	require.Equal(t, "/etc/shadow", link)
+	require.Equal(t, "/etc/hostname", link)
 	parts, err = filepath.Glob(filepath.Join(to, ".deckhand-download-*"))
 	require.NoError(t, err)
 	require.Empty(t, parts)

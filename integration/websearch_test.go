@@ -29,7 +29,10 @@ func TestAnAgentSearchesTheWeb(t *testing.T) {
 		_, _ = io.WriteString(w, `{"results":[{"title":"Leases <b>explained</b>","url":"https://docs.example.com/leases","content":"A lease ends by itself."}]}`)
 	}))
 	defer engine.Close()
-	// What a command in the jail can see of it, while it searches and after.
+	// What a command in the jail can see of it: to look for it is known as dangerous.
+	rules := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(rules, []byte("dangerous: {credentials: allow}\n"), 0o600))
+	f.cli(0, "policy", "apply", rules)
 	const script = `
 turns:
   - text: I search.
