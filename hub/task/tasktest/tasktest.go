@@ -117,7 +117,7 @@ limits: {iterations: 5}
 workspace: {scope: %s}
 ---
 Go on.
-`, name, scope)}, "test", false)
+`, name, scope)}, event.Actor{Kind: event.User, ID: "test"}, false)
 	require.NoError(f.T, err)
 	return row.Agent.ID
 }
