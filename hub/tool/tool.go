@@ -266,6 +266,11 @@ func failure(err error) (Result, error) {
 	case fault.Unavailable, fault.Canceled, fault.Deadline, fault.Internal, fault.Unauthenticated:
 		return Result{}, e
 	}
+	return refusal(e), nil
+}
+
+// refusal answers an error as a result that the model can act on.
+func refusal(e *fault.Error) Result {
 	code := e.Code
 	if code == "" {
 		code = fault.ToolFailed
@@ -274,7 +279,7 @@ func failure(err error) (Result, error) {
 	if e.Fix != "" {
 		text += ": " + e.Fix
 	}
-	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, text)}, nil
+	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, text)}
 }
 
 // inJail runs fn; when the node has no running jail for it, the jail is made

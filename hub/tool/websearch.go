@@ -92,15 +92,7 @@ func failed(err error) (Result, error) {
 	if e == nil || e.Code == fault.NodeUnavailable || e.Kind == fault.Unavailable && e.ObjectID != "" {
 		return Result{}, err
 	}
-	code := e.Code
-	if code == "" {
-		code = fault.ToolFailed
-	}
-	said := e.Message
-	if e.Fix != "" {
-		said += ": " + e.Fix
-	}
-	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, said)}, nil
+	return refusal(e), nil
 }
 
 // listed writes results as a model reads them.

@@ -41,13 +41,7 @@ deckhand audit export --after 4200 > since.jsonl`,
 			if err != nil {
 				return err
 			}
-			defer stream.Close()
-			for stream.Receive() {
-				if _, err := a.out.Write(stream.Msg().GetData()); err != nil {
-					return fmt.Errorf("write the export: %w", err)
-				}
-			}
-			return stream.Err()
+			return pour(a.out, stream)
 		},
 	}
 	cmd.Flags().Int64Var(&request.After, "after", 0, "only what is behind this position, or behind the nearest head below it")

@@ -324,9 +324,17 @@ func (a *app) export(cmd *cobra.Command, req *deckhandv1.ExportWorkspaceRequest)
 	if err != nil {
 		return err
 	}
+	return pour(a.out, stream)
+}
+
+// pour writes the data of a stream, and closes it.
+func pour[T any, P interface {
+	*T
+	GetData() []byte
+}](out io.Writer, stream *connect.ServerStreamForClient[T]) error {
 	defer stream.Close()
 	for stream.Receive() {
-		if _, err := a.out.Write(stream.Msg().GetData()); err != nil {
+		if _, err := out.Write(P(stream.Msg()).GetData()); err != nil {
 			return fmt.Errorf("write the export: %w", err)
 		}
 	}

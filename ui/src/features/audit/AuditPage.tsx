@@ -6,6 +6,7 @@ import { Empty } from "@/components/Empty";
 import { Input } from "@/components/Field";
 import { Id } from "@/components/Id";
 import { inert } from "@/components/inert";
+import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
@@ -76,13 +77,7 @@ export function AuditPage() {
           ))}
         </Table>
       )}
-      {pages.hasNextPage && (
-        <div className="pt-3">
-          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-            Older entries
-          </Button>
-        </div>
-      )}
+      <More pages={pages}>Older entries</More>
     </Page>
   );
 }

@@ -14,6 +14,7 @@ import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
 import { Id } from "@/components/Id";
 import { inert } from "@/components/inert";
+import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
@@ -269,13 +270,7 @@ function Notices() {
           })}
         </Table>
       )}
-      {pages.hasNextPage && (
-        <div className="pt-3">
-          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-            Older notices
-          </Button>
-        </div>
-      )}
+      <More pages={pages}>Older notices</More>
     </Section>
   );
 }

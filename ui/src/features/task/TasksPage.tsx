@@ -11,6 +11,7 @@ import { Input, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
 import { inert } from "@/components/inert";
 import { dollars } from "@/components/money";
+import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
@@ -182,13 +183,7 @@ export function TasksPage() {
           </table>
         </div>
       )}
-      {pages.hasNextPage && (
-        <div className="pt-3">
-          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-            Older tasks
-          </Button>
-        </div>
-      )}
+      <More pages={pages}>Older tasks</More>
     </Page>
   );
 }

@@ -4,6 +4,7 @@ import { RotateCcw } from "lucide-react";
 import { toast } from "sonner";
 import { problemOf } from "@/api/error";
 import { useSession } from "@/app/session";
+import { More } from "@/components/More";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
@@ -103,13 +104,7 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
           ))}
         </Table>
       )}
-      {pages.hasNextPage && (
-        <div className="pt-3">
-          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-            Older deliveries
-          </Button>
-        </div>
-      )}
+      <More pages={pages}>Older deliveries</More>
       {search.delivery && advanced && <Detail id={search.delivery} show={show} again={() => void pages.refetch()} />}
     </>
   );

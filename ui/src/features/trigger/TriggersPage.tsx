@@ -6,6 +6,7 @@ import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
+import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
@@ -101,13 +102,7 @@ export function TriggersPage() {
           ))}
         </Table>
       )}
-      {pages.hasNextPage && (
-        <div className="pt-3">
-          <Button busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-            More triggers
-          </Button>
-        </div>
-      )}
+      <More pages={pages}>More triggers</More>
     </Page>
   );
 }
