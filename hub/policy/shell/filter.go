@@ -146,7 +146,7 @@ func echo(rest []Word) value {
 	}
 	v := joined(rest)
 	if escapes || strings.Contains(v.text, `\`) && !strings.ContainsAny(v.text, " \n") {
-		if text, _, err := expand.Format(nil, octal.ReplaceAllString(strings.ReplaceAll(v.text, "%", "%%"), `\$1`), nil); err == nil && escapes {
+		if text, _, err := expand.Format(new(expand.Config), octal.ReplaceAllString(strings.ReplaceAll(v.text, "%", "%%"), `\$1`), nil); err == nil && escapes {
 			v.text = text
 		}
 	}
@@ -168,14 +168,14 @@ func printf(rest []Word) value {
 	format := strings.NewReplacer("%b", "%s", "%q", "%s").Replace(rest[0].Text)
 	if strings.Contains(rest[0].Text, "%b") {
 		for i := range args {
-			if text, _, err := expand.Format(nil, octal.ReplaceAllString(strings.ReplaceAll(args[i], "%", "%%"), `\$1`), nil); err == nil {
+			if text, _, err := expand.Format(new(expand.Config), octal.ReplaceAllString(strings.ReplaceAll(args[i], "%", "%%"), `\$1`), nil); err == nil {
 				args[i] = text
 			}
 		}
 	}
 	var b strings.Builder
 	for i := 0; i == 0 || len(args) > 0 && i < 4096; i++ {
-		text, n, err := expand.Format(nil, format, args)
+		text, n, err := expand.Format(new(expand.Config), format, args)
 		if err != nil {
 			return unknown()
 		}
