@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/notify"
+	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
@@ -104,6 +105,7 @@ type Hub struct {
 	steps      *step.Steps
 	inbox      *inbox.Service
 	policies   *policy.Service
+	plans      *plan.Service
 	subtasks   *subtask.Service
 	watcher    *event.Watcher
 	admission  *admission.Admission
@@ -150,8 +152,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
+	h.plans = plan.New(plan.Config{Store: h.store, Recorder: recorder, Admit: func(orgID string) { h.admission.Kick(orgID) }})
 	h.admission = admission.New(admission.Config{
-		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable,
+		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable, Plans: h.plans,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
 		MaxPerUser: c.MaxPerUser, WorkerStale: lease.WorkerStale(c.LeaseTTL),
 		Sweep: admissionSweep, Decided: h.metrics.Admitted, ClaimTimeout: claimTimeout, Log: c.Log.Named("admission"),
@@ -181,7 +184,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
 	h.steps = step.New(step.Config{
-		Subtasks: h.subtasks, Policies: h.policies, Artifacts: h.artifacts,
+		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),

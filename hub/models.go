@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
@@ -35,6 +36,7 @@ func (h *Hub) assembleModels() {
 	h.relay = relay.New(relay.Config{
 		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse,
 		Disconnected: h.credentials.Disconnected,
+		Turn:         h.plans.Turn,
 		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"),
 	})
 }
@@ -68,13 +70,30 @@ func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Gra
 	}, nil
 }
 
-// usable refuses a provider that an organisation cannot call.
-func (h *Hub) usable(ctx context.Context, q *db.Queries, orgID, name string) error {
+// usable refuses a model that an organisation cannot call.
+func (h *Hub) usable(ctx context.Context, q *db.Queries, orgID, name, model string) error {
+	if err := h.plans.CheckModel(ctx, q, orgID, name, model); err != nil {
+		return err
+	}
 	return h.credentials.Usable(ctx, q, orgID, name)
 }
 
-// taskModels answers the models that a task may use.
+// taskModels answers the models that a task may use: those that it runs with, as
+// far as its organisation may call them.
 func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) {
+	models, err := h.modelsOf(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	held, err := h.plans.Held(ctx, h.store.Queries, t.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(models, func(m relay.Model) bool { return !held.Allows(m.Provider, m.Name) }), nil
+}
+
+// modelsOf answers the models that a task runs with.
+func (h *Hub) modelsOf(ctx context.Context, t db.Task) ([]relay.Model, error) {
 	v, err := h.agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return nil, err

@@ -94,6 +94,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))
 	mux.Handle(deckhandv1connect.NewBudgetServiceHandler(providers, options...))
+	mux.Handle(deckhandv1connect.NewPlanServiceHandler(&api.Plans{Plans: h.plans, Queries: h.store.Queries}, options...))
 	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	terminals := &api.Terminals{NodeExecs: execs, Draining: s.draining}
@@ -107,7 +108,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
-		Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Draining: s.draining,
+		Agents: h.agents, Tools: h.tools, Plans: h.plans, Redact: h.cfg.Redact, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
 		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "", Path: strings.TrimRight(h.cfg.BasePath, "/"),

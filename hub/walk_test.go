@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -27,24 +28,16 @@ import (
 // procedures answers every method of the public API.
 func procedures() []protoreflect.MethodDescriptor {
 	var out []protoreflect.MethodDescriptor
-	for _, file := range []protoreflect.FileDescriptor{
-		deckhandv1.File_deckhand_v1_agent_proto, deckhandv1.File_deckhand_v1_control_proto,
-		deckhandv1.File_deckhand_v1_event_proto, deckhandv1.File_deckhand_v1_file_proto, deckhandv1.File_deckhand_v1_inbox_proto,
-		deckhandv1.File_deckhand_v1_node_proto, deckhandv1.File_deckhand_v1_node_exec_proto, deckhandv1.File_deckhand_v1_terminal_proto,
-		deckhandv1.File_deckhand_v1_node_telemetry_proto,
-		deckhandv1.File_deckhand_v1_workspace_proto,
-		deckhandv1.File_deckhand_v1_task_proto, deckhandv1.File_deckhand_v1_worker_proto,
-		deckhandv1.File_deckhand_v1_queue_proto, deckhandv1.File_deckhand_v1_trigger_proto, deckhandv1.File_deckhand_v1_destination_proto, deckhandv1.File_deckhand_v1_policy_proto,
-		deckhandv1.File_deckhand_v1_session_proto, deckhandv1.File_deckhand_v1_user_proto, deckhandv1.File_deckhand_v1_team_proto,
-		deckhandv1.File_deckhand_v1_token_proto, deckhandv1.File_deckhand_v1_access_proto,
-	} {
+	protoregistry.GlobalFiles.RangeFilesByPackage("deckhand.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
 				out = append(out, methods.Get(j))
 			}
 		}
-	}
+		return true
+	})
+	slices.SortFunc(out, func(a, b protoreflect.MethodDescriptor) int { return strings.Compare(path(a), path(b)) })
 	return out
 }
 
@@ -137,8 +130,11 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "agent_id":
 			out[name] = o.agent
 		case "object_id":
-			if m.Name() == "KillRequest" {
+			switch m.Name() {
+			case "KillRequest":
 				out[name] = o.agent
+			case "GetBudgetRequest", "SetBudgetRequest":
+				out[name] = o.task
 			}
 		case "task_id":
 			if f.ContainingOneof() == nil {
@@ -207,6 +203,15 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.hold
 		case "scope":
 			out[name] = "KILL_SCOPE_AGENT"
+			if f.Kind() == protoreflect.StringKind {
+				out[name] = "task"
+			}
+		case "by":
+			out[name] = "agent"
+		case "provider":
+			out[name] = "anthropic"
+		case "model":
+			out[name] = "claude-sonnet-4-5"
 		case "open":
 			out[name] = o.request(f.Message())
 		case "from", "to":
@@ -234,7 +239,14 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "events":
 			out[name] = []any{map[string]any{"type": "thinking"}}
 		case "name":
-			out[name] = "file-list"
+			switch out[name] = "file-list"; m.Name() {
+			case "ConnectProviderRequest":
+				out[name] = "searxng"
+			case "SetPlanRequest":
+				out[name] = "starter"
+			}
+		case "base_url":
+			out[name] = "http://127.0.0.1:1"
 		case "tool", "text", "path", "join_token", "reason", "pattern":
 			out[name] = "file_list"
 		case "arguments_json":
@@ -266,7 +278,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "ListTriggers", "ListDeliveries", "GetAgentGraph",
 	"ListDestinations", "ListNotices", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
-	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens"}
+	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
+	"ConnectProvider", "ListProviders", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
+	"GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

@@ -67,8 +67,10 @@ type Client struct {
 
 	Providers deckhandv1connect.ProviderServiceClient
 	Budgets   deckhandv1connect.BudgetServiceClient
-	Policies  deckhandv1connect.PolicyServiceClient
-	Triggers  deckhandv1connect.TriggerServiceClient
+	// Plans say what the organisation may have.
+	Plans    deckhandv1connect.PlanServiceClient
+	Policies deckhandv1connect.PolicyServiceClient
+	Triggers deckhandv1connect.TriggerServiceClient
 	// Destinations are told of what happens.
 	Destinations deckhandv1connect.DestinationServiceClient
 	// Sessions logs people in.
@@ -144,6 +146,7 @@ func New(cfg Config) (*Client, error) {
 		Queue:        deckhandv1connect.NewQueueServiceClient(client, target, options),
 		Providers:    deckhandv1connect.NewProviderServiceClient(client, target, options),
 		Budgets:      deckhandv1connect.NewBudgetServiceClient(client, target, options),
+		Plans:        deckhandv1connect.NewPlanServiceClient(client, target, options),
 		Policies:     deckhandv1connect.NewPolicyServiceClient(client, target, options),
 		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),

@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/queue"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -44,8 +45,10 @@ type Config struct {
 	WorkerStale time.Duration
 	// Sweep is how often everything is looked at again, whatever was kicked.
 	Sweep time.Duration
-	// Usable refuses a provider that an organisation cannot call; nil for none.
-	Usable func(ctx context.Context, q *db.Queries, orgID, provider string) error
+	// Usable refuses a model that an organisation cannot call; nil for none.
+	Usable func(ctx context.Context, q *db.Queries, orgID, provider, model string) error
+	// Plans says how many runs an organisation has.
+	Plans *plan.Service
 	// Decided, if set, is told after the commit how many tasks that were looked at
 	// may start and how many wait.
 	Decided func(admitted, waiting int)
@@ -179,6 +182,7 @@ func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error
 		if len(wakes) == 0 {
 			return nil
 		}
+		r.plan.Store(tx, orgID)
 		// Each once, and their rows in the order in which every hub locks them.
 		served := slices.Sorted(maps.Keys(r.served))
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {

@@ -28,15 +28,19 @@ type rig struct {
 	agent     string
 	worker    string
 
+	cfg admission.Config
+	// now is the time that plans go by.
+	now time.Time
+
 	mu    sync.Mutex
 	woken []string
 }
 
 func newRig(t *testing.T, change func(*admission.Config)) *rig {
 	t.Helper()
-	r := &rig{Fixture: tasktest.New(t)}
+	r := &rig{Fixture: tasktest.New(t), now: time.Now()}
 	cfg := admission.Config{
-		Recorder: r.Recorder, Queries: r.Store.Queries, Agents: r.Agents, StaleAfter: time.Minute, MaxActive: 100, MaxPerUser: 100,
+		Recorder: r.Recorder, Queries: r.Store.Queries, Agents: r.Agents, Plans: r.plans(), StaleAfter: time.Minute, MaxActive: 100, MaxPerUser: 100,
 		WorkerStale: time.Hour, Sweep: time.Hour, ClaimTimeout: time.Minute, Log: hclog.NewNullLogger(),
 		Wake: func(_ context.Context, pool string, w bus.Wakeup) error {
 			r.mu.Lock()
@@ -49,6 +53,7 @@ func newRig(t *testing.T, change func(*admission.Config)) *rig {
 	if change != nil {
 		change(&cfg)
 	}
+	r.cfg = cfg
 	r.admission = admission.New(cfg)
 	r.agent = r.Agent("walker", persona.ScopeTask)
 	r.Node("one")

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -28,12 +29,13 @@ type round struct {
 	nodes  []db.ListNodesRow // by name
 	locks  map[string]*db.NodeLock
 	holds  hold.Standing
+	plan   *plan.Standing
 
 	served   map[string]time.Time // shares that had a turn, and when
 	taken    []string             // tasks that start
 	wakes    []wake
 	homeless map[string]bool // agents for which there is no node, or no model
-	// unusable says, of each provider that was looked at, why it cannot be called.
+	// unusable says, of each model that was looked at, why it cannot be called.
 	unusable map[string]string
 }
 
@@ -122,6 +124,9 @@ func (r *round) lookAround(ctx context.Context, tx *event.Tx) (err error) {
 	if r.nodes, err = tx.ListNodes(ctx, db.ListNodesParams{OrgID: r.orgID, StaleAfter: r.cfg.StaleAfter}); err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
+	if r.plan, err = r.cfg.Plans.Standing(ctx, tx.Queries, r.orgID, false); err != nil {
+		return err
+	}
 	r.locks, err = node.HeldLocks(ctx, tx.Queries, r.orgID)
 	return err
 }
@@ -165,7 +170,10 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if wait = agent.Waits(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" {
 		return "", wait, nil
 	}
-	if wait, err = r.provider(ctx, tx, q); wait != "" || err != nil {
+	if wait = r.plan.Wait(); wait != "" && q.CountedIn == "" {
+		return "", wait, nil
+	}
+	if wait, err = r.model(ctx, tx, q); wait != "" || err != nil {
 		return "", wait, err
 	}
 	if n := r.users[q.CreatedBy]; n >= r.cfg.MaxPerUser {
@@ -192,8 +200,8 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	return chosen, "", nil
 }
 
-// provider says why a task's provider cannot be called; empty when it can.
-func (r *round) provider(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (string, error) {
+// model says why a task's model cannot be called; empty when it can.
+func (r *round) model(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (string, error) {
 	if r.cfg.Usable == nil {
 		return "", nil
 	}
@@ -205,10 +213,11 @@ func (r *round) provider(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow)
 	if err != nil {
 		return "", fmt.Errorf("task %s: %w", q.ID, err)
 	}
-	name, _ := override.Runs(v.Provider, v.Model)
-	why, known := r.unusable[name]
+	name, model := override.Runs(v.Provider, v.Model)
+	key := name + "/" + model
+	why, known := r.unusable[key]
 	if !known {
-		err := r.cfg.Usable(ctx, tx.Queries, r.orgID, name)
+		err := r.cfg.Usable(ctx, tx.Queries, r.orgID, name, model)
 		switch e := fault.As(err); {
 		case err == nil:
 		case e != nil && e.Kind == fault.Precondition:
@@ -216,7 +225,7 @@ func (r *round) provider(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow)
 		default:
 			return "", err
 		}
-		r.unusable[name] = why
+		r.unusable[key] = why
 	}
 	if why != "" && override.Provider == "" && q.NodeID == nil {
 		r.homeless[q.AgentID] = true // its other tasks wait as well

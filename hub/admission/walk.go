@@ -39,10 +39,17 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 			return false, nil
 		}
 		r.take(t)
+		if t.CountedIn == "" {
+			if told := r.plan.Take(); len(told) > 0 {
+				if err := tx.Append(r.orgID, t.ID, event.Hub, told...); err != nil {
+					return false, err
+				}
+			}
+		}
 		r.wakes = append(r.wakes, wake{WakePool(r.orgID, t.Pool), bus.Wakeup{TaskID: t.ID, Attempt: t.Attempt + 1}})
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
 			return q.AdmitTask(ctx, db.AdmitTaskParams{
-				OrgID: r.orgID, ID: t.ID, NodeID: &chosen, Reason: "admitted; waits for a free worker",
+				OrgID: r.orgID, ID: t.ID, NodeID: &chosen, Period: r.plan.Period, Reason: "admitted; waits for a free worker",
 			})
 		})
 		return true, nil
@@ -51,7 +58,13 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 
 // learnt counts what walks have changed and found out: with as much as before,
 // another look would show the same.
-func (r *round) learnt() int { return len(r.taken) + len(r.homeless) }
+func (r *round) learnt() int {
+	n := len(r.taken) + len(r.homeless)
+	if r.plan.Left() == 0 {
+		n++
+	}
+	return n
+}
 
 // beyond answers the tasks behind those that cannot start, as far as it is told
 // to look.
@@ -60,6 +73,7 @@ func (r *round) beyond(ctx context.Context, tx *event.Tx, reach int32) ([]db.Que
 		OrgID: r.orgID, PerShare: perShare, Look: reach, AgentStatuses: agent.Still, Taken: append([]string{}, r.taken...),
 		Agents: []string{}, Triggers: []string{}, Lineages: []string{}, Pools: []string{}, Jails: []string{}, Holders: []string{},
 		Nodes: []string{}, Homeless: append([]string{}, slices.Collect(maps.Keys(r.homeless))...), Shares: []string{},
+		MoreRuns: r.plan.Left() != 0,
 	}
 	for _, h := range r.holds {
 		switch hold.Scope(h.Scope) {

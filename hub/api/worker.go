@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -18,12 +19,14 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -55,6 +58,7 @@ type Workers struct {
 	Inbox   *inbox.Service
 	Agents  *agent.Service
 	Tools   *tool.Registry
+	Plans   *plan.Service
 	Redact  *redact.Redactor
 	// Draining ends when the hub is about to stop: waiting calls answer then.
 	Draining context.Context
@@ -113,11 +117,11 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if err != nil {
 		return nil, err
 	}
-	persona, err := h.Agents.Persona(version.Digest, version.Markdown)
+	runs, err := h.Agents.Persona(version.Digest, version.Markdown)
 	if err != nil {
 		return nil, err
 	}
-	if persona, err = task.Narrowed(t, persona); err != nil {
+	if runs, err = task.Narrowed(t, runs); err != nil {
 		return nil, err
 	}
 	provider, model, err := task.RunsWith(t, version)
@@ -125,8 +129,11 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		return nil, err
 	}
 	res := &deckhandv1.ClaimTaskResponse{
-		Task: taskMessage(t, persona.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(persona),
+		Task: taskMessage(t, runs.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.For(runs),
 		Traceparent: t.Traceparent,
+	}
+	if err := h.shorten(ctx, t, runs, res.GetTask()); err != nil {
+		return nil, err
 	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
 		return res, nil // nothing is left of earlier attempts
@@ -150,6 +157,27 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		res.Checkpoint = &deckhandv1.Checkpoint{Iteration: c.Iteration, State: object(c.State), CreatedAt: timestamppb.New(c.CreatedAt)}
 	}
 	return res, nil
+}
+
+// shorten gives a run no more working time than its organisation's plan has.
+func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, m *deckhandv1.Task) error {
+	held, err := h.Plans.Held(ctx, h.Store.Queries, t.OrgID)
+	if err != nil {
+		return err
+	}
+	wanted := cmp.Or(m.GetOverride().GetLimits().GetActiveTime().AsDuration(), p.Limits.ActiveTime)
+	most := held.Time(wanted)
+	if most == wanted {
+		return nil
+	}
+	if m.Override == nil {
+		m.Override = &deckhandv1.TaskOverride{}
+	}
+	if m.Override.Limits == nil {
+		m.Override.Limits = &deckhandv1.TaskLimits{}
+	}
+	m.Override.Limits.ActiveTime = durationpb.New(most)
+	return nil
 }
 
 // RenewLeases renews all of a worker's leases.

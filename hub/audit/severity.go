@@ -21,6 +21,7 @@ var severities = map[string]string{
 	"node.":                  High,
 	"node.drained":           Medium,
 	"node.undrained":         Medium,
+	"plan.":                  High,
 	"policy.":                High,
 	"price.set":              Medium,
 	"provider.":              High,

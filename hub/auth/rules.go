@@ -107,6 +107,11 @@ var rules = map[string]Rule{
 	c.BudgetServiceGetUsageReportProcedure: {Kind: User, Role: "viewer"},
 	c.BudgetServiceSetBudgetProcedure:      {Kind: User, Role: "admin"},
 
+	c.PlanServiceGetPlanProcedure:          {Kind: User, Role: "viewer"},
+	c.PlanServiceSetPlanProcedure:          {Kind: User, Role: "admin"},
+	c.PlanServiceSetAllowedModelsProcedure: {Kind: User, Role: "admin"},
+	c.PlanServiceSetCallRateProcedure:      {Kind: User, Role: "admin"},
+
 	c.TriggerServiceCreateTriggerProcedure:       {Kind: User, Role: "advanced"},
 	c.TriggerServiceUpdateTriggerProcedure:       {Kind: User, Role: "advanced"},
 	c.TriggerServiceGetTriggerProcedure:          {Kind: User, Role: "viewer"},

@@ -28,6 +28,8 @@ const (
 	toolExecuting      = "tool_executing"
 	toolCompleted      = "tool_completed"
 	budgetWarning      = "budget_warning"
+	planWarning        = "plan_warning"
+	planReached        = "plan_reached"
 	limitReached       = "limit_reached"
 	agentSuspended     = "agent.suspended"
 	taskEscalated      = "task.escalated"
@@ -45,7 +47,7 @@ var stored = []string{
 	"artifacts_delivered", "artifacts_promised", budgetWarning, "checkpoint_created", "execution_cancelled", executionCompleted, executionFailed,
 	executionPaused, "execution_resumed", "execution_started", "inbox_answered", "inbox_expired", inputRequired, "iteration_complete",
 	"jail_not_frozen", limitReached, "limit_warning", "limits_lifted", "mcp_problems", "mcp_tool_changed", "message_delivered", "message_received",
-	"model_failover", outcomeUnknown, "pause_requested", "phase_changed", "plan_updated", "progress_update", stateChanged, "task.assigned",
+	"model_failover", outcomeUnknown, "pause_requested", "phase_changed", planReached, "plan_updated", planWarning, "progress_update", stateChanged, "task.assigned",
 	taskEscalated, "task.memory_raised", "task.reordered", "task.submitted", "thinking", toolCompleted, toolDenied, toolExecuting, "tool_rejected",
 	toolSelected, "workspace_restored", "workspace_undone",
 }
@@ -91,7 +93,7 @@ var groups = map[string][]string{
 	"approvals":   {approvalRequested, outcomeUnknown, reviewRequested},
 	"questions":   {inputRequired},
 	"failures":    {taskFailed, agentSuspended, TriggerTripped, DeliveryFailed},
-	"budgets":     {budgetWarning, limitReached},
+	"budgets":     {budgetWarning, limitReached, planReached, planWarning},
 	"escalations": {"agent.escalated"},
 	"security":    {AuditHigh},
 	"lifecycle": {

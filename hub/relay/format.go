@@ -89,6 +89,10 @@ func (r *Relay) refuse(err error, doing string) *refusal {
 	return &refusal{Status: http.StatusServiceUnavailable, Message: "the hub cannot " + doing + " now", Code: fault.HubUnavailable}
 }
 
+// retryAfter is when a call may come again that found too many waiting, in
+// seconds.
+const retryAfter = "15"
+
 // write sends a refusal with a body.
 func write(w http.ResponseWriter, r refusal, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
@@ -100,6 +104,9 @@ func write(w http.ResponseWriter, r refusal, body []byte) {
 	}
 	if r.Own {
 		w.Header().Set(fault.OwnHeader, "budget")
+	}
+	if r.Code == fault.RateLimited {
+		w.Header().Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(r.Status)
 	_, _ = w.Write(body) // the client is gone otherwise

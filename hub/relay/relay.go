@@ -83,6 +83,9 @@ type Config struct {
 	Models func(ctx context.Context, t db.Task) ([]Model, error)
 	// Refused is told that a provider refuses a key.
 	Refused func(ctx context.Context, orgID string, a credential.Access) error
+	// Turn waits until a provider may be called, where it gets so many calls a
+	// minute.
+	Turn func(ctx context.Context, orgID, provider string) error
 	// Reserve and Settle are the budgets'.
 	Reserve func(ctx context.Context, call budget.Call) (*budget.Reservation, error)
 	Settle  func(ctx context.Context, r *budget.Reservation, cost budget.Cost) error
@@ -213,7 +216,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	}
 	if !contains(allowed, m) {
 		return nil, refuseFault(fault.New(fault.Denied, "task %s may not use model %.100s of %s", t.ID, m.Name, m.Provider).
-			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it"))
+			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it; an administrator says which models may be called: deckhand plan models"))
 	}
 	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query, model: m.Name}
 	if c.price, err = grant.Price(m.Name); err != nil {
@@ -227,6 +230,9 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	}
 	if c.base.Path == "" {
 		c.base.Path = "/" // or what is joined to it would begin without one
+	}
+	if err := r.cfg.Turn(ctx, t.OrgID, p.Name); err != nil {
+		return nil, r.refuse(err, "wait for a turn")
 	}
 	c.worst = worst(asked, provider.Knows(p.Name, m.Name), len(body))
 	c.meter = newMeter(f.usage(asked.endpoint), asked)

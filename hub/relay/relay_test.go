@@ -83,6 +83,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 				{Provider: "gemini", Name: "gemini-2.0-flash"}, {Provider: "mistral", Name: "mistral-small-latest"}, {Provider: "vllm", Name: "free"},
 			}, nil
 		},
+		Turn: func(context.Context, string, string) error { return nil },
 		Refused: func(context.Context, string, credential.Access) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()

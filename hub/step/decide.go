@@ -76,6 +76,13 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 			"ask somebody with more rights to run the task",
 			"%s is a %s tool, and the role %s of the one who submitted the task does not allow it", p.Tool, category, t.CreatedByRole)
 	}
+	held, err := s.cfg.Plans.Held(ctx, q, t.OrgID)
+	if err != nil {
+		return arguments, category, verdict{denied: fault.New(fault.Internal, "the organisation's plan cannot be read").WithCause(err)}
+	}
+	if refused := held.Refuse(p.Tool, record.Category); refused != nil {
+		return arguments, category, verdict{denied: refused}
+	}
 	if server == nil && !tool.Allowed(agent, p.Tool) {
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied, "use a tool of the list you were given",
 			"the persona does not allow the tool %s", p.Tool)

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
+	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -91,6 +92,7 @@ type Config struct {
 	Redact   *redact.Redactor
 	Subtasks *subtask.Service
 	Policies *policy.Service
+	Plans    *plan.Service
 	// Node answers the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// Restore gives back the workspace that a task which goes on from a checkpoint

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -64,7 +63,8 @@ func (s *Service) Retry(ctx context.Context, orgID, id string, again Again) (db.
 		return row, err
 	}
 	if State(row.Task.State) == Escalated {
-		if err := s.usable(ctx, orgID, row.AgentName, cmp.Or(again.Override.Provider, row.Provider)); err != nil {
+		name, model := again.Override.Runs(row.Provider, row.Model)
+		if err := s.usable(ctx, orgID, row.AgentName, name, model); err != nil {
 			return row, err
 		}
 	}

@@ -75,7 +75,7 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 	if err != nil {
 		return err
 	}
-	if err := s.usable(ctx, orgID, given.name, given.provider); err != nil {
+	if err := s.usable(ctx, orgID, given.name, given.provider, given.model); err != nil {
 		return err
 	}
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {

@@ -33,8 +33,8 @@ type Config struct {
 	Admit func(orgID string)
 	// Stop ends the running command of a step, best effort.
 	Stop func(step db.Step, by string)
-	// Usable refuses a provider that the organisation cannot call; nil for none.
-	Usable func(ctx context.Context, q *db.Queries, orgID, provider string) error
+	// Usable refuses a model that the organisation cannot call; nil for none.
+	Usable func(ctx context.Context, q *db.Queries, orgID, provider, model string) error
 }
 
 // Service submits, finds and cancels tasks.
@@ -149,16 +149,16 @@ func (s *Service) Draft(ctx context.Context, sub Submission) (*Draft, error) {
 	if d.params, d.with, err = s.params(ctx, sub); err != nil {
 		return nil, err
 	}
-	name, _ := sub.Override.Runs(d.with.provider, d.with.model)
-	return d, s.usable(ctx, sub.OrgID, d.with.name, name)
+	name, model := sub.Override.Runs(d.with.provider, d.with.model)
+	return d, s.usable(ctx, sub.OrgID, d.with.name, name, model)
 }
 
 // usable refuses a task whose agent could not ask its model.
-func (s *Service) usable(ctx context.Context, orgID, agentName, provider string) error {
+func (s *Service) usable(ctx context.Context, orgID, agentName, provider, model string) error {
 	if provider == "" || s.cfg.Usable == nil {
 		return nil // nobody's, or a person's
 	}
-	err := s.cfg.Usable(ctx, s.cfg.Store.Queries, orgID, provider)
+	err := s.cfg.Usable(ctx, s.cfg.Store.Queries, orgID, provider, model)
 	if e := fault.As(err); e != nil && e.Kind == fault.Precondition {
 		return fault.New(e.Kind, "agent %s cannot run: %s", agentName, e.Message).WithCode(e.Code).WithFix("%s", e.Fix).WithObject(provider)
 	}

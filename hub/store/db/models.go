@@ -62,6 +62,11 @@ type AllowRule struct {
 	RevokedAt       *time.Time
 }
 
+type AllowedModel struct {
+	OrgID   string
+	Pattern string
+}
+
 type ApiToken struct {
 	ID        string
 	OrgID     string
@@ -165,6 +170,13 @@ type BudgetAccount struct {
 	ReservedMicros int64
 	LimitMicros    *int64
 	WarnedAtLimit  *int64
+}
+
+type CallRate struct {
+	OrgID          string
+	Provider       string
+	CallsPerMinute int32
+	NextAt         time.Time
 }
 
 type Checkpoint struct {
@@ -490,6 +502,21 @@ type Organisation struct {
 	CreatedAt time.Time
 }
 
+type Plan struct {
+	OrgID string
+	Name  string
+	Runs  *int64
+	SetBy string
+	SetAt time.Time
+}
+
+type PlanPeriod struct {
+	OrgID   string
+	Period  string
+	Runs    int64
+	Carried int64
+}
+
 type Policy struct {
 	OrgID     string
 	AgentID   string
@@ -674,6 +701,7 @@ type Task struct {
 	Subtasks         int32
 	InQueue          bool
 	KeepsJail        bool
+	CountedIn        string
 }
 
 type TaskDependency struct {

@@ -112,7 +112,7 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 }
 
 const lockDueTask = `-- name: LockDueTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -192,6 +192,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.Subtasks,
 		&i.InQueue,
 		&i.KeepsJail,
+		&i.CountedIn,
 	)
 	return i, err
 }
@@ -199,7 +200,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 const moveInQueue = `-- name: MoveInQueue :one
 UPDATE tasks SET share = $1, priority = $2, place = $3, moved_at = clock_timestamp()
 WHERE org_id = $4 AND id = $5 AND in_queue
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in
 `
 
 type MoveInQueueParams struct {
@@ -286,6 +287,7 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.Subtasks,
 		&i.InQueue,
 		&i.KeepsJail,
+		&i.CountedIn,
 	)
 	return i, err
 }
@@ -390,10 +392,10 @@ WITH RECURSIVE shares AS (
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
     FROM tasks q
     WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
@@ -428,6 +430,7 @@ type QueuedTasksRow struct {
 	TriggerID         string
 	LineageID         string
 	Override          json.RawMessage
+	CountedIn         string
 	AgentName         string
 	AgentStatus       string
 	AgentStatusReason string
@@ -465,6 +468,7 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 			&i.TriggerID,
 			&i.LineageID,
 			&i.Override,
+			&i.CountedIn,
 			&i.AgentName,
 			&i.AgentStatus,
 			&i.AgentStatusReason,
@@ -491,13 +495,13 @@ WITH RECURSIVE shares AS (
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 ), still AS (
-    SELECT id FROM agents WHERE org_id = $1 AND (id = ANY ($13::text[]) OR status = ANY ($14::text[]))
+    SELECT id FROM agents WHERE org_id = $1 AND (id = ANY ($14::text[]) OR status = ANY ($15::text[]))
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
-    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override FROM (
+    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override, l.counted_in FROM (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
         FROM tasks q
         WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
           AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
@@ -509,12 +513,12 @@ FROM shares s CROSS JOIN LATERAL (
       AND (l.jail_id <> ALL ($6::text[]) OR l.id = ANY ($7::text[]))
       AND (l.node_id IS NULL OR l.node_id <> ALL ($8::text[]))
       AND (l.agent_id <> ALL ($9::text[]) OR l.override ->> 'node_id' IS NOT NULL)
-      AND l.id <> ALL ($10::text[])
-    ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT $11
+      AND l.id <> ALL ($10::text[]) AND (l.counted_in <> '' OR $11::boolean)
+    ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT $12
 ) h
 JOIN agents a ON a.id = h.agent_id
 LEFT JOIN queue_turns t ON t.org_id = $1 AND t.share = h.share
-WHERE s.share <> ALL ($12::text[])
+WHERE s.share <> ALL ($13::text[])
 ORDER BY h.priority DESC, h.place, h.moved_at DESC NULLS LAST, h.id
 `
 
@@ -529,6 +533,7 @@ type QueuedTasksBeyondParams struct {
 	Nodes         []string
 	Homeless      []string
 	Taken         []string
+	MoreRuns      bool
 	PerShare      int32
 	Shares        []string
 	Agents        []string
@@ -554,6 +559,7 @@ type QueuedTasksBeyondRow struct {
 	TriggerID         string
 	LineageID         string
 	Override          json.RawMessage
+	CountedIn         string
 	AgentName         string
 	AgentStatus       string
 	AgentStatusReason string
@@ -575,6 +581,7 @@ func (q *Queries) QueuedTasksBeyond(ctx context.Context, arg QueuedTasksBeyondPa
 		arg.Nodes,
 		arg.Homeless,
 		arg.Taken,
+		arg.MoreRuns,
 		arg.PerShare,
 		arg.Shares,
 		arg.Agents,
@@ -606,6 +613,7 @@ func (q *Queries) QueuedTasksBeyond(ctx context.Context, arg QueuedTasksBeyondPa
 			&i.TriggerID,
 			&i.LineageID,
 			&i.Override,
+			&i.CountedIn,
 			&i.AgentName,
 			&i.AgentStatus,
 			&i.AgentStatusReason,

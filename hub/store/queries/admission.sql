@@ -16,7 +16,8 @@ SELECT k.jail_id, k.task_id, true, false, k.ordered_at FROM kill_orders k WHERE 
 ORDER BY 3, 5, 2;
 
 -- name: AdmitTask :exec
-UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason, not_before = NULL
+UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason, not_before = NULL,
+    counted_in = CASE counted_in WHEN '' THEN @period ELSE counted_in END
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: TakeBackFromNode :exec

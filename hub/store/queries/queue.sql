@@ -18,7 +18,7 @@ WITH RECURSIVE shares AS (
 SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
     FROM tasks q
     WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
@@ -46,7 +46,7 @@ SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS a
 FROM shares s CROSS JOIN LATERAL (
     SELECT l.* FROM (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override
+               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
         FROM tasks q
         WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
           AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
@@ -58,7 +58,7 @@ FROM shares s CROSS JOIN LATERAL (
       AND (l.jail_id <> ALL (@jails::text[]) OR l.id = ANY (@holders::text[]))
       AND (l.node_id IS NULL OR l.node_id <> ALL (@nodes::text[]))
       AND (l.agent_id <> ALL (@homeless::text[]) OR l.override ->> 'node_id' IS NOT NULL)
-      AND l.id <> ALL (@taken::text[])
+      AND l.id <> ALL (@taken::text[]) AND (l.counted_in <> '' OR @more_runs::boolean)
     ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT @per_share
 ) h
 JOIN agents a ON a.id = h.agent_id

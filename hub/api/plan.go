@@ -1,0 +1,82 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/plan"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Plans serves PlanService.
+type Plans struct {
+	Plans   *plan.Service
+	Queries *db.Queries
+}
+
+// message answers what the caller's organisation may have, and what of it is used.
+func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
+	org := auth.From(ctx).OrgID
+	held, err := h.Plans.Held(ctx, h.Queries, org)
+	if err != nil {
+		return nil, err
+	}
+	standing, err := h.Plans.Standing(ctx, h.Queries, org, true)
+	if err != nil {
+		return nil, err
+	}
+	m := &deckhandv1.Plan{
+		Name: held.Name, Tools: tool.CategoryName(held.Tools), RollsOver: held.RollsOver, Period: standing.Period,
+		Used: standing.Used, Carried: standing.Carried, ResetsAt: timestamppb.New(standing.ResetsAt), SetBy: held.SetBy,
+		Models: held.Models, CallsPerMinute: held.CallsPerMinute,
+	}
+	if held.ActiveTime > 0 {
+		m.ActiveTime = durationpb.New(held.ActiveTime)
+	}
+	if held.Runs != plan.Unlimited {
+		m.Runs, m.Left = &held.Runs, new(standing.Left())
+	}
+	return m, nil
+}
+
+// GetPlan answers the plan.
+func (h *Plans) GetPlan(ctx context.Context, _ *connect.Request[deckhandv1.GetPlanRequest]) (*connect.Response[deckhandv1.GetPlanResponse], error) {
+	m, err := h.message(ctx)
+	return connect.NewResponse(&deckhandv1.GetPlanResponse{Plan: m}), err
+}
+
+// SetPlan puts the organisation on a plan.
+func (h *Plans) SetPlan(ctx context.Context, req *connect.Request[deckhandv1.SetPlanRequest]) (*connect.Response[deckhandv1.SetPlanResponse], error) {
+	id := auth.From(ctx)
+	if err := h.Plans.Set(ctx, id.OrgID, req.Msg.GetName(), req.Msg.Runs, actor(id)); err != nil {
+		return nil, err
+	}
+	m, err := h.message(ctx)
+	return connect.NewResponse(&deckhandv1.SetPlanResponse{Plan: m}), err
+}
+
+// SetAllowedModels says which models may be called.
+func (h *Plans) SetAllowedModels(ctx context.Context, req *connect.Request[deckhandv1.SetAllowedModelsRequest]) (*connect.Response[deckhandv1.SetAllowedModelsResponse], error) {
+	id := auth.From(ctx)
+	if err := h.Plans.SetModels(ctx, id.OrgID, req.Msg.GetModels(), actor(id)); err != nil {
+		return nil, err
+	}
+	m, err := h.message(ctx)
+	return connect.NewResponse(&deckhandv1.SetAllowedModelsResponse{Plan: m}), err
+}
+
+// SetCallRate says how many calls a minute a provider gets.
+func (h *Plans) SetCallRate(ctx context.Context, req *connect.Request[deckhandv1.SetCallRateRequest]) (*connect.Response[deckhandv1.SetCallRateResponse], error) {
+	id := auth.From(ctx)
+	if err := h.Plans.SetCallRate(ctx, id.OrgID, req.Msg.GetProvider(), req.Msg.GetCallsPerMinute(), actor(id)); err != nil {
+		return nil, err
+	}
+	m, err := h.message(ctx)
+	return connect.NewResponse(&deckhandv1.SetCallRateResponse{Plan: m}), err
+}

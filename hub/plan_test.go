@@ -1,0 +1,150 @@
+package hub_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func (r *rig) plan(name string) {
+	r.t.Helper()
+	_, err := r.user.Plans.SetPlan(r.t.Context(), connect.NewRequest(&deckhandv1.SetPlanRequest{Name: name}))
+	require.NoError(r.t, err)
+}
+
+// I5: a plan bounds how long a run works and which tools it may call, whatever
+// its persona and the role of who submitted it; its runs are counted.
+func TestAPlanBoundsRuns(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("worker", scripted("worker"))
+	unset, err := r.user.Plans.GetPlan(t.Context(), connect.NewRequest(&deckhandv1.GetPlanRequest{}))
+	require.NoError(t, err)
+	require.Equal(t, "self-hosted", unset.Msg.GetPlan().GetName())
+	require.Nil(t, unset.Msg.GetPlan().Left)
+
+	_, err = r.user.Plans.SetPlan(t.Context(), connect.NewRequest(&deckhandv1.SetPlanRequest{Name: "free", Runs: new(int64(9))}))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	r.plan("free")
+	task := r.submit("worker")
+	claim := r.claim(task.GetId(), 1)
+	require.Equal(t, 5*time.Minute, claim.GetTask().GetOverride().GetLimits().GetActiveTime().AsDuration())
+	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claim.GetLease()}))
+	require.NoError(t, err)
+	r.turn(claim.GetLease(), 1)
+	denied, err := r.propose(claim.GetLease(), 1, 0, "shell_exec", command("true"))
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, denied.GetState())
+	require.Contains(t, denied.GetObservation(), "the organisation's plan, free, has none that are worse than safe")
+	r.plan("starter")
+	allowed, err := r.propose(claim.GetLease(), 1, 1, "shell_exec", command("true"))
+	require.NoError(t, err)
+	require.Equal(t, stepGranted, allowed.GetState())
+
+	used, err := r.user.Plans.GetPlan(t.Context(), connect.NewRequest(&deckhandv1.GetPlanRequest{}))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, used.Msg.GetPlan().GetUsed())
+	require.EqualValues(t, 499, used.Msg.GetPlan().GetLeft())
+	require.Len(t, r.audited("plan.set"), 2)
+	_, err = r.as("ann", "advanced").Plans.SetPlan(t.Context(), connect.NewRequest(&deckhandv1.SetPlanRequest{Name: "enterprise"}))
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+}
+
+// A8: a model that is not allowed is refused where a task is submitted with it,
+// and the relay refuses it of tasks that are under way.
+func TestOnlyAllowedModelsAreCalled(t *testing.T) {
+	t.Parallel()
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"message","usage":{"input_tokens":10,"output_tokens":2}}`)
+	}))
+	t.Cleanup(provider.Close)
+	cfg := hubtest.Config(t)
+	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
+	r := newRig(t, cfg, nil)
+	r.apply("claude", anthropicPersona("claude"))
+	allow := func(models ...string) error {
+		_, err := r.user.Plans.SetAllowedModels(t.Context(), connect.NewRequest(&deckhandv1.SetAllowedModelsRequest{Models: models}))
+		return err
+	}
+	lease := r.begin(r.submit("claude").GetId(), 1)
+	require.NoError(t, allow("anthropic/*"))
+	res, body := r.askModel(lease, 400)
+	require.Equal(t, http.StatusOK, res.StatusCode, body)
+
+	require.NoError(t, allow("anthropic/claude-haiku-*", "openai/gpt-5"))
+	res, body = r.askModel(lease, 400)
+	require.Equal(t, http.StatusForbidden, res.StatusCode, body)
+	require.Equal(t, string(fault.PermissionDenied), res.Header.Get(fault.CodeHeader))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
+	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+	require.ErrorContains(t, err, "not among those that the organisation may call: anthropic/claude-haiku-*, openai/gpt-5")
+	require.NoError(t, allow())
+	res, body = r.askModel(lease, 400)
+	require.Equal(t, http.StatusOK, res.StatusCode, body)
+
+	for _, bad := range []string{"claude", "nobody/x", "anthropic/", "anthropic/a b"} {
+		require.True(t, fault.Is(allow(bad), fault.Invalid), bad)
+	}
+	require.Len(t, r.audited("plan.models_set"), 3)
+}
+
+// I5: calls of a provider that gets so many a minute wait for their turns, and one
+// whose turn is too far off is told to come again.
+func TestCallsOfAProviderWaitForTheirTurns(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var calls []time.Time
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		calls = append(calls, time.Now())
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"type":"message","usage":{"input_tokens":10,"output_tokens":2}}`)
+	}))
+	t.Cleanup(provider.Close)
+	cfg := hubtest.Config(t)
+	cfg.AnthropicBaseURL, cfg.AnthropicKey = provider.URL, config.Secret("the-provider-key")
+	r := newRig(t, cfg, nil)
+	r.apply("claude", anthropicPersona("claude"))
+	lease := r.begin(r.submit("claude").GetId(), 1)
+	rate := func(n int32) {
+		_, err := r.user.Plans.SetCallRate(t.Context(), connect.NewRequest(&deckhandv1.SetCallRateRequest{Provider: "anthropic", CallsPerMinute: n}))
+		require.NoError(t, err)
+	}
+	rate(600) // 60 at once, and then one in 100 ms
+	var asking sync.WaitGroup
+	began := time.Now()
+	for range 75 {
+		asking.Go(func() {
+			res, _ := r.askModel(lease, 400)
+			_ = res
+		})
+	}
+	asking.Wait()
+	require.Len(t, calls, 75)
+	require.GreaterOrEqual(t, calls[74].Sub(began), 1300*time.Millisecond, "15 of them waited for turns of 100 ms")
+
+	rate(1)
+	res, body := r.askModel(lease, 400)
+	require.Equal(t, http.StatusOK, res.StatusCode, body)
+	res, body = r.askModel(lease, 400)
+	require.Equal(t, http.StatusTooManyRequests, res.StatusCode, body)
+	require.Equal(t, string(fault.RateLimited), res.Header.Get(fault.CodeHeader))
+	require.NotEmpty(t, res.Header.Get("Retry-After"))
+	rate(0)
+	res, body = r.askModel(lease, 400)
+	require.Equal(t, http.StatusOK, res.StatusCode, body)
+}
