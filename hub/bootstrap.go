@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/organisation"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -28,15 +29,13 @@ const (
 
 const (
 	defaultOrganisation = "default"
-	// Known beforehand, since a NATS server's configuration names it.
-	defaultOrganisationID = "org_default"
-	adminUser             = "admin"
+	adminUser           = organisation.DefaultAdmin
 )
 
 // bootstrap makes the first organisation, its administrator and the tokens of
 // this data folder. What is there already stays.
 func (h *Hub) bootstrap(ctx context.Context) error {
-	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: defaultOrganisationID, Name: defaultOrganisation})
+	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: auth.Operators, Name: defaultOrganisation})
 	if err != nil {
 		return fmt.Errorf("make the default organisation: %w", err)
 	}
@@ -104,7 +103,7 @@ const joinTokenTTL = 10 * time.Minute
 
 // LocalJoinToken answers a join token for a node of the same machine.
 func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
-	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: defaultOrganisationID, Name: defaultOrganisation})
+	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: auth.Operators, Name: defaultOrganisation})
 	if err != nil {
 		return "", fmt.Errorf("find the default organisation: %w", err)
 	}

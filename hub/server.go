@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/console"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
 	"github.com/deckhand-sh/deckhand/hub/oidc"
+	"github.com/deckhand-sh/deckhand/hub/organisation"
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/team"
 	"github.com/deckhand-sh/deckhand/hub/token"
@@ -119,6 +120,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTokenServiceHandler(&api.Tokens{
 		Tokens: token.New(h.store, h.recorder, h.tokens), Users: h.users,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewOrganisationServiceHandler(&api.Organisations{Organisations: organisation.New(h.store, h.recorder)}, options...))
 	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: lists}, options...))
 	login, err := oidc.New(h.cfg.oidc, oidc.Parts{Store: h.store, Vault: h.vault, Users: h.users, Sessions: h.sessions, Log: h.cfg.Log.Named("oidc")})
 	if err != nil {

@@ -53,10 +53,17 @@ func newRigOn(t *testing.T, cfg hub.Config, node simnode.Config) *rig {
 // joined is a rig on a hub that runs.
 func joined(t *testing.T, h *hubtest.Hub, node simnode.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, Hub: h}
-	r.user, r.workers = r.Client(t, r.AdminToken), r.Client(t, r.WorkerToken)
-	join, err := r.LocalJoinToken(t.Context())
+	join, err := h.LocalJoinToken(t.Context())
 	require.NoError(t, err)
+	return joinedAs(t, h, node, h.AdminToken, h.WorkerToken, join)
+}
+
+// joinedAs is a rig of the organisation that tokens are of.
+func joinedAs(t *testing.T, h *hubtest.Hub, node simnode.Config, admin, worker, join string) *rig {
+	t.Helper()
+	r := &rig{t: t, Hub: h}
+	r.user, r.workers = r.Client(t, admin), r.Client(t, worker)
+	var err error
 	node.Dir, node.HubURL, node.JoinToken, node.Name, node.Log = t.TempDir(), r.URL(), join, "sim", hubtest.Log(t)
 	r.node, err = simnode.New(t.Context(), node)
 	require.NoError(t, err)

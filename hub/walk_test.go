@@ -345,6 +345,12 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 			} else {
 				require.NotContains(t, []string{"permission_denied", "unauthenticated"}, code, "a viewer's cookie, from a page of this hub")
 			}
+			if rule.Operator {
+				// O2: an administrator of any organisation but the first.
+				code, _ := call(t, h.URL(), intruder.token, m, body)
+				require.Equal(t, "permission_denied", code, "an administrator who is no operator")
+				return
+			}
 			wrongKind, own := workerToken, intruder.token
 			if rule.Kind == auth.Worker {
 				wrongKind, own = intruder.token, workerToken

@@ -76,8 +76,10 @@ type Client struct {
 	// Sessions logs people in.
 	Sessions deckhandv1connect.SessionServiceClient
 	Users    deckhandv1connect.UserServiceClient
-	Teams    deckhandv1connect.TeamServiceClient
-	Tokens   deckhandv1connect.TokenServiceClient
+	// Organisations are an operator's.
+	Organisations deckhandv1connect.OrganisationServiceClient
+	Teams         deckhandv1connect.TeamServiceClient
+	Tokens        deckhandv1connect.TokenServiceClient
 	// Access says from where calls may come.
 	Access deckhandv1connect.AccessServiceClient
 
@@ -129,34 +131,35 @@ func New(cfg Config) (*Client, error) {
 	options := connect.WithInterceptors(append(slices.Clone(cfg.Interceptors), &headers{token: cfg.Token, userAgent: userAgent})...)
 	target := base.String()
 	return &Client{
-		Agents:       deckhandv1connect.NewAgentServiceClient(client, target, options),
-		Tasks:        deckhandv1connect.NewTaskServiceClient(client, target, options),
-		Control:      deckhandv1connect.NewControlServiceClient(client, target, options),
-		Audit:        deckhandv1connect.NewAuditServiceClient(client, target, options),
-		Events:       deckhandv1connect.NewEventServiceClient(client, target, options),
-		Files:        deckhandv1connect.NewFileServiceClient(client, target, options),
-		Inbox:        deckhandv1connect.NewInboxServiceClient(client, target, options),
-		Workspaces:   deckhandv1connect.NewWorkspaceServiceClient(client, target, options),
-		Nodes:        deckhandv1connect.NewNodeServiceClient(client, target, options),
-		NodeExecs:    deckhandv1connect.NewNodeExecServiceClient(client, target, options),
-		Terminals:    deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
-		Telemetry:    deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
-		Enrollment:   deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
-		Workers:      deckhandv1connect.NewWorkerServiceClient(client, target, options),
-		Queue:        deckhandv1connect.NewQueueServiceClient(client, target, options),
-		Providers:    deckhandv1connect.NewProviderServiceClient(client, target, options),
-		Budgets:      deckhandv1connect.NewBudgetServiceClient(client, target, options),
-		Plans:        deckhandv1connect.NewPlanServiceClient(client, target, options),
-		Policies:     deckhandv1connect.NewPolicyServiceClient(client, target, options),
-		Destinations: deckhandv1connect.NewDestinationServiceClient(client, target, options),
-		Triggers:     deckhandv1connect.NewTriggerServiceClient(client, target, options),
-		Sessions:     deckhandv1connect.NewSessionServiceClient(client, target, options),
-		Access:       deckhandv1connect.NewAccessServiceClient(client, target, options),
-		Users:        deckhandv1connect.NewUserServiceClient(client, target, options),
-		Teams:        deckhandv1connect.NewTeamServiceClient(client, target, options),
-		Tokens:       deckhandv1connect.NewTokenServiceClient(client, target, options),
-		url:          target,
-		http:         client,
+		Agents:        deckhandv1connect.NewAgentServiceClient(client, target, options),
+		Tasks:         deckhandv1connect.NewTaskServiceClient(client, target, options),
+		Control:       deckhandv1connect.NewControlServiceClient(client, target, options),
+		Audit:         deckhandv1connect.NewAuditServiceClient(client, target, options),
+		Events:        deckhandv1connect.NewEventServiceClient(client, target, options),
+		Files:         deckhandv1connect.NewFileServiceClient(client, target, options),
+		Inbox:         deckhandv1connect.NewInboxServiceClient(client, target, options),
+		Workspaces:    deckhandv1connect.NewWorkspaceServiceClient(client, target, options),
+		Nodes:         deckhandv1connect.NewNodeServiceClient(client, target, options),
+		NodeExecs:     deckhandv1connect.NewNodeExecServiceClient(client, target, options),
+		Terminals:     deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
+		Telemetry:     deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
+		Enrollment:    deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
+		Workers:       deckhandv1connect.NewWorkerServiceClient(client, target, options),
+		Queue:         deckhandv1connect.NewQueueServiceClient(client, target, options),
+		Providers:     deckhandv1connect.NewProviderServiceClient(client, target, options),
+		Budgets:       deckhandv1connect.NewBudgetServiceClient(client, target, options),
+		Plans:         deckhandv1connect.NewPlanServiceClient(client, target, options),
+		Policies:      deckhandv1connect.NewPolicyServiceClient(client, target, options),
+		Destinations:  deckhandv1connect.NewDestinationServiceClient(client, target, options),
+		Triggers:      deckhandv1connect.NewTriggerServiceClient(client, target, options),
+		Sessions:      deckhandv1connect.NewSessionServiceClient(client, target, options),
+		Access:        deckhandv1connect.NewAccessServiceClient(client, target, options),
+		Organisations: deckhandv1connect.NewOrganisationServiceClient(client, target, options),
+		Users:         deckhandv1connect.NewUserServiceClient(client, target, options),
+		Teams:         deckhandv1connect.NewTeamServiceClient(client, target, options),
+		Tokens:        deckhandv1connect.NewTokenServiceClient(client, target, options),
+		url:           target,
+		http:          client,
 	}, nil
 }
 

@@ -21,6 +21,7 @@ var severities = map[string]string{
 	"node.":                  High,
 	"node.drained":           Medium,
 	"node.undrained":         Medium,
+	"organisation.":          High,
 	"plan.":                  High,
 	"policy.":                High,
 	"price.set":              Medium,

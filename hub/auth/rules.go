@@ -14,7 +14,13 @@ type Rule struct {
 	Kind   Kind
 	// Role is the least role of a user.
 	Role string
+	// Operator procedures are of Operators only.
+	Operator bool
 }
+
+// Operators is the first organisation, whose administrators look after the hub. It
+// is known beforehand, since a NATS server's configuration names it.
+const Operators = "org_default"
 
 // roles, least first.
 var roles = []string{"viewer", "basic", "advanced", "admin"}
@@ -163,19 +169,21 @@ var rules = map[string]Rule{
 	c.NodeExecServiceReadNodeLogProcedure:   {Kind: User, Role: "viewer"},
 	c.NodeExecServiceSearchNodeLogProcedure: {Kind: User, Role: "viewer"},
 
-	c.UserServiceListUsersProcedure:          {Kind: User, Role: "viewer"},
-	c.UserServiceGetUserProcedure:            {Kind: User, Role: "viewer"},
-	c.UserServiceCreateUserProcedure:         {Kind: User, Role: "admin"},
-	c.UserServiceUpdateUserProcedure:         {Kind: User, Role: "admin"},
-	c.TeamServiceListTeamsProcedure:          {Kind: User, Role: "viewer"},
-	c.TeamServiceCreateTeamProcedure:         {Kind: User, Role: "admin"},
-	c.TeamServiceUpdateTeamProcedure:         {Kind: User, Role: "admin"},
-	c.TeamServiceDeleteTeamProcedure:         {Kind: User, Role: "admin"},
-	c.TeamServiceAddTeamMemberProcedure:      {Kind: User, Role: "admin"},
-	c.TeamServiceRemoveTeamMemberProcedure:   {Kind: User, Role: "admin"},
-	c.AccessServiceListAccessRulesProcedure:  {Kind: User, Role: "admin"},
-	c.AccessServiceSetAccessRuleProcedure:    {Kind: User, Role: "admin"},
-	c.AccessServiceDeleteAccessRuleProcedure: {Kind: User, Role: "admin"},
+	c.UserServiceListUsersProcedure:                  {Kind: User, Role: "viewer"},
+	c.UserServiceGetUserProcedure:                    {Kind: User, Role: "viewer"},
+	c.UserServiceCreateUserProcedure:                 {Kind: User, Role: "admin"},
+	c.UserServiceUpdateUserProcedure:                 {Kind: User, Role: "admin"},
+	c.TeamServiceListTeamsProcedure:                  {Kind: User, Role: "viewer"},
+	c.TeamServiceCreateTeamProcedure:                 {Kind: User, Role: "admin"},
+	c.TeamServiceUpdateTeamProcedure:                 {Kind: User, Role: "admin"},
+	c.TeamServiceDeleteTeamProcedure:                 {Kind: User, Role: "admin"},
+	c.TeamServiceAddTeamMemberProcedure:              {Kind: User, Role: "admin"},
+	c.TeamServiceRemoveTeamMemberProcedure:           {Kind: User, Role: "admin"},
+	c.AccessServiceListAccessRulesProcedure:          {Kind: User, Role: "admin"},
+	c.AccessServiceSetAccessRuleProcedure:            {Kind: User, Role: "admin"},
+	c.AccessServiceDeleteAccessRuleProcedure:         {Kind: User, Role: "admin"},
+	c.OrganisationServiceCreateOrganisationProcedure: {Kind: User, Role: "admin", Operator: true},
+	c.OrganisationServiceListOrganisationsProcedure:  {Kind: User, Role: "admin", Operator: true},
 	// One's own, or anybody's as an administrator: the handlers check.
 	c.UserServiceSetPasswordProcedure:  {Kind: User, Role: "viewer"},
 	c.TokenServiceCreateTokenProcedure: {Kind: User, Role: "viewer"},
@@ -226,6 +234,10 @@ func Allow(id Identity, procedure string, rule Rule) error {
 	if rule.Kind == User && !AtLeast(id.Role, rule.Role) {
 		return fault.New(fault.Denied, "%s needs the role %s, and you have %s", procedure, rule.Role, id.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
+	}
+	if rule.Operator && id.OrgID != Operators {
+		return fault.New(fault.Denied, "%s is for the hub's operators, the administrators of its first organisation", procedure).
+			WithCode(fault.PermissionDenied).WithFix("ask one of them")
 	}
 	return nil
 }

@@ -114,6 +114,64 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 	return i, err
 }
 
+const insertOrganisation = `-- name: InsertOrganisation :one
+INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at
+`
+
+type InsertOrganisationParams struct {
+	ID   string
+	Name string
+}
+
+// No row where there is one of that name.
+func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisationParams) (Organisation, error) {
+	row := q.db.QueryRow(ctx, insertOrganisation, arg.ID, arg.Name)
+	var i Organisation
+	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	return i, err
+}
+
+const listOrganisations = `-- name: ListOrganisations :many
+SELECT o.id, o.name, o.created_at, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+       (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
+       (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
+FROM organisations o ORDER BY o.name
+`
+
+type ListOrganisationsRow struct {
+	Organisation Organisation
+	Users        int64
+	Tasks        int64
+	Nodes        int64
+}
+
+func (q *Queries) ListOrganisations(ctx context.Context) ([]ListOrganisationsRow, error) {
+	rows, err := q.db.Query(ctx, listOrganisations)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ListOrganisationsRow{}
+	for rows.Next() {
+		var i ListOrganisationsRow
+		if err := rows.Scan(
+			&i.Organisation.ID,
+			&i.Organisation.Name,
+			&i.Organisation.CreatedAt,
+			&i.Users,
+			&i.Tasks,
+			&i.Nodes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const loadSecret = `-- name: LoadSecret :one
 SELECT sealed FROM cluster_secrets WHERE name = $1
 `

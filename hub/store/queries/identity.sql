@@ -31,3 +31,13 @@ SELECT sealed FROM cluster_secrets WHERE name = @name;
 
 -- name: CreateSecret :execrows
 INSERT INTO cluster_secrets (name, sealed) VALUES (@name, @sealed) ON CONFLICT (name) DO NOTHING;
+
+-- name: InsertOrganisation :one
+-- No row where there is one of that name.
+INSERT INTO organisations (id, name) VALUES (@id, @name) ON CONFLICT (name) DO NOTHING RETURNING *;
+
+-- name: ListOrganisations :many
+SELECT sqlc.embed(o), (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+       (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
+       (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
+FROM organisations o ORDER BY o.name;

@@ -1,0 +1,48 @@
+package api
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/organisation"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Organisations serves OrganisationService.
+type Organisations struct{ Organisations *organisation.Service }
+
+func organisationMessage(row db.ListOrganisationsRow) *deckhandv1.Organisation {
+	o := row.Organisation
+	return &deckhandv1.Organisation{
+		Id: o.ID, Name: o.Name, Users: row.Users, Tasks: row.Tasks, Nodes: row.Nodes, CreatedAt: timestamppb.New(o.CreatedAt),
+	}
+}
+
+// CreateOrganisation makes one.
+func (h *Organisations) CreateOrganisation(ctx context.Context, req *connect.Request[deckhandv1.CreateOrganisationRequest]) (*connect.Response[deckhandv1.CreateOrganisationResponse], error) {
+	who := auth.From(ctx)
+	made, token, err := h.Organisations.Create(ctx, req.Msg.GetName(), req.Msg.GetAdmin(), who.OrgID, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.CreateOrganisationResponse{
+		Organisation: organisationMessage(db.ListOrganisationsRow{Organisation: made, Users: 1}), Token: token,
+	}), nil
+}
+
+// ListOrganisations answers all.
+func (h *Organisations) ListOrganisations(ctx context.Context, _ *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
+	rows, err := h.Organisations.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListOrganisationsResponse{}
+	for _, row := range rows {
+		res.Organisations = append(res.Organisations, organisationMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
