@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/console"
 	"github.com/deckhand-sh/deckhand/hub/enroll"
+	"github.com/deckhand-sh/deckhand/hub/history"
 	"github.com/deckhand-sh/deckhand/hub/oidc"
 	"github.com/deckhand-sh/deckhand/hub/organisation"
 	"github.com/deckhand-sh/deckhand/hub/relay"
@@ -72,6 +73,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
+	}, options...))
+	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
+		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: history.New(h.store), Budgets: h.budgets, Node: h.node,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
 	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder, Steps: h.steps}

@@ -128,7 +128,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		f := m.Fields().Get(i)
 		switch name := string(f.Name()); name {
 		case "agent_id":
-			out[name] = o.agent
+			if m.Name() != "GetEstimateRequest" { // it takes one of two
+				out[name] = o.agent
+			}
 		case "object_id":
 			switch m.Name() {
 			case "KillRequest":
@@ -279,7 +281,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "ListTriggers", "ListDeliveries", "GetAgentGraph",
 	"ListDestinations", "ListNotices", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
-	"ConnectProvider", "ListProviders", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
+	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
 	"GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong

@@ -65,6 +65,9 @@ type Client struct {
 	Workers deckhandv1connect.WorkerServiceClient
 	Queue   deckhandv1connect.QueueServiceClient
 
+	// History is what runs of the past tell.
+	History deckhandv1connect.HistoryServiceClient
+
 	Providers deckhandv1connect.ProviderServiceClient
 	Budgets   deckhandv1connect.BudgetServiceClient
 	// Plans say what the organisation may have.
@@ -146,6 +149,7 @@ func New(cfg Config) (*Client, error) {
 		Enrollment:    deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
 		Workers:       deckhandv1connect.NewWorkerServiceClient(client, target, options),
 		Queue:         deckhandv1connect.NewQueueServiceClient(client, target, options),
+		History:       deckhandv1connect.NewHistoryServiceClient(client, target, options),
 		Providers:     deckhandv1connect.NewProviderServiceClient(client, target, options),
 		Budgets:       deckhandv1connect.NewBudgetServiceClient(client, target, options),
 		Plans:         deckhandv1connect.NewPlanServiceClient(client, target, options),

@@ -3,7 +3,10 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
@@ -141,6 +145,33 @@ func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv
 		})
 	})
 	return connect.NewResponse(&deckhandv1.SetPriceResponse{}), err
+}
+
+// ListPrices answers what models cost.
+func (h *Providers) ListPrices(ctx context.Context, _ *connect.Request[deckhandv1.ListPricesRequest]) (*connect.Response[deckhandv1.ListPricesResponse], error) {
+	rows, err := h.Store.AllPrices(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, fmt.Errorf("read the prices: %w", err)
+	}
+	all := map[string]*deckhandv1.Price{}
+	add := func(provider, model string, m price.Model) *deckhandv1.Price {
+		p := &deckhandv1.Price{Provider: provider, Model: model, Input: m.Input, Output: m.Output, CacheRead: m.CacheRead, CacheWrite: m.CacheWrite}
+		all[provider+"/"+model] = p
+		return p
+	}
+	for name, m := range price.Shipped() {
+		provider, model, _ := strings.Cut(name, "/")
+		add(provider, model, m)
+	}
+	for _, row := range rows {
+		p := add(row.Provider, row.Model, price.FromMicros(row.Input, row.Output, row.CacheRead, row.CacheWrite))
+		p.SetBy, p.SetAt = row.SetBy, timestamppb.New(row.SetAt)
+	}
+	res := &deckhandv1.ListPricesResponse{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		res.Prices = append(res.Prices, all[name])
+	}
+	return connect.NewResponse(res), nil
 }
 
 // budgetName reads whose budget is meant.

@@ -70,6 +70,11 @@ var rules = map[string]Rule{
 	c.AuditServiceExportAuditProcedure:      {Kind: User, Role: "admin"},
 	c.AuditServiceGetReceiptProcedure:       {Kind: User, Role: "viewer"},
 
+	// One's own tasks, or any as an administrator: the handlers check.
+	c.HistoryServiceExportTaskProcedure:    {Kind: User, Role: "viewer"},
+	c.HistoryServiceGetEstimateProcedure:   {Kind: User, Role: "viewer"},
+	c.HistoryServiceGetStatisticsProcedure: {Kind: User, Role: "viewer"},
+
 	c.FileServiceReadFileProcedure:    {Kind: User, Role: "viewer"},
 	c.FileServiceListFilesProcedure:   {Kind: User, Role: "viewer"},
 	c.EventServiceWatchProcedure:      {Kind: User, Role: "viewer"},
@@ -106,6 +111,7 @@ var rules = map[string]Rule{
 	c.ProviderServiceListProvidersProcedure:      {Kind: User, Role: "viewer"},
 	c.ProviderServiceDisconnectProviderProcedure: {Kind: User, Role: "admin"},
 	c.ProviderServiceGetProviderUsageProcedure:   {Kind: User, Role: "viewer"},
+	c.ProviderServiceListPricesProcedure:         {Kind: User, Role: "viewer"},
 	c.ProviderServiceSetPriceProcedure:           {Kind: User, Role: "admin"},
 	c.BudgetServiceListBudgetsProcedure:          {Kind: User, Role: "viewer"},
 	c.BudgetServiceGetBudgetProcedure:            {Kind: User, Role: "viewer"},

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/internal/asciicast"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
-	"github.com/deckhand-sh/deckhand/internal/cli/asciicast"
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"

@@ -165,6 +165,9 @@ func (a *app) run(ctx context.Context, request *deckhandv1.SubmitTaskRequest, o 
 	if err != nil {
 		return err
 	}
+	if request.GetAgentId() != "" {
+		a.noteEstimate(ctx, client, &deckhandv1.GetEstimateRequest{AgentId: request.GetAgentId()})
+	}
 	res, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(request))
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ deckhand task logs step_7bc
 		a.taskStepsCommand(), a.taskLogsCommand(), a.taskDiffCommand(), a.taskUndoCommand(), a.taskCancelCommand(),
 		a.taskReorderCommand(), a.taskAssignCommand(), a.taskCompleteCommand(), a.taskPauseCommand(), a.taskResumeCommand(),
 		a.taskTellCommand(), a.taskRetryCommand(), a.taskResumeFromCommand(), a.taskCheckpointsCommand(),
-		a.taskArtifactsCommand(), a.taskReceiptCommand())
+		a.taskArtifactsCommand(), a.taskReceiptCommand(), a.taskExportCommand(), a.taskStatsCommand())
 	return cmd
 }
 
@@ -56,6 +56,7 @@ deckhand task list --limit 0 -o name`,
 	}
 	cmd.Flags().StringSliceVar(&states, "state", nil, "only tasks in these states, for example running,queued")
 	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only tasks of this agent")
+	cmd.Flags().StringVar(&request.Query, "search", "", "only tasks with these words in their title, goal or result")
 	cmd.Flags().StringVar(&request.ParentId, "parent", "", "only subtasks of this task")
 	cmd.Flags().IntVar(&limit, "limit", 20, "show at most so many; 0 for all")
 	cmd.Flags().StringVar(&request.PageToken, "page", "", "go on where an earlier list ended")
@@ -98,7 +99,7 @@ func (a *app) taskList(cmd *cobra.Command, request *deckhandv1.ListTasksRequest,
 	switch {
 	case request.PageToken != "":
 		a.notef("there are more: add --page %s, or --limit 0 for all", request.PageToken)
-	case len(tasks) == 0 && (request.AgentId != "" || request.ParentId != "" || len(request.States) > 0):
+	case len(tasks) == 0 && (request.AgentId != "" || request.Query != "" || request.ParentId != "" || len(request.States) > 0):
 		a.notef("no such tasks; all of them: deckhand task list")
 	case len(tasks) == 0:
 		a.notef(`no tasks yet; start one: deckhand run AGENT "what to reach"`)
@@ -123,6 +124,9 @@ func (a *app) taskShowCommand() *cobra.Command {
 				return err
 			}
 			a.noteWaiting(res.Msg.GetTask())
+			if task := res.Msg.GetTask(); task.GetAgentId() != "" && !final(task.GetState()) {
+				a.noteEstimate(cmd.Context(), client, &deckhandv1.GetEstimateRequest{TaskId: task.GetId()})
+			}
 			return nil
 		},
 	}

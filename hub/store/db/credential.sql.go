@@ -11,6 +11,40 @@ import (
 	"time"
 )
 
+const allPrices = `-- name: AllPrices :many
+SELECT org_id, provider, model, input, output, cache_read, cache_write, set_by, set_at FROM prices WHERE org_id = $1 ORDER BY provider, model
+`
+
+func (q *Queries) AllPrices(ctx context.Context, orgID string) ([]Price, error) {
+	rows, err := q.db.Query(ctx, allPrices, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Price{}
+	for rows.Next() {
+		var i Price
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Provider,
+			&i.Model,
+			&i.Input,
+			&i.Output,
+			&i.CacheRead,
+			&i.CacheWrite,
+			&i.SetBy,
+			&i.SetAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const connectedProviders = `-- name: ConnectedProviders :many
 SELECT c.org_id, c.provider
 FROM (SELECT unnest($1::text[]) AS org_id, unnest($2::text[]) AS provider) AS u

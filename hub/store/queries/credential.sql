@@ -47,6 +47,9 @@ ON CONFLICT (org_id, provider, model) DO UPDATE SET input = excluded.input, outp
 -- What the operator has set for some of a provider's models.
 SELECT * FROM prices WHERE org_id = @org_id AND provider = @provider AND model = ANY (@models::text[]);
 
+-- name: AllPrices :many
+SELECT * FROM prices WHERE org_id = @org_id ORDER BY provider, model;
+
 -- name: GetLeasedCall :one
 -- GetLeasedTask, and all that a call of one provider takes besides: its
 -- credential, and the prices that the operator has set for its models, as

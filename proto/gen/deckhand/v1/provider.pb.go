@@ -709,6 +709,189 @@ func (*SetPriceResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{11}
 }
 
+type ListPricesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPricesRequest) Reset() {
+	*x = ListPricesRequest{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPricesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPricesRequest) ProtoMessage() {}
+
+func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
+func (*ListPricesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{12}
+}
+
+// Price is what a model costs, in US dollars for a million tokens.
+type Price struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Provider   string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model      string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Input      float64                `protobuf:"fixed64,3,opt,name=input,proto3" json:"input,omitempty"`
+	Output     float64                `protobuf:"fixed64,4,opt,name=output,proto3" json:"output,omitempty"`
+	CacheRead  float64                `protobuf:"fixed64,5,opt,name=cache_read,json=cacheRead,proto3" json:"cache_read,omitempty"`
+	CacheWrite float64                `protobuf:"fixed64,6,opt,name=cache_write,json=cacheWrite,proto3" json:"cache_write,omitempty"`
+	// Who set it; empty for one that is shipped.
+	SetBy         string                 `protobuf:"bytes,7,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	SetAt         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=set_at,json=setAt,proto3" json:"set_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Price) Reset() {
+	*x = Price{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Price) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Price) ProtoMessage() {}
+
+func (x *Price) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Price.ProtoReflect.Descriptor instead.
+func (*Price) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Price) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Price) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Price) GetInput() float64 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *Price) GetOutput() float64 {
+	if x != nil {
+		return x.Output
+	}
+	return 0
+}
+
+func (x *Price) GetCacheRead() float64 {
+	if x != nil {
+		return x.CacheRead
+	}
+	return 0
+}
+
+func (x *Price) GetCacheWrite() float64 {
+	if x != nil {
+		return x.CacheWrite
+	}
+	return 0
+}
+
+func (x *Price) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+func (x *Price) GetSetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SetAt
+	}
+	return nil
+}
+
+type ListPricesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By provider and model.
+	Prices        []*Price `protobuf:"bytes,1,rep,name=prices,proto3" json:"prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPricesResponse) Reset() {
+	*x = ListPricesResponse{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPricesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPricesResponse) ProtoMessage() {}
+
+func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
+func (*ListPricesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListPricesResponse) GetPrices() []*Price {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
 // Budget is a limit of cost, and what of it is spent.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -730,7 +913,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +925,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +938,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Budget) GetScope() string {
@@ -815,7 +998,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +1010,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +1023,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 type ListBudgetsResponse struct {
@@ -852,7 +1035,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +1047,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +1060,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -899,7 +1082,7 @@ type GetBudgetRequest struct {
 
 func (x *GetBudgetRequest) Reset() {
 	*x = GetBudgetRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1094,7 @@ func (x *GetBudgetRequest) String() string {
 func (*GetBudgetRequest) ProtoMessage() {}
 
 func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1107,7 @@ func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*GetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetBudgetRequest) GetScope() string {
@@ -957,7 +1140,7 @@ type GetBudgetResponse struct {
 
 func (x *GetBudgetResponse) Reset() {
 	*x = GetBudgetResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1152,7 @@ func (x *GetBudgetResponse) String() string {
 func (*GetBudgetResponse) ProtoMessage() {}
 
 func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1165,7 @@ func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*GetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetBudgetResponse) GetBudget() *Budget {
@@ -1009,7 +1192,7 @@ type SetBudgetRequest struct {
 
 func (x *SetBudgetRequest) Reset() {
 	*x = SetBudgetRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1204,7 @@ func (x *SetBudgetRequest) String() string {
 func (*SetBudgetRequest) ProtoMessage() {}
 
 func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1217,7 @@ func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*SetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetBudgetRequest) GetScope() string {
@@ -1125,7 +1308,7 @@ type SetBudgetResponse struct {
 
 func (x *SetBudgetResponse) Reset() {
 	*x = SetBudgetResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1320,7 @@ func (x *SetBudgetResponse) String() string {
 func (*SetBudgetResponse) ProtoMessage() {}
 
 func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1333,7 @@ func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*SetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetBudgetResponse) GetBudget() *Budget {
@@ -1174,7 +1357,7 @@ type GetUsageReportRequest struct {
 
 func (x *GetUsageReportRequest) Reset() {
 	*x = GetUsageReportRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1369,7 @@ func (x *GetUsageReportRequest) String() string {
 func (*GetUsageReportRequest) ProtoMessage() {}
 
 func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1382,7 @@ func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageReportRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageReportRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetUsageReportRequest) GetBy() string {
@@ -1237,7 +1420,7 @@ type GetUsageReportResponse struct {
 
 func (x *GetUsageReportResponse) Reset() {
 	*x = GetUsageReportResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1432,7 @@ func (x *GetUsageReportResponse) String() string {
 func (*GetUsageReportResponse) ProtoMessage() {}
 
 func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1445,7 @@ func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageReportResponse.ProtoReflect.Descriptor instead.
 func (*GetUsageReportResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetUsageReportResponse) GetRows() []*UsageRow {
@@ -1318,7 +1501,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1513,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1526,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UsageRow) GetKey() string {
@@ -1401,7 +1584,7 @@ type UsageForecast struct {
 
 func (x *UsageForecast) Reset() {
 	*x = UsageForecast{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1596,7 @@ func (x *UsageForecast) String() string {
 func (*UsageForecast) ProtoMessage() {}
 
 func (x *UsageForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1609,7 @@ func (x *UsageForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageForecast.ProtoReflect.Descriptor instead.
 func (*UsageForecast) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UsageForecast) GetMonth() string {
@@ -1527,7 +1710,21 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"cacheWrite\x88\x01\x01B\r\n" +
 	"\v_cache_readB\x0e\n" +
 	"\f_cache_write\"\x12\n" +
-	"\x10SetPriceResponse\"\xed\x01\n" +
+	"\x10SetPriceResponse\"\x13\n" +
+	"\x11ListPricesRequest\"\xf1\x01\n" +
+	"\x05Price\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
+	"\x05input\x18\x03 \x01(\x01R\x05input\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\x01R\x06output\x12\x1d\n" +
+	"\n" +
+	"cache_read\x18\x05 \x01(\x01R\tcacheRead\x12\x1f\n" +
+	"\vcache_write\x18\x06 \x01(\x01R\n" +
+	"cacheWrite\x12\x15\n" +
+	"\x06set_by\x18\a \x01(\tR\x05setBy\x121\n" +
+	"\x06set_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\"@\n" +
+	"\x12ListPricesResponse\x12*\n" +
+	"\x06prices\x18\x01 \x03(\v2\x12.deckhand.v1.PriceR\x06prices\"\xed\x01\n" +
 	"\x06Budget\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1b\n" +
 	"\tobject_id\x18\x02 \x01(\tR\bobjectId\x12\x14\n" +
@@ -1580,13 +1777,15 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\flimit_micros\x18\x05 \x01(\x03H\x00R\vlimitMicros\x88\x01\x01\x129\n" +
 	"\n" +
 	"reached_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\treachedAtB\x0f\n" +
-	"\r_limit_micros2\xd8\x03\n" +
+	"\r_limit_micros2\xa7\x04\n" +
 	"\x0fProviderService\x12\\\n" +
 	"\x0fConnectProvider\x12#.deckhand.v1.ConnectProviderRequest\x1a$.deckhand.v1.ConnectProviderResponse\x12V\n" +
 	"\rListProviders\x12!.deckhand.v1.ListProvidersRequest\x1a\".deckhand.v1.ListProvidersResponse\x12e\n" +
 	"\x12DisconnectProvider\x12&.deckhand.v1.DisconnectProviderRequest\x1a'.deckhand.v1.DisconnectProviderResponse\x12_\n" +
 	"\x10GetProviderUsage\x12$.deckhand.v1.GetProviderUsageRequest\x1a%.deckhand.v1.GetProviderUsageResponse\x12G\n" +
-	"\bSetPrice\x12\x1c.deckhand.v1.SetPriceRequest\x1a\x1d.deckhand.v1.SetPriceResponse2\xd4\x02\n" +
+	"\bSetPrice\x12\x1c.deckhand.v1.SetPriceRequest\x1a\x1d.deckhand.v1.SetPriceResponse\x12M\n" +
+	"\n" +
+	"ListPrices\x12\x1e.deckhand.v1.ListPricesRequest\x1a\x1f.deckhand.v1.ListPricesResponse2\xd4\x02\n" +
 	"\rBudgetService\x12P\n" +
 	"\vListBudgets\x12\x1f.deckhand.v1.ListBudgetsRequest\x1a .deckhand.v1.ListBudgetsResponse\x12J\n" +
 	"\tGetBudget\x12\x1d.deckhand.v1.GetBudgetRequest\x1a\x1e.deckhand.v1.GetBudgetResponse\x12J\n" +
@@ -1605,7 +1804,7 @@ func file_deckhand_v1_provider_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_provider_proto_rawDescData
 }
 
-var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_deckhand_v1_provider_proto_goTypes = []any{
 	(*Provider)(nil),                   // 0: deckhand.v1.Provider
 	(*ConnectProviderRequest)(nil),     // 1: deckhand.v1.ConnectProviderRequest
@@ -1619,67 +1818,74 @@ var file_deckhand_v1_provider_proto_goTypes = []any{
 	(*GetProviderUsageResponse)(nil),   // 9: deckhand.v1.GetProviderUsageResponse
 	(*SetPriceRequest)(nil),            // 10: deckhand.v1.SetPriceRequest
 	(*SetPriceResponse)(nil),           // 11: deckhand.v1.SetPriceResponse
-	(*Budget)(nil),                     // 12: deckhand.v1.Budget
-	(*ListBudgetsRequest)(nil),         // 13: deckhand.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),        // 14: deckhand.v1.ListBudgetsResponse
-	(*GetBudgetRequest)(nil),           // 15: deckhand.v1.GetBudgetRequest
-	(*GetBudgetResponse)(nil),          // 16: deckhand.v1.GetBudgetResponse
-	(*SetBudgetRequest)(nil),           // 17: deckhand.v1.SetBudgetRequest
-	(*SetBudgetResponse)(nil),          // 18: deckhand.v1.SetBudgetResponse
-	(*GetUsageReportRequest)(nil),      // 19: deckhand.v1.GetUsageReportRequest
-	(*GetUsageReportResponse)(nil),     // 20: deckhand.v1.GetUsageReportResponse
-	(*UsageRow)(nil),                   // 21: deckhand.v1.UsageRow
-	(*UsageForecast)(nil),              // 22: deckhand.v1.UsageForecast
-	(*timestamppb.Timestamp)(nil),      // 23: google.protobuf.Timestamp
-	(*Usage)(nil),                      // 24: deckhand.v1.Usage
+	(*ListPricesRequest)(nil),          // 12: deckhand.v1.ListPricesRequest
+	(*Price)(nil),                      // 13: deckhand.v1.Price
+	(*ListPricesResponse)(nil),         // 14: deckhand.v1.ListPricesResponse
+	(*Budget)(nil),                     // 15: deckhand.v1.Budget
+	(*ListBudgetsRequest)(nil),         // 16: deckhand.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),        // 17: deckhand.v1.ListBudgetsResponse
+	(*GetBudgetRequest)(nil),           // 18: deckhand.v1.GetBudgetRequest
+	(*GetBudgetResponse)(nil),          // 19: deckhand.v1.GetBudgetResponse
+	(*SetBudgetRequest)(nil),           // 20: deckhand.v1.SetBudgetRequest
+	(*SetBudgetResponse)(nil),          // 21: deckhand.v1.SetBudgetResponse
+	(*GetUsageReportRequest)(nil),      // 22: deckhand.v1.GetUsageReportRequest
+	(*GetUsageReportResponse)(nil),     // 23: deckhand.v1.GetUsageReportResponse
+	(*UsageRow)(nil),                   // 24: deckhand.v1.UsageRow
+	(*UsageForecast)(nil),              // 25: deckhand.v1.UsageForecast
+	(*timestamppb.Timestamp)(nil),      // 26: google.protobuf.Timestamp
+	(*Usage)(nil),                      // 27: deckhand.v1.Usage
 }
 var file_deckhand_v1_provider_proto_depIdxs = []int32{
-	23, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
-	23, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
-	23, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
-	23, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
-	23, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
+	26, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
+	26, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
+	26, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
+	26, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
+	26, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 5: deckhand.v1.ConnectProviderResponse.provider:type_name -> deckhand.v1.Provider
 	0,  // 6: deckhand.v1.ListProvidersResponse.providers:type_name -> deckhand.v1.Provider
-	23, // 7: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
-	24, // 8: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
+	26, // 7: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
+	27, // 8: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
 	8,  // 9: deckhand.v1.GetProviderUsageResponse.models:type_name -> deckhand.v1.ModelUsage
-	23, // 10: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
-	12, // 11: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
-	12, // 12: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	12, // 13: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	23, // 14: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
-	23, // 15: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
-	21, // 16: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
-	21, // 17: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
-	22, // 18: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
-	23, // 19: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
-	23, // 20: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
-	24, // 21: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
-	23, // 22: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
-	1,  // 23: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
-	3,  // 24: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
-	5,  // 25: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
-	7,  // 26: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
-	10, // 27: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
-	13, // 28: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
-	15, // 29: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
-	17, // 30: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
-	19, // 31: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
-	2,  // 32: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
-	4,  // 33: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
-	6,  // 34: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
-	9,  // 35: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
-	11, // 36: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
-	14, // 37: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
-	16, // 38: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
-	18, // 39: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
-	20, // 40: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
-	32, // [32:41] is the sub-list for method output_type
-	23, // [23:32] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	26, // 10: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
+	26, // 11: deckhand.v1.Price.set_at:type_name -> google.protobuf.Timestamp
+	13, // 12: deckhand.v1.ListPricesResponse.prices:type_name -> deckhand.v1.Price
+	15, // 13: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
+	15, // 14: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
+	15, // 15: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
+	26, // 16: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
+	26, // 17: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
+	24, // 18: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
+	24, // 19: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
+	25, // 20: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
+	26, // 21: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
+	26, // 22: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
+	27, // 23: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
+	26, // 24: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
+	1,  // 25: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
+	3,  // 26: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
+	5,  // 27: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
+	7,  // 28: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
+	10, // 29: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
+	12, // 30: deckhand.v1.ProviderService.ListPrices:input_type -> deckhand.v1.ListPricesRequest
+	16, // 31: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
+	18, // 32: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
+	20, // 33: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
+	22, // 34: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
+	2,  // 35: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
+	4,  // 36: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
+	6,  // 37: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
+	9,  // 38: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
+	11, // 39: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
+	14, // 40: deckhand.v1.ProviderService.ListPrices:output_type -> deckhand.v1.ListPricesResponse
+	17, // 41: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
+	19, // 42: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
+	21, // 43: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
+	23, // 44: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
+	35, // [35:45] is the sub-list for method output_type
+	25, // [25:35] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_provider_proto_init() }
@@ -1689,20 +1895,20 @@ func file_deckhand_v1_provider_proto_init() {
 	}
 	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_provider_proto_msgTypes[10].OneofWrappers = []any{}
-	file_deckhand_v1_provider_proto_msgTypes[12].OneofWrappers = []any{}
-	file_deckhand_v1_provider_proto_msgTypes[17].OneofWrappers = []any{
+	file_deckhand_v1_provider_proto_msgTypes[15].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[20].OneofWrappers = []any{
 		(*SetBudgetRequest_LimitMicros)(nil),
 		(*SetBudgetRequest_Unlimited)(nil),
 		(*SetBudgetRequest_Reset_)(nil),
 	}
-	file_deckhand_v1_provider_proto_msgTypes[22].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_provider_proto_rawDesc), len(file_deckhand_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

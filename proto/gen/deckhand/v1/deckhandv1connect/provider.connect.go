@@ -50,6 +50,9 @@ const (
 	// ProviderServiceSetPriceProcedure is the fully-qualified name of the ProviderService's SetPrice
 	// RPC.
 	ProviderServiceSetPriceProcedure = "/deckhand.v1.ProviderService/SetPrice"
+	// ProviderServiceListPricesProcedure is the fully-qualified name of the ProviderService's
+	// ListPrices RPC.
+	ProviderServiceListPricesProcedure = "/deckhand.v1.ProviderService/ListPrices"
 	// BudgetServiceListBudgetsProcedure is the fully-qualified name of the BudgetService's ListBudgets
 	// RPC.
 	BudgetServiceListBudgetsProcedure = "/deckhand.v1.BudgetService/ListBudgets"
@@ -75,6 +78,8 @@ type ProviderServiceClient interface {
 	GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error)
 	// SetPrice says what a model costs, before the shipped price.
 	SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error)
+	// ListPrices answers what models cost: those shipped, and what was set.
+	ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error)
 }
 
 // NewProviderServiceClient constructs a client for the deckhand.v1.ProviderService service. By
@@ -118,6 +123,12 @@ func NewProviderServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(providerServiceMethods.ByName("SetPrice")),
 			connect.WithClientOptions(opts...),
 		),
+		listPrices: connect.NewClient[v1.ListPricesRequest, v1.ListPricesResponse](
+			httpClient,
+			baseURL+ProviderServiceListPricesProcedure,
+			connect.WithSchema(providerServiceMethods.ByName("ListPrices")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -128,6 +139,7 @@ type providerServiceClient struct {
 	disconnectProvider *connect.Client[v1.DisconnectProviderRequest, v1.DisconnectProviderResponse]
 	getProviderUsage   *connect.Client[v1.GetProviderUsageRequest, v1.GetProviderUsageResponse]
 	setPrice           *connect.Client[v1.SetPriceRequest, v1.SetPriceResponse]
+	listPrices         *connect.Client[v1.ListPricesRequest, v1.ListPricesResponse]
 }
 
 // ConnectProvider calls deckhand.v1.ProviderService.ConnectProvider.
@@ -155,6 +167,11 @@ func (c *providerServiceClient) SetPrice(ctx context.Context, req *connect.Reque
 	return c.setPrice.CallUnary(ctx, req)
 }
 
+// ListPrices calls deckhand.v1.ProviderService.ListPrices.
+func (c *providerServiceClient) ListPrices(ctx context.Context, req *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error) {
+	return c.listPrices.CallUnary(ctx, req)
+}
+
 // ProviderServiceHandler is an implementation of the deckhand.v1.ProviderService service.
 type ProviderServiceHandler interface {
 	// ConnectProvider tests a key with its provider and stores it sealed, in the
@@ -168,6 +185,8 @@ type ProviderServiceHandler interface {
 	GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error)
 	// SetPrice says what a model costs, before the shipped price.
 	SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error)
+	// ListPrices answers what models cost: those shipped, and what was set.
+	ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error)
 }
 
 // NewProviderServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -207,6 +226,12 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 		connect.WithSchema(providerServiceMethods.ByName("SetPrice")),
 		connect.WithHandlerOptions(opts...),
 	)
+	providerServiceListPricesHandler := connect.NewUnaryHandler(
+		ProviderServiceListPricesProcedure,
+		svc.ListPrices,
+		connect.WithSchema(providerServiceMethods.ByName("ListPrices")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.ProviderService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ProviderServiceConnectProviderProcedure:
@@ -219,6 +244,8 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 			providerServiceGetProviderUsageHandler.ServeHTTP(w, r)
 		case ProviderServiceSetPriceProcedure:
 			providerServiceSetPriceHandler.ServeHTTP(w, r)
+		case ProviderServiceListPricesProcedure:
+			providerServiceListPricesHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -246,6 +273,10 @@ func (UnimplementedProviderServiceHandler) GetProviderUsage(context.Context, *co
 
 func (UnimplementedProviderServiceHandler) SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.SetPrice is not implemented"))
+}
+
+func (UnimplementedProviderServiceHandler) ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.ListPrices is not implemented"))
 }
 
 // BudgetServiceClient is a client for the deckhand.v1.BudgetService service.

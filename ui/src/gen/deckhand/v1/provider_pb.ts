@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/provider.proto.
  */
 export const file_deckhand_v1_provider: GenFile = /*@__PURE__*/
-  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEimQIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ1ChZDb25uZWN0UHJvdmlkZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSCwoDa2V5GAMgASgJEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKF0Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEicKCHByb3ZpZGVyGAEgASgLMhUuZGVja2hhbmQudjEuUHJvdmlkZXIiFgoUTGlzdFByb3ZpZGVyc1JlcXVlc3QiQQoVTGlzdFByb3ZpZGVyc1Jlc3BvbnNlEigKCXByb3ZpZGVycxgBIAMoCzIVLmRlY2toYW5kLnYxLlByb3ZpZGVyIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSKkAQoGQnVkZ2V0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIZCgxsaW1pdF9taWNyb3MYBCABKANIAIgBARIUCgxzcGVudF9taWNyb3MYBSABKAMSFwoPcmVzZXJ2ZWRfbWljcm9zGAYgASgDEg4KBnNldF9ieRgHIAEoCUIPCg1fbGltaXRfbWljcm9zIhQKEkxpc3RCdWRnZXRzUmVxdWVzdCI7ChNMaXN0QnVkZ2V0c1Jlc3BvbnNlEiQKB2J1ZGdldHMYASADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiQwoQR2V0QnVkZ2V0UmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkiOAoRR2V0QnVkZ2V0UmVzcG9uc2USIwoGYnVkZ2V0GAEgASgLMhMuZGVja2hhbmQudjEuQnVkZ2V0IooBChBTZXRCdWRnZXRSZXF1ZXN0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIWCgxsaW1pdF9taWNyb3MYBCABKANIABITCgl1bmxpbWl0ZWQYBSABKAhIABIPCgVyZXNldBgGIAEoCEgAQgcKBWxpbWl0IjgKEVNldEJ1ZGdldFJlc3BvbnNlEiMKBmJ1ZGdldBgBIAEoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCJ5ChVHZXRVc2FnZVJlcG9ydFJlcXVlc3QSCgoCYnkYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLnAQoWR2V0VXNhZ2VSZXBvcnRSZXNwb25zZRIjCgRyb3dzGAEgAygLMhUuZGVja2hhbmQudjEuVXNhZ2VSb3cSJAoFdG90YWwYAiABKAsyFS5kZWNraGFuZC52MS5Vc2FnZVJvdxIsCghmb3JlY2FzdBgDIAEoCzIaLmRlY2toYW5kLnYxLlVzYWdlRm9yZWNhc3QSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJrCghVc2FnZVJvdxILCgNrZXkYASABKAkSDQoFY2FsbHMYAiABKAMSDQoFdGFza3MYAyABKAMSEQoJZXN0aW1hdGVkGAQgASgDEiEKBXVzYWdlGAUgASgLMhIuZGVja2hhbmQudjEuVXNhZ2UivAEKDVVzYWdlRm9yZWNhc3QSDQoFbW9udGgYASABKAkSFAoMc3BlbnRfbWljcm9zGAIgASgDEhQKDGRhaWx5X21pY3JvcxgDIAEoAxIUCgxtb250aF9taWNyb3MYBCABKAMSGQoMbGltaXRfbWljcm9zGAUgASgDSACIAQESLgoKcmVhY2hlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCDwoNX2xpbWl0X21pY3JvczLYAwoPUHJvdmlkZXJTZXJ2aWNlElwKD0Nvbm5lY3RQcm92aWRlchIjLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlcXVlc3QaJC5kZWNraGFuZC52MS5Db25uZWN0UHJvdmlkZXJSZXNwb25zZRJWCg1MaXN0UHJvdmlkZXJzEiEuZGVja2hhbmQudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2USZQoSRGlzY29ubmVjdFByb3ZpZGVyEiYuZGVja2hhbmQudjEuRGlzY29ubmVjdFByb3ZpZGVyUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEl8KEEdldFByb3ZpZGVyVXNhZ2USJC5kZWNraGFuZC52MS5HZXRQcm92aWRlclVzYWdlUmVxdWVzdBolLmRlY2toYW5kLnYxLkdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRJHCghTZXRQcmljZRIcLmRlY2toYW5kLnYxLlNldFByaWNlUmVxdWVzdBodLmRlY2toYW5kLnYxLlNldFByaWNlUmVzcG9uc2Uy1AIKDUJ1ZGdldFNlcnZpY2USUAoLTGlzdEJ1ZGdldHMSHy5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1Jlc3BvbnNlEkoKCUdldEJ1ZGdldBIdLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXRCdWRnZXRSZXNwb25zZRJKCglTZXRCdWRnZXQSHS5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuU2V0QnVkZ2V0UmVzcG9uc2USWQoOR2V0VXNhZ2VSZXBvcnQSIi5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlcXVlc3QaIy5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEimQIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ1ChZDb25uZWN0UHJvdmlkZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSCwoDa2V5GAMgASgJEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKF0Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEicKCHByb3ZpZGVyGAEgASgLMhUuZGVja2hhbmQudjEuUHJvdmlkZXIiFgoUTGlzdFByb3ZpZGVyc1JlcXVlc3QiQQoVTGlzdFByb3ZpZGVyc1Jlc3BvbnNlEigKCXByb3ZpZGVycxgBIAMoCzIVLmRlY2toYW5kLnYxLlByb3ZpZGVyIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSITChFMaXN0UHJpY2VzUmVxdWVzdCKsAQoFUHJpY2USEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDQoFaW5wdXQYAyABKAESDgoGb3V0cHV0GAQgASgBEhIKCmNhY2hlX3JlYWQYBSABKAESEwoLY2FjaGVfd3JpdGUYBiABKAESDgoGc2V0X2J5GAcgASgJEioKBnNldF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiOAoSTGlzdFByaWNlc1Jlc3BvbnNlEiIKBnByaWNlcxgBIAMoCzISLmRlY2toYW5kLnYxLlByaWNlIqQBCgZCdWRnZXQSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJEhkKDGxpbWl0X21pY3JvcxgEIAEoA0gAiAEBEhQKDHNwZW50X21pY3JvcxgFIAEoAxIXCg9yZXNlcnZlZF9taWNyb3MYBiABKAMSDgoGc2V0X2J5GAcgASgJQg8KDV9saW1pdF9taWNyb3MiFAoSTGlzdEJ1ZGdldHNSZXF1ZXN0IjsKE0xpc3RCdWRnZXRzUmVzcG9uc2USJAoHYnVkZ2V0cxgBIAMoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCJDChBHZXRCdWRnZXRSZXF1ZXN0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCSI4ChFHZXRCdWRnZXRSZXNwb25zZRIjCgZidWRnZXQYASABKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiigEKEFNldEJ1ZGdldFJlcXVlc3QSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJEhYKDGxpbWl0X21pY3JvcxgEIAEoA0gAEhMKCXVubGltaXRlZBgFIAEoCEgAEg8KBXJlc2V0GAYgASgISABCBwoFbGltaXQiOAoRU2V0QnVkZ2V0UmVzcG9uc2USIwoGYnVkZ2V0GAEgASgLMhMuZGVja2hhbmQudjEuQnVkZ2V0InkKFUdldFVzYWdlUmVwb3J0UmVxdWVzdBIKCgJieRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIucBChZHZXRVc2FnZVJlcG9ydFJlc3BvbnNlEiMKBHJvd3MYASADKAsyFS5kZWNraGFuZC52MS5Vc2FnZVJvdxIkCgV0b3RhbBgCIAEoCzIVLmRlY2toYW5kLnYxLlVzYWdlUm93EiwKCGZvcmVjYXN0GAMgASgLMhouZGVja2hhbmQudjEuVXNhZ2VGb3JlY2FzdBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImsKCFVzYWdlUm93EgsKA2tleRgBIAEoCRINCgVjYWxscxgCIAEoAxINCgV0YXNrcxgDIAEoAxIRCgllc3RpbWF0ZWQYBCABKAMSIQoFdXNhZ2UYBSABKAsyEi5kZWNraGFuZC52MS5Vc2FnZSK8AQoNVXNhZ2VGb3JlY2FzdBINCgVtb250aBgBIAEoCRIUCgxzcGVudF9taWNyb3MYAiABKAMSFAoMZGFpbHlfbWljcm9zGAMgASgDEhQKDG1vbnRoX21pY3JvcxgEIAEoAxIZCgxsaW1pdF9taWNyb3MYBSABKANIAIgBARIuCgpyZWFjaGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIPCg1fbGltaXRfbWljcm9zMqcECg9Qcm92aWRlclNlcnZpY2USXAoPQ29ubmVjdFByb3ZpZGVyEiMuZGVja2hhbmQudjEuQ29ubmVjdFByb3ZpZGVyUmVxdWVzdBokLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlc3BvbnNlElYKDUxpc3RQcm92aWRlcnMSIS5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZRJlChJEaXNjb25uZWN0UHJvdmlkZXISJi5kZWNraGFuZC52MS5EaXNjb25uZWN0UHJvdmlkZXJSZXF1ZXN0GicuZGVja2hhbmQudjEuRGlzY29ubmVjdFByb3ZpZGVyUmVzcG9uc2USXwoQR2V0UHJvdmlkZXJVc2FnZRIkLmRlY2toYW5kLnYxLkdldFByb3ZpZGVyVXNhZ2VSZXF1ZXN0GiUuZGVja2hhbmQudjEuR2V0UHJvdmlkZXJVc2FnZVJlc3BvbnNlEkcKCFNldFByaWNlEhwuZGVja2hhbmQudjEuU2V0UHJpY2VSZXF1ZXN0Gh0uZGVja2hhbmQudjEuU2V0UHJpY2VSZXNwb25zZRJNCgpMaXN0UHJpY2VzEh4uZGVja2hhbmQudjEuTGlzdFByaWNlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0UHJpY2VzUmVzcG9uc2Uy1AIKDUJ1ZGdldFNlcnZpY2USUAoLTGlzdEJ1ZGdldHMSHy5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1Jlc3BvbnNlEkoKCUdldEJ1ZGdldBIdLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXRCdWRnZXRSZXNwb25zZRJKCglTZXRCdWRnZXQSHS5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuU2V0QnVkZ2V0UmVzcG9uc2USWQoOR2V0VXNhZ2VSZXBvcnQSIi5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlcXVlc3QaIy5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
 
 /**
  * Provider is the way to a model provider.
@@ -342,6 +342,94 @@ export const SetPriceResponseSchema: GenMessage<SetPriceResponse> = /*@__PURE__*
   messageDesc(file_deckhand_v1_provider, 11);
 
 /**
+ * @generated from message deckhand.v1.ListPricesRequest
+ */
+export type ListPricesRequest = Message<"deckhand.v1.ListPricesRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.ListPricesRequest.
+ * Use `create(ListPricesRequestSchema)` to create a new message.
+ */
+export const ListPricesRequestSchema: GenMessage<ListPricesRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 12);
+
+/**
+ * Price is what a model costs, in US dollars for a million tokens.
+ *
+ * @generated from message deckhand.v1.Price
+ */
+export type Price = Message<"deckhand.v1.Price"> & {
+  /**
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * @generated from field: double input = 3;
+   */
+  input: number;
+
+  /**
+   * @generated from field: double output = 4;
+   */
+  output: number;
+
+  /**
+   * @generated from field: double cache_read = 5;
+   */
+  cacheRead: number;
+
+  /**
+   * @generated from field: double cache_write = 6;
+   */
+  cacheWrite: number;
+
+  /**
+   * Who set it; empty for one that is shipped.
+   *
+   * @generated from field: string set_by = 7;
+   */
+  setBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp set_at = 8;
+   */
+  setAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.Price.
+ * Use `create(PriceSchema)` to create a new message.
+ */
+export const PriceSchema: GenMessage<Price> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 13);
+
+/**
+ * @generated from message deckhand.v1.ListPricesResponse
+ */
+export type ListPricesResponse = Message<"deckhand.v1.ListPricesResponse"> & {
+  /**
+   * By provider and model.
+   *
+   * @generated from field: repeated deckhand.v1.Price prices = 1;
+   */
+  prices: Price[];
+};
+
+/**
+ * Describes the message deckhand.v1.ListPricesResponse.
+ * Use `create(ListPricesResponseSchema)` to create a new message.
+ */
+export const ListPricesResponseSchema: GenMessage<ListPricesResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 14);
+
+/**
  * Budget is a limit of cost, and what of it is spent.
  *
  * @generated from message deckhand.v1.Budget
@@ -398,7 +486,7 @@ export type Budget = Message<"deckhand.v1.Budget"> & {
  * Use `create(BudgetSchema)` to create a new message.
  */
 export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 12);
+  messageDesc(file_deckhand_v1_provider, 15);
 
 /**
  * @generated from message deckhand.v1.ListBudgetsRequest
@@ -411,7 +499,7 @@ export type ListBudgetsRequest = Message<"deckhand.v1.ListBudgetsRequest"> & {
  * Use `create(ListBudgetsRequestSchema)` to create a new message.
  */
 export const ListBudgetsRequestSchema: GenMessage<ListBudgetsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 13);
+  messageDesc(file_deckhand_v1_provider, 16);
 
 /**
  * @generated from message deckhand.v1.ListBudgetsResponse
@@ -428,7 +516,7 @@ export type ListBudgetsResponse = Message<"deckhand.v1.ListBudgetsResponse"> & {
  * Use `create(ListBudgetsResponseSchema)` to create a new message.
  */
 export const ListBudgetsResponseSchema: GenMessage<ListBudgetsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 14);
+  messageDesc(file_deckhand_v1_provider, 17);
 
 /**
  * @generated from message deckhand.v1.GetBudgetRequest
@@ -457,7 +545,7 @@ export type GetBudgetRequest = Message<"deckhand.v1.GetBudgetRequest"> & {
  * Use `create(GetBudgetRequestSchema)` to create a new message.
  */
 export const GetBudgetRequestSchema: GenMessage<GetBudgetRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 15);
+  messageDesc(file_deckhand_v1_provider, 18);
 
 /**
  * @generated from message deckhand.v1.GetBudgetResponse
@@ -474,7 +562,7 @@ export type GetBudgetResponse = Message<"deckhand.v1.GetBudgetResponse"> & {
  * Use `create(GetBudgetResponseSchema)` to create a new message.
  */
 export const GetBudgetResponseSchema: GenMessage<GetBudgetResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 16);
+  messageDesc(file_deckhand_v1_provider, 19);
 
 /**
  * @generated from message deckhand.v1.SetBudgetRequest
@@ -528,7 +616,7 @@ export type SetBudgetRequest = Message<"deckhand.v1.SetBudgetRequest"> & {
  * Use `create(SetBudgetRequestSchema)` to create a new message.
  */
 export const SetBudgetRequestSchema: GenMessage<SetBudgetRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 17);
+  messageDesc(file_deckhand_v1_provider, 20);
 
 /**
  * @generated from message deckhand.v1.SetBudgetResponse
@@ -545,7 +633,7 @@ export type SetBudgetResponse = Message<"deckhand.v1.SetBudgetResponse"> & {
  * Use `create(SetBudgetResponseSchema)` to create a new message.
  */
 export const SetBudgetResponseSchema: GenMessage<SetBudgetResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 18);
+  messageDesc(file_deckhand_v1_provider, 21);
 
 /**
  * @generated from message deckhand.v1.GetUsageReportRequest
@@ -578,7 +666,7 @@ export type GetUsageReportRequest = Message<"deckhand.v1.GetUsageReportRequest">
  * Use `create(GetUsageReportRequestSchema)` to create a new message.
  */
 export const GetUsageReportRequestSchema: GenMessage<GetUsageReportRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 19);
+  messageDesc(file_deckhand_v1_provider, 22);
 
 /**
  * @generated from message deckhand.v1.GetUsageReportResponse
@@ -617,7 +705,7 @@ export type GetUsageReportResponse = Message<"deckhand.v1.GetUsageReportResponse
  * Use `create(GetUsageReportResponseSchema)` to create a new message.
  */
 export const GetUsageReportResponseSchema: GenMessage<GetUsageReportResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 20);
+  messageDesc(file_deckhand_v1_provider, 23);
 
 /**
  * UsageRow is what calls of one kind used and cost.
@@ -663,7 +751,7 @@ export type UsageRow = Message<"deckhand.v1.UsageRow"> & {
  * Use `create(UsageRowSchema)` to create a new message.
  */
 export const UsageRowSchema: GenMessage<UsageRow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 21);
+  messageDesc(file_deckhand_v1_provider, 24);
 
 /**
  * UsageForecast says what this month is going to cost when it goes on as in the
@@ -716,7 +804,7 @@ export type UsageForecast = Message<"deckhand.v1.UsageForecast"> & {
  * Use `create(UsageForecastSchema)` to create a new message.
  */
 export const UsageForecastSchema: GenMessage<UsageForecast> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 22);
+  messageDesc(file_deckhand_v1_provider, 25);
 
 /**
  * ProviderService connects model providers. A key goes in and never comes out.
@@ -774,6 +862,16 @@ export const ProviderService: GenService<{
     methodKind: "unary";
     input: typeof SetPriceRequestSchema;
     output: typeof SetPriceResponseSchema;
+  },
+  /**
+   * ListPrices answers what models cost: those shipped, and what was set.
+   *
+   * @generated from rpc deckhand.v1.ProviderService.ListPrices
+   */
+  listPrices: {
+    methodKind: "unary";
+    input: typeof ListPricesRequestSchema;
+    output: typeof ListPricesResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_provider, 0);

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -25,6 +26,8 @@ type Header struct {
 	// Begin is when it began.
 	Begin time.Time
 	Title string
+	// IdleLimit is the longest pause that a player shows; 0 for any.
+	IdleLimit time.Duration
 }
 
 // Writer writes one recording. The header is written with the first event, so
@@ -82,6 +85,11 @@ func (w *Writer) Resize(at time.Time, cols, rows uint32) error {
 	return w.event(at, "r", fmt.Sprintf("%dx%d", cols, rows))
 }
 
+// Mark names a place, for players to go to.
+func (w *Writer) Mark(at time.Time, label string) error {
+	return w.event(at, "m", strings.ToValidUTF8(label, "\uFFFD"))
+}
+
 // Exit is the end of what ran, with its exit status. It ends the recording.
 func (w *Writer) Exit(at time.Time, status int) error {
 	if err := w.Close(); err != nil {
@@ -109,11 +117,12 @@ func (w *Writer) begin() error {
 		Rows uint32 `json:"rows"`
 	}
 	return w.line(struct {
-		Version   int    `json:"version"`
-		Term      term   `json:"term"`
-		Timestamp int64  `json:"timestamp,omitempty"`
-		Title     string `json:"title,omitempty"`
-	}{3, term{w.cols, w.rows}, w.header.Begin.Unix(), w.header.Title})
+		Version   int     `json:"version"`
+		Term      term    `json:"term"`
+		Timestamp int64   `json:"timestamp,omitempty"`
+		Title     string  `json:"title,omitempty"`
+		IdleLimit float64 `json:"idle_time_limit,omitempty"`
+	}{3, term{w.cols, w.rows}, w.header.Begin.Unix(), w.header.Title, w.header.IdleLimit.Seconds()})
 }
 
 func (w *Writer) event(at time.Time, code, data string) error {

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/agent"
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/budget"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/history"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Histories serves HistoryService.
+type Histories struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Tasks    *task.Service
+	Agents   *agent.Service
+	History  *history.History
+	Budgets  *budget.Ledger
+	// Node answers the live link to a node.
+	Node func(nodeID string) (tool.Node, error)
+}
+
+func estimateMessage(e history.Estimate) *deckhandv1.Estimate {
+	m := &deckhandv1.Estimate{Runs: e.Runs, Basis: e.Basis, Iteration: e.Iteration}
+	if e.Runs > 0 {
+		m.DurationP50, m.DurationP90 = durationpb.New(e.Duration.Middle), durationpb.New(e.Duration.High)
+		m.CostMicrosP50, m.CostMicrosP90 = &e.Cost.Middle, &e.Cost.High
+	}
+	return m
+}
+
+// GetEstimate answers what a run is likely to take.
+func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckhandv1.GetEstimateRequest]) (*connect.Response[deckhandv1.GetEstimateResponse], error) {
+	id := auth.From(ctx)
+	var e history.Estimate
+	var names []budget.Name
+	user, refs := id.UserName, [2]string{req.Msg.GetAgentId(), req.Msg.GetTaskId()}
+	switch {
+	case (refs[0] == "") == (refs[1] == ""):
+		return nil, fault.New(fault.Invalid, "one of agent_id and task_id is to be given").WithFix("name an agent, or a task that is under way")
+	case refs[0] != "":
+		agentID, err := h.Agents.Find(ctx, id.OrgID, refs[0])
+		if err != nil {
+			return nil, err
+		}
+		if e, err = h.History.Before(ctx, id.OrgID, agentID); err != nil {
+			return nil, err
+		}
+	default:
+		taskID, err := h.Tasks.Find(ctx, id.OrgID, refs[1])
+		if err != nil {
+			return nil, err
+		}
+		row, err := h.Tasks.Get(ctx, id.OrgID, taskID)
+		if err != nil {
+			return nil, err
+		}
+		if e, err = h.History.Of(ctx, row.Task); err != nil {
+			return nil, err
+		}
+		user, names = row.Task.CreatedBy, []budget.Name{{Scope: budget.Task, ObjectID: taskID}}
+	}
+	names = append(
+		names,
+		budget.Name{Scope: budget.User, ObjectID: user, Every: budget.Day}, budget.Name{Scope: budget.User, ObjectID: user, Every: budget.Month},
+		budget.Name{Scope: budget.Organisation, ObjectID: id.OrgID, Every: budget.Day},
+		budget.Name{Scope: budget.Organisation, ObjectID: id.OrgID, Every: budget.Month},
+		budget.Name{Scope: budget.Organisation, ObjectID: id.OrgID},
+	)
+	res := &deckhandv1.GetEstimateResponse{Estimate: estimateMessage(e)}
+	for _, n := range names {
+		b, err := h.Budgets.Get(ctx, id.OrgID, n)
+		if err != nil {
+			return nil, err
+		}
+		if b.Limit >= 0 {
+			res.Budgets = append(res.Budgets, budgetMessage(b))
+		}
+	}
+	return connect.NewResponse(res), nil
+}
+
+const (
+	// statisticsDays are looked back where nobody says, and at most.
+	statisticsDays    = 30
+	maxStatisticsDays = 366
+)
+
+// GetStatistics adds tasks up.
+func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deckhandv1.GetStatisticsRequest]) (*connect.Response[deckhandv1.GetStatisticsResponse], error) {
+	id := auth.From(ctx)
+	now := time.Now()
+	asked := history.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Until: now}
+	if at := timeOf(req.Msg.GetUntil()); at != nil {
+		asked.Until = *at
+	}
+	asked.Since = *cmp.Or(timeOf(req.Msg.GetSince()), new(asked.Until.AddDate(0, 0, -statisticsDays)))
+	switch took := asked.Until.Sub(asked.Since); {
+	case took <= 0:
+		return nil, fault.New(fault.Invalid, "since is not before until").WithFix("ask for a time that has begun")
+	case took > maxStatisticsDays*24*time.Hour:
+		return nil, fault.New(fault.Invalid, "since is more than %d days before until", maxStatisticsDays).WithFix("ask for a shorter time")
+	}
+	if ref := req.Msg.GetAgentId(); ref != "" {
+		var err error
+		if asked.AgentID, err = h.Agents.Find(ctx, id.OrgID, ref); err != nil {
+			return nil, err
+		}
+	}
+	if id.Role != adminRole {
+		asked.User = id.UserName
+	}
+	rows, err := h.History.Statistics(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.GetStatisticsResponse{Since: timestamppb.New(asked.Since), Until: timestamppb.New(asked.Until), UserName: asked.User}
+	for _, r := range rows {
+		m := &deckhandv1.StatisticsRow{
+			Key: r.Key, Tasks: r.Tasks, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled, Live: r.Live,
+			Calls: r.Calls, CallsFailed: r.CallsFailed, Usage: &deckhandv1.Usage{
+				InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens,
+				CacheWriteTokens: r.CacheWriteTokens, CostMicros: r.CostMicros,
+			},
+		}
+		if r.Took != nil {
+			m.DurationP50, m.DurationP90 = durationpb.New(r.Took.Middle), durationpb.New(r.Took.High)
+		}
+		res.Rows = append(res.Rows, m)
+	}
+	return connect.NewResponse(res), nil
+}

@@ -1,0 +1,206 @@
+package hub_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+func export(t *testing.T, c *sdk.Client, id string, format deckhandv1.ExportTaskFormat) (string, error) {
+	t.Helper()
+	stream, err := c.History.ExportTask(t.Context(), connect.NewRequest(&deckhandv1.ExportTaskRequest{TaskId: id, Format: format}))
+	require.NoError(t, err)
+	defer stream.Close()
+	var out bytes.Buffer
+	for stream.Receive() {
+		out.Write(stream.Msg().GetData())
+	}
+	return out.String(), fault.FromConnect(stream.Err())
+}
+
+// C9: an export has every event once and in order, and says at its end how much
+// there is. Somebody else's task is refused, and who took one is on record.
+func TestATaskIsExportedWhole(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), output("a\x00\xffb\n"))
+	id := r.submit("walker").GetId()
+	lease := r.begin(id, 1)
+	for range 250 { // more than are read at once
+		_, err := r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
+			Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "thinking"}},
+		}))
+		require.NoError(t, err)
+	}
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"printf '\u001b[31m'"}`)
+	require.NoError(t, err)
+	_, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	r.finish(lease)
+
+	text, err := export(t, r.user, id, 0)
+	require.NoError(t, err)
+	var seq, steps int
+	var log []byte
+	var kinds []string
+	for line := range strings.Lines(text) {
+		var l struct {
+			Kind  string
+			Event struct{ Seq string }
+			Step  struct{ ID string }
+			Log   struct {
+				Text   string
+				Base64 []byte
+			}
+			End map[string]int
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+		if len(kinds) == 0 || kinds[len(kinds)-1] != l.Kind {
+			kinds = append(kinds, l.Kind)
+		}
+		switch l.Kind {
+		case "event":
+			seq++
+			require.Equal(t, strconv.Itoa(seq), l.Event.Seq)
+		case "step":
+			steps++
+			require.Equal(t, step.GetId(), l.Step.ID)
+		case "log":
+			log = append(append(log, l.Log.Text...), l.Log.Base64...)
+		case "end":
+			require.Equal(t, map[string]int{"events": seq, "steps": 1, "logBytes": len(log), "missing": 0}, l.End)
+		}
+	}
+	require.Equal(t, []string{"export", "task", "event", "step", "log", "end"}, kinds)
+	require.EqualValues(t, r.task(id).GetEventSeq(), seq)
+	require.Equal(t, "a\x00\xffb\n", string(log))
+
+	cast, err := export(t, r.user, id, deckhandv1.ExportTaskFormat_EXPORT_TASK_FORMAT_ASCIICAST)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(cast, `{"version":3,"term":{"cols":80,"rows":24}`), cast)
+	require.Contains(t, cast, `"m","step 1: shell_exec"`)
+	require.Contains(t, cast, `$ printf '�[31m'\r\n`, "a command shows, and does nothing")
+	require.Contains(t, cast, `b\r\n"`)
+
+	viewer := r.as("vic", "viewer")
+	_, err = export(t, viewer, id, 0)
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	entries, err := r.user.Audit.ListAuditEntries(t.Context(), connect.NewRequest(&deckhandv1.ListAuditEntriesRequest{}))
+	require.NoError(t, err)
+	taken := 0
+	for _, e := range entries.Msg.GetEntries() {
+		if e.GetAction() == "task.exported" {
+			taken++
+		}
+	}
+	require.Equal(t, 2, taken)
+}
+
+// C8: an agent without five finished runs has no history; then its runs are the
+// estimate, and what is left of the budgets is beside it.
+func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	estimate := func(req *deckhandv1.GetEstimateRequest) *deckhandv1.GetEstimateResponse {
+		t.Helper()
+		res, err := r.user.History.GetEstimate(t.Context(), connect.NewRequest(req))
+		require.NoError(t, err)
+		return res.Msg
+	}
+	none := estimate(&deckhandv1.GetEstimateRequest{AgentId: "walker"})
+	require.Equal(t, "no history", none.GetEstimate().GetBasis())
+	require.Nil(t, none.GetEstimate().GetDurationP50())
+	require.Len(t, none.GetBudgets(), 2, "the organisation's of the day and of the month")
+	require.EqualValues(t, 50_000_000, none.GetBudgets()[0].GetLimitMicros())
+
+	r.apply("known", scripted("known"))
+	for range 5 {
+		r.finish(r.begin(r.submit("known").GetId(), 1))
+	}
+	// One that a person cancelled does not count.
+	cancelled := r.submit("known").GetId()
+	r.begin(cancelled, 1)
+	_, err := r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: cancelled}))
+	require.NoError(t, err)
+	r.sql("UPDATE tasks SET started_at = finished_at - interval '40 seconds', cost_micros = 20000 WHERE state = 'succeeded' RETURNING id")
+	e := estimate(&deckhandv1.GetEstimateRequest{AgentId: "known"}).GetEstimate()
+	require.EqualValues(t, 5, e.GetRuns())
+	require.Equal(t, 40*time.Second, e.GetDurationP50().AsDuration())
+	require.Equal(t, 40*time.Second, e.GetDurationP90().AsDuration())
+	require.EqualValues(t, 20_000, e.GetCostMicrosP90())
+
+	live := r.submit("known").GetId()
+	r.begin(live, 1)
+	under := estimate(&deckhandv1.GetEstimateRequest{TaskId: live})
+	require.Equal(t, 40*time.Second, under.GetEstimate().GetDurationP50().AsDuration().Round(time.Second))
+	require.Equal(t, "task", under.GetBudgets()[0].GetScope())
+
+	_, err = r.user.History.GetEstimate(t.Context(), connect.NewRequest(&deckhandv1.GetEstimateRequest{}))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+}
+
+// C6: tasks are added up by agent, tool, outcome and time; of whoever is no
+// administrator their own.
+func TestTasksAreAddedUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), output("x\n"))
+	r.apply("other", scripted("other"))
+	r.finish(r.begin(r.submit("other").GetId(), 1))
+	lease := r.begin(r.submit("walker").GetId(), 1)
+	r.turn(lease, 1)
+	for i, command := range []string{"true", "ls"} {
+		step, err := r.propose(lease, 1, int32(i), "shell_exec", `{"command":"`+command+`"}`) //nolint:gosec // small
+		require.NoError(t, err)
+		_, err = r.execute(lease, step.GetId())
+		require.NoError(t, err)
+	}
+	r.finish(lease)
+	basic := r.as("bea", "basic")
+	mine, err := basic.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "mine"}))
+	require.NoError(t, err)
+	ask := func(c *sdk.Client, req *deckhandv1.GetStatisticsRequest) map[string]*deckhandv1.StatisticsRow {
+		t.Helper()
+		res, err := c.History.GetStatistics(t.Context(), connect.NewRequest(req))
+		require.NoError(t, err)
+		out := map[string]*deckhandv1.StatisticsRow{}
+		for _, row := range res.Msg.GetRows() {
+			out[row.GetKey()] = row
+		}
+		return out
+	}
+	agents := ask(r.user, &deckhandv1.GetStatisticsRequest{By: "agent"})
+	require.Len(t, agents, 2)
+	require.EqualValues(t, 2, agents["walker"].GetTasks())
+	require.EqualValues(t, 1, agents["walker"].GetSucceeded())
+	require.EqualValues(t, 1, agents["walker"].GetLive())
+	require.EqualValues(t, 10, agents["walker"].GetUsage().GetInputTokens())
+	require.NotNil(t, agents["other"].GetDurationP90())
+	tools := ask(r.user, &deckhandv1.GetStatisticsRequest{By: "tool"})
+	require.EqualValues(t, 2, tools["shell_exec"].GetCalls())
+	require.EqualValues(t, 1, tools["shell_exec"].GetTasks())
+	require.Empty(t, ask(r.user, &deckhandv1.GetStatisticsRequest{By: "tool", AgentId: "other"}))
+	require.EqualValues(t, 2, ask(r.user, &deckhandv1.GetStatisticsRequest{By: "outcome"})["succeeded"].GetTasks())
+	months := ask(r.user, &deckhandv1.GetStatisticsRequest{By: "month"})
+	require.EqualValues(t, 3, months[r.task(mine.Msg.GetTask().GetId()).GetCreatedAt().AsTime().Format("2006-01")].GetTasks())
+
+	own := ask(basic, &deckhandv1.GetStatisticsRequest{By: "agent"})
+	require.Len(t, own, 1)
+	require.EqualValues(t, 1, own["walker"].GetTasks())
+	require.Empty(t, ask(basic, &deckhandv1.GetStatisticsRequest{By: "tool"}))
+
+	long := &deckhandv1.GetStatisticsRequest{By: "day", Since: timestamppb.New(time.Now().AddDate(-2, 0, 0))}
+	_, err = r.user.History.GetStatistics(t.Context(), connect.NewRequest(long))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+}

@@ -1,0 +1,44 @@
+-- name: StepsFrom :many
+-- The first steps of a task above a number.
+SELECT * FROM steps WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND number > @after_number
+ORDER BY number LIMIT @max_rows;
+
+-- name: RunsOfAgent :many
+-- How the last runs of an agent went that ended by themselves. Chats are none.
+SELECT extract(epoch FROM t.finished_at - t.started_at)::double precision AS seconds, t.cost_micros, t.iteration
+FROM tasks t
+WHERE t.org_id = @org_id AND t.agent_id = @agent_id AND t.finished_at IS NOT NULL
+  AND t.started_at IS NOT NULL AND t.state <> 'cancelled' AND NOT t.override ? 'chat'
+ORDER BY t.finished_at DESC LIMIT @sample;
+
+-- name: TaskStatistics :many
+-- Adds up the tasks that were made in a time; NULL filters match all.
+SELECT (CASE @by::text WHEN 'agent' THEN coalesce(a.name, '') WHEN 'outcome' THEN t.state
+            WHEN 'day' THEN to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+            ELSE to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM') END)::text AS key,
+       count(*) AS tasks, count(*) FILTER (WHERE t.state = 'succeeded') AS succeeded,
+       count(*) FILTER (WHERE t.state = 'failed') AS failed, count(*) FILTER (WHERE t.state = 'timed_out') AS timed_out,
+       count(*) FILTER (WHERE t.state = 'cancelled') AS cancelled, count(*) FILTER (WHERE t.finished_at IS NULL) AS live,
+       sum(t.input_tokens)::bigint AS input_tokens, sum(t.output_tokens)::bigint AS output_tokens,
+       sum(t.cache_read_tokens)::bigint AS cache_read_tokens, sum(t.cache_write_tokens)::bigint AS cache_write_tokens,
+       sum(t.cost_micros)::bigint AS cost_micros,
+       coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM t.finished_at - t.started_at)),
+                '{}')::double precision[] AS seconds
+FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
+WHERE t.org_id = @org_id AND t.created_at >= @since::timestamptz AND t.created_at < @until::timestamptz
+  AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
+  AND (sqlc.narg(user_name)::text IS NULL OR t.created_by = sqlc.narg(user_name))
+GROUP BY 1
+ORDER BY CASE WHEN @by::text IN ('day', 'month') THEN 0 ELSE count(*) END DESC, 1 LIMIT @max_rows;
+
+-- name: ToolStatistics :many
+-- Adds up the calls of tools that were made in a time, as TaskStatistics.
+SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
+       count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
+       coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),
+                '{}')::double precision[] AS seconds
+FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE s.org_id = @org_id AND s.proposed_at >= @since::timestamptz AND s.proposed_at < @until::timestamptz
+  AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
+  AND (sqlc.narg(user_name)::text IS NULL OR t.created_by = sqlc.narg(user_name))
+GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT @max_rows;
