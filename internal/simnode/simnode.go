@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -37,6 +39,9 @@ type Config struct {
 	Before func(spec *nodev1.ExecSpec)
 	// Pressure is what the node says of the room that it has; see link.Config.
 	Pressure func() (why string, changed <-chan struct{})
+	// Telemetry answers what the machine and its jails use; nil for a node that
+	// cannot say.
+	Telemetry func() *nodev1.TelemetrySample
 	// Refuse is what the node answers to every command, if set.
 	Refuse error
 	Log    hclog.Logger
@@ -49,6 +54,7 @@ type Node struct {
 	nodev1.UnimplementedFileServiceServer
 	nodev1.UnimplementedJailServiceServer
 	nodev1.UnimplementedNodeServiceServer
+	nodev1.UnimplementedTelemetryServiceServer
 
 	cfg      Config
 	identity *identity.Identity
@@ -108,6 +114,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 			nodev1.RegisterJailServiceServer(r, n)
 			nodev1.RegisterFileServiceServer(r, n)
 			nodev1.RegisterNodeServiceServer(r, n)
+			nodev1.RegisterTelemetryServiceServer(r, n)
 		},
 	})
 	return n, err
@@ -118,6 +125,25 @@ func (n *Node) Jail(id string) *nodev1.JailSpec {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.jails[id]
+}
+
+// WatchTelemetry answers a sample at once, and then one every second.
+func (n *Node) WatchTelemetry(_ *nodev1.WatchTelemetryRequest, out grpc.ServerStreamingServer[nodev1.WatchTelemetryResponse]) error {
+	if n.cfg.Telemetry == nil {
+		return status.Error(codes.Unimplemented, "this node cannot say what it uses")
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if err := out.Send(&nodev1.WatchTelemetryResponse{Sample: n.cfg.Telemetry()}); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-out.Context().Done():
+			return out.Context().Err()
+		}
+	}
 }
 
 // ID is the id that the hub gave the node.

@@ -95,14 +95,16 @@ func newDatabase(ctx context.Context) (_ *stack, err error) {
 }
 
 // simulatedNode adds a node without jails.
-func (s *stack) simulatedNode(ctx context.Context) error {
+func (s *stack) simulatedNode(ctx context.Context, options ...func(*simnode.Config)) error {
 	join, err := s.hub.LocalJoinToken(ctx)
 	if err != nil {
 		return err
 	}
-	node, err := simnode.New(ctx, simnode.Config{
-		Dir: filepath.Join(s.dir, "node"), HubURL: s.hub.URL(), JoinToken: join, Name: "simulated",
-	})
+	cfg := simnode.Config{Dir: filepath.Join(s.dir, "node"), HubURL: s.hub.URL(), JoinToken: join, Name: "simulated"}
+	for _, option := range options {
+		option(&cfg)
+	}
+	node, err := simnode.New(ctx, cfg)
 	if err != nil {
 		return err
 	}

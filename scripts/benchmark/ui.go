@@ -12,14 +12,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/internal/simnode"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 const (
@@ -33,9 +35,11 @@ const (
 // before it shows anything (ours, KB of gzip), and for the page that needs most
 // besides; how soon a task of 20 000 events is on the screen; the longest that
 // the page does not answer while 50 events a second come; from an event's time
-// to the frame that shows it; and the share of a core that 300 cards take when
-// an event of each comes every second.
-func console(ctx context.Context) (result, error) {
+// to the frame that shows it; the share of a core that 300 cards take when an
+// iteration of each ends every second and its jail uses something else; and the
+// longest frame while the output of a command in a real jail is scrolled from
+// end to end.
+func console(ctx context.Context) (_ result, err error) {
 	build := exec.CommandContext(ctx, "scripts/build-ui")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
@@ -45,18 +49,31 @@ func console(ctx context.Context) (result, error) {
 	if err != nil {
 		return nil, err
 	}
+	m, err := newMachine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, m.close()) }()
 	s, err := newStack(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.stop()
-	if err := s.simulatedNode(ctx); err != nil {
-		return nil, err
-	}
-	workers, leases, err := s.runningTasks(ctx, uiCards)
+	printed, err := s.printed(ctx, m)
 	if err != nil {
 		return nil, err
 	}
+	var jails atomic.Pointer[[]string]
+	if err := s.simulatedNode(ctx, func(cfg *simnode.Config) {
+		cfg.Telemetry = func() *nodev1.TelemetrySample { return sample(jails.Load()) }
+	}); err != nil {
+		return nil, err
+	}
+	workers, leases, theirs, err := s.runningTasks(ctx, uiCards)
+	if err != nil {
+		return nil, err
+	}
+	jails.Store(&theirs)
 	seen := leases[0]
 	batch := int64(0)
 	record := func(lease *deckhandv1.Lease, batch int64, kind string, payloads ...map[string]any) error {
@@ -93,7 +110,8 @@ func console(ctx context.Context) (result, error) {
 	browser.Dir = "ui"
 	browser.Stderr = os.Stderr
 	browser.Env = append(os.Environ(), "DECKHAND_BENCH_URL="+s.hub.URL(), "DECKHAND_BENCH_TOKEN="+strings.TrimSpace(string(admin)),
-		"DECKHAND_BENCH_TASK="+seen.GetTaskId(), fmt.Sprintf("DECKHAND_BENCH_MS=%d", uiLive.Milliseconds()))
+		"DECKHAND_BENCH_TASK="+seen.GetTaskId(), "DECKHAND_BENCH_PRINTED="+printed,
+		fmt.Sprintf("DECKHAND_BENCH_MS=%d", uiLive.Milliseconds()))
 	stdout, err := browser.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -110,11 +128,14 @@ func console(ctx context.Context) (result, error) {
 			})
 		case "fleet":
 			err = every(ctx, time.Second/uiCards, uiLive, func(n int) error {
-				if n%uiCards == 0 {
+				lease, number := leases[n%uiCards], int64(n/uiCards+1)
+				if lease == seen {
 					batch++
-					return record(seen, batch, "progress_update", map[string]any{"iteration": n, "progress": 0.5})
+					number = batch
 				}
-				return record(leases[n%uiCards], int64(n/uiCards+1), "progress_update", map[string]any{"iteration": n, "progress": 0.5})
+				return record(lease, number, "iteration_complete", map[string]any{
+					"iteration": n/uiCards + 1, "usage": map[string]any{"input_tokens": 900 + n, "output_tokens": 100, "cost_micros": 20_000},
+				})
 			})
 		default:
 			err = json.Unmarshal([]byte(line), &out)
@@ -143,56 +164,6 @@ func every(ctx context.Context, pause, during time.Duration, fn func(n int) erro
 		}
 	}
 	return nil
-}
-
-// runningTasks makes n agents with a task each, which one worker holds.
-func (s *stack) runningTasks(ctx context.Context, n int) (*sdk.Client, []*deckhandv1.Lease, error) {
-	token, err := s.hub.WorkerToken()
-	if err != nil {
-		return nil, nil, err
-	}
-	workers, err := sdk.New(sdk.Config{URL: s.hub.URL(), Token: token})
-	if err != nil {
-		return nil, nil, err
-	}
-	registered, err := workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "benchmark", Slots: int32(n)})) //nolint:gosec // small
-	if err != nil {
-		return nil, nil, err
-	}
-	var leases []*deckhandv1.Lease
-	for i := range n {
-		name := fmt.Sprintf("card-%03d", i)
-		if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
-			Filename: name + ".md", Script: noopScript, Markdown: strings.Replace(noopPersona, "name: noop", "name: "+name, 1),
-		})); err != nil {
-			return nil, nil, err
-		}
-		submitted, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: name}))
-		if err != nil {
-			return nil, nil, err
-		}
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			claimed, err := workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
-				WorkerId: registered.Msg.GetWorkerId(), TaskId: submitted.Msg.GetTask().GetId(), Attempt: 1,
-			}))
-			if err != nil {
-				return nil, nil, err
-			}
-			if claimed.Msg.GetClaimed() {
-				lease := claimed.Msg.GetLease()
-				go keep(ctx, workers, registered.Msg.GetWorkerId(), lease)
-				if _, err := workers.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease})); err != nil {
-					return nil, nil, err
-				}
-				leases = append(leases, lease)
-				break
-			}
-			if time.Now().After(deadline) {
-				return nil, nil, errors.New("a task was not admitted within a minute")
-			}
-		}
-	}
-	return workers, leases, nil
 }
 
 // consoleSizes answers what a browser fetches to show the frame, and for the

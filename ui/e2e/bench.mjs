@@ -2,7 +2,12 @@
 // happen when this prints "task" and "fleet", and reads one JSON line at the end.
 import { chromium } from "playwright-core";
 
-const { DECKHAND_BENCH_URL: url, DECKHAND_BENCH_TOKEN: token, DECKHAND_BENCH_TASK: task } = process.env;
+const {
+  DECKHAND_BENCH_URL: url,
+  DECKHAND_BENCH_TOKEN: token,
+  DECKHAND_BENCH_TASK: task,
+  DECKHAND_BENCH_PRINTED: printed,
+} = process.env;
 const during = Number(process.env.DECKHAND_BENCH_MS);
 const browser = await chromium.launch({
   executablePath: process.env.DECKHAND_E2E_CHROMIUM ?? "/usr/bin/chromium",
@@ -37,7 +42,8 @@ await page.addInitScript(() => {
     }
     requestAnimationFrame(look);
   };
-  requestAnimationFrame(look);
+  // Looking has its price, which is not to be the cards'.
+  if (location.pathname.startsWith("/tasks/") && !location.search) requestAnimationFrame(look);
 });
 const first = [];
 for (let i = 0; i < 5; i++) {
@@ -57,18 +63,73 @@ await page.waitForTimeout(during);
 const { tasks, late } = await page.evaluate(() => ({ tasks: window.tasks, late: window.late }));
 late.sort((a, b) => a - b);
 
+// The cards: a usual window, in which most of them are below the fold.
 await page.goto(`${url}/fleet`);
 await page.getByRole("article").nth(299).waitFor({ state: "attached" });
 await page.locator("[data-live=live]").waitFor({ state: "attached" });
 await page.waitForTimeout(3_000);
 const cdp = await page.context().newCDPSession(page);
 await cdp.send("Performance.enable");
-const busy = async () => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value;
-const before = await busy();
-const begin = Date.now();
+// CPU time: of the page's process with all its threads (ProcessTime), or of the
+// thread that answers a person (ThreadTime).
+const cpu = async (name) => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === name).value;
+const cards = () => page.getByRole("article").evaluateAll((all) => all.map((card) => card.textContent));
 console.log("fleet");
-await page.waitForTimeout(during - 1_000);
-const share = ((await busy()) - before) / ((Date.now() - begin) / 1000);
+await page.waitForTimeout(1_000);
+const shown = await cards();
+const before = await cpu("ProcessTime");
+const begin = Date.now();
+await page.waitForTimeout(during - 3_000);
+const share = ((await cpu("ProcessTime")) - before) / ((Date.now() - begin) / 1000);
+const shownAfter = await cards();
+
+// The output of a command: all of it is fetched, and scrolled from its end to its
+// beginning and back, a window's height in four frames.
+async function scrolled(step, last) {
+  await page.goto(`${url}/tasks/${printed}?tab=steps`);
+  await page.getByRole("button", { name: new RegExp(`^${step}`) }).waitFor();
+  await page.evaluate(() => {
+    window.frames_ = [];
+    let at = performance.now();
+    const frame = (now) => {
+      window.frames_.push(now - at);
+      at = now;
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  });
+  const clicked = Date.now();
+  await page.getByRole("button", { name: new RegExp(`^${step}`) }).click();
+  const log = page.getByRole("log", { name: `Output of step ${step}` });
+  await log.getByText(last).last().waitFor();
+  const all = Date.now() - clicked;
+  const loading = await page.evaluate(() => Math.max(...window.frames_));
+  const scroll = () =>
+    log.evaluate(
+      (el) =>
+        new Promise((resolve) => {
+          window.frames_ = [];
+          // Long outputs are crossed in the same time, by larger strides.
+          const stride = Math.max(el.clientHeight / 4, el.scrollHeight / 400);
+          let way = -1;
+          const step = () => {
+            el.scrollTop += way * stride;
+            if (way < 0 && el.scrollTop === 0) way = 1;
+            else if (way > 0 && el.scrollTop + el.clientHeight >= el.scrollHeight - 2) return resolve(Math.max(...window.frames_));
+            requestAnimationFrame(step);
+          };
+          requestAnimationFrame(step);
+        }),
+    );
+  const before = await cpu("ThreadTime");
+  const plain = await scroll();
+  const each = (((await cpu("ThreadTime")) - before) * 1000) / (await page.evaluate(() => window.frames_.length));
+  await page.getByRole("button", { name: "Wrap lines" }).click();
+  const wrapped = await scroll();
+  return { all, each: Number(each.toFixed(1)), loading: Math.round(loading), plain: Math.round(plain), wrapped: Math.round(wrapped) };
+}
+const lines = await scrolled(1, /line 100000 of the output/);
+const long = await scrolled(2, /x{100}/);
 
 console.log(
   JSON.stringify({
@@ -77,6 +138,16 @@ console.log(
     event_to_screen_ms: late[Math.floor(late.length * 0.95)],
     events: late.length,
     cards_core_share: Number(share.toFixed(3)),
+    cards_changed: shownAfter.filter((card, i) => card !== shown[i]).length,
+    log_lines_shown_ms: lines.all,
+    log_lines_load_longest_ms: lines.loading,
+    log_lines_scroll_longest_ms: lines.plain,
+    log_lines_scroll_frame_cpu_ms: lines.each,
+    log_lines_wrapped_longest_ms: lines.wrapped,
+    log_line_1mb_shown_ms: long.all,
+    log_line_1mb_load_longest_ms: long.loading,
+    log_line_1mb_longest_ms: long.plain,
+    log_line_1mb_wrapped_longest_ms: long.wrapped,
     n: first.length,
   }),
 );

@@ -24,7 +24,8 @@ export function Badge(props: { tone?: Tone; title?: string; dot?: boolean; live?
       )}
     >
       {props.dot && (
-        <span aria-hidden className={cx("size-1.5 rounded-full bg-current", props.live && "animate-pulse")} />
+        // A ring, not a movement: hundreds that move keep the browser drawing.
+        <span aria-hidden className={cx("size-1.5 rounded-full bg-current", props.live && "outline-2 outline-current/40")} />
       )}
       {props.children}
     </span>

@@ -13,9 +13,10 @@ import type { EventStore } from "./store";
 const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
   [/^(approval_requested|input_required|outcome_unknown|inbox_|review\.)/, [InboxService]],
   [
-    /^(state_changed|execution_|task\.|agent\.|progress_update|iteration_complete|pause_requested|limits_lifted|message_)/,
+    /^(state_changed|execution_|task\.|agent\.|pause_requested|limits_lifted|message_)/,
     [TaskService.method.getTask, TaskService.method.listTasks],
   ],
+  [/^(progress_update|iteration_complete)/, [TaskService.method.getTask]],
   [/^(state_changed|agent\.)/, [AgentService]],
   [/^(tool_|approval_|outcome_|inbox_)/, [TaskService.method.listSteps]],
   [/^(checkpoint_created)/, [TaskService.method.listCheckpoints]],
@@ -24,9 +25,14 @@ const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
   [/^(execution_cancelled|execution_failed|state_changed)/, [InboxService]],
 ];
 
+// What is out of date with every iteration of every task, and would have whole
+// lists come again all the time: it can wait.
+const slow: [types: RegExp, of: DescMethod[]] = [/^(progress_update|iteration_complete)/, [TaskService.method.listTasks]];
+
 // Lists are asked again at most this often, in milliseconds, however much
 // happens.
 const pause = 700;
+const slowPause = 5_000;
 
 // As createConnectQueryKey makes it, of every input.
 function keyOf(d: DescService | DescMethod) {
@@ -39,6 +45,7 @@ function keyOf(d: DescService | DescMethod) {
 export function invalidateByEvents(store: EventStore, queries: QueryClient): () => void {
   const waiting = new Set<DescService | DescMethod>();
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let slowTimer: ReturnType<typeof setTimeout> | undefined;
   let last = 0;
   const flush = () => {
     timer = undefined;
@@ -46,14 +53,23 @@ export function invalidateByEvents(store: EventStore, queries: QueryClient): () 
     for (const d of waiting) void queries.invalidateQueries({ queryKey: keyOf(d) });
     waiting.clear();
   };
+  const soon = () => (timer ??= setTimeout(flush, Math.max(0, last + pause - Date.now())));
+  const later = () => {
+    slowTimer = undefined;
+    for (const d of slow[1]) waiting.add(d);
+    soon();
+  };
   const stop = store.onBatch((events: LiveEvent[]) => {
-    for (const e of events) {
-      for (const [types, of] of touched) if (types.test(e.type)) for (const d of of) waiting.add(d);
+    const types = new Set(events.map((e) => e.type));
+    for (const type of types) {
+      for (const [wanted, of] of touched) if (wanted.test(type)) for (const d of of) waiting.add(d);
+      if (slow[0].test(type)) slowTimer ??= setTimeout(later, slowPause);
     }
-    if (waiting.size > 0 && timer === undefined) timer = setTimeout(flush, Math.max(0, last + pause - Date.now()));
+    if (waiting.size > 0) soon();
   });
   return () => {
     stop();
     clearTimeout(timer);
+    clearTimeout(slowTimer);
   };
 }

@@ -25,6 +25,9 @@ export type LiveConfig = {
   channel?: () => BroadcastChannel;
 };
 
+// What other tabs are told is gathered for so long, in milliseconds.
+const gather = 50;
+
 // Wants of a tab that is gone without a word are forgotten.
 const wantLasts = 180_000;
 const wantAgain = 45_000;
@@ -62,9 +65,12 @@ export class Live {
       void lead();
     }
     const renew = setInterval(() => this.tellWants(), wantAgain);
+    document.addEventListener("visibilitychange", this.pass);
     const leave = () => {
       clearInterval(renew);
       removeEventListener("pagehide", leave);
+      document.removeEventListener("visibilitychange", this.pass);
+      this.pass();
       this.say({ kind: "bye", tab: this.tab });
       this.leaving.abort();
       this.stream?.stop();
@@ -129,8 +135,29 @@ export class Live {
     if (!this.leaving.signal.aborted) this.channel?.postMessage(message);
   }
 
+  // What came and was not yet said to the other tabs. Should this tab die now,
+  // another goes on after the cursor that it heard of: nothing is lost.
+  private unsaid: { items: Item[]; cursor: string } | undefined;
+  private saying: ReturnType<typeof setTimeout> | undefined;
+
+  private pass = () => {
+    clearTimeout(this.saying);
+    this.saying = undefined;
+    const { unsaid } = this;
+    this.unsaid = undefined;
+    if (unsaid) this.say({ kind: "items", ...unsaid });
+  };
+
   private everywhere(message: Message) {
-    this.say(message);
+    if (message.kind === "items") {
+      this.unsaid = { items: [...(this.unsaid?.items ?? []), ...message.items], cursor: message.cursor };
+      // The timers of a page that nobody sees are slow.
+      if (document.hidden) this.pass();
+      else this.saying ??= setTimeout(this.pass, gather);
+    } else {
+      this.pass();
+      this.say(message);
+    }
     this.hear(message);
     if (message.kind === "open") this.opened = true;
   }

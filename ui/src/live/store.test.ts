@@ -21,6 +21,7 @@ function hub(length: number) {
   let calls = 0;
   let failing = 0;
   const frames: (() => void)[] = [];
+  const soons: (() => void)[] = [];
   const store = new EventStore({
     list: async (_, { before, after, size }): Promise<Page> => {
       calls++;
@@ -31,10 +32,12 @@ function hub(length: number) {
       return { events: history.filter((e) => !before || e.seq < before).slice(-size), newest };
     },
     nextFrame: (fn) => frames.push(fn),
+    soon: (fn) => soons.push(fn),
   });
   return {
     store,
     frames,
+    soons,
     calls: () => calls,
     fail: (times: number) => (failing = times),
     grow: (to: number) => (history = range(1, to)),
@@ -132,6 +135,8 @@ describe("EventStore", () => {
     expect(h.frames).toHaveLength(1);
     h.frame();
     expect(told).toBe(1);
+    expect(h.soons).toHaveLength(1);
+    h.soons[0]?.();
     expect(batches).toEqual([499]);
     expect(h.store.view("task_1")).not.toBe(view);
   });

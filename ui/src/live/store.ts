@@ -26,6 +26,8 @@ export type StoreConfig = {
   list: (taskId: string, range: { before?: number; after?: number; size: number }) => Promise<Page>;
   // Runs a function with the next frame.
   nextFrame?: (fn: () => void) => void;
+  // Runs a function a little later.
+  soon?: (fn: () => void) => void;
   // Is told when the set of open tasks has changed.
   onOpenTasks?: (ids: string[]) => void;
 };
@@ -49,7 +51,7 @@ type Log = {
 
 // EventStore holds the histories of the tasks that are on screen. Events come
 // from the stream in any doubling, and what is missing between two is asked for:
-// a view has neither gaps nor repeats. Its listeners are told once a frame.
+// a view has neither gaps nor repeats. Its listeners are told once a frame at most.
 export class EventStore {
   private readonly cfg: Required<StoreConfig>;
   private readonly logs = new Map<string, Log>();
@@ -57,9 +59,10 @@ export class EventStore {
   private dirty = new Set<Log>();
   private batch: LiveEvent[] = [];
   private scheduled = false;
+  private batched = false;
 
   constructor(cfg: StoreConfig) {
-    this.cfg = { nextFrame, onOpenTasks: () => {}, ...cfg };
+    this.cfg = { nextFrame, soon, onOpenTasks: () => {}, ...cfg };
   }
 
   // open keeps a task's history at hand until the answered function is called.
@@ -110,7 +113,8 @@ export class EventStore {
     return () => log?.listeners.delete(fn);
   }
 
-  // onBatch is told of the events of all tasks, once a frame.
+  // onBatch is told of the events of all tasks, ten times a second at most: a
+  // frame for each would have the browser draw all the time.
   onBatch(fn: (events: LiveEvent[]) => void): () => void {
     this.batchListeners.add(fn);
     return () => this.batchListeners.delete(fn);
@@ -127,7 +131,7 @@ export class EventStore {
         this.hear(item.piece);
       }
     }
-    if (this.batch.length > 0) this.schedule();
+    if (this.batch.length > 0) this.gather();
   }
 
   // covered says that from now on the stream brings every event of these tasks:
@@ -252,17 +256,30 @@ export class EventStore {
     this.scheduled = true;
     this.cfg.nextFrame(() => {
       this.scheduled = false;
-      const { dirty, batch } = this;
+      const { dirty } = this;
       this.dirty = new Set();
-      this.batch = [];
       for (const log of dirty) for (const fn of log.listeners) fn();
-      if (batch.length > 0) for (const fn of this.batchListeners) fn(batch);
+    });
+  }
+
+  private gather() {
+    if (this.batched) return;
+    this.batched = true;
+    this.cfg.soon(() => {
+      this.batched = false;
+      const { batch } = this;
+      this.batch = [];
+      for (const fn of this.batchListeners) fn(batch);
     });
   }
 }
 
 function ended(s: Speaking, e: LiveEvent): boolean {
   return e.attempt >= s.attempt && Number(e.payload.turn ?? 0) >= s.turn;
+}
+
+function soon(fn: () => void) {
+  setTimeout(fn, 100);
 }
 
 // A page that nobody sees has no frames.

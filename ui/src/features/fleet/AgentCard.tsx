@@ -9,7 +9,7 @@ import { AgentHold } from "@/features/agent/AgentHold";
 import { TaskControls } from "@/features/task/actions";
 import type { Agent } from "@/gen/deckhand/v1/agent_pb";
 import type { Task } from "@/gen/deckhand/v1/task_pb";
-import { useFigures, type Burn, type Samples } from "./figures";
+import { going, useFigures, useTurns, type Pace, type Samples } from "./figures";
 
 // AgentCard is one agent: who it is, how it stands, what it is at, what it uses
 // and spends, and the buttons that hold it.
@@ -22,7 +22,7 @@ export const AgentCard = memo(function AgentCard(props: {
   node: string;
   triggers: readonly string[];
   samples: Samples;
-  burn: Burn;
+  pace: Pace;
   selected: boolean;
   onSelect: (id: string, selected: boolean) => void;
 }) {
@@ -78,8 +78,7 @@ export const AgentCard = memo(function AgentCard(props: {
             <TaskBadge state={task.state} reason={task.reason} />
           </p>
           <div className="flex items-center gap-3 text-xs text-dim">
-            <Rate burn={props.burn} taskId={task.id} />
-            <span>{dollars(task.usage?.costMicros ?? 0)}</span>
+            <Going task={task} pace={props.pace} />
             {props.live > 1 && <span>{props.live} tasks</span>}
             <span className="flex-1" />
             <TaskControls task={task} small />
@@ -111,9 +110,16 @@ function Usage(props: { agent: string; samples: Samples }) {
   );
 }
 
-function Rate(props: { burn: Burn; taskId: string }) {
-  const now = useNow();
-  return <span title="Tokens in the last minute">{count(props.burn.rate(props.taskId, now))} tokens/min</span>;
+function Going(props: { task: Task; pace: Pace }) {
+  const turns = useTurns(props.pace, props.task.id);
+  const { iteration, costMicros, tokens } = going(props.task, turns, useNow());
+  return (
+    <>
+      <span title="Iterations that it has done">#{iteration}</span>
+      <span title="Tokens in the last minute">{count(tokens)} tok/min</span>
+      <span>{dollars(costMicros)}</span>
+    </>
+  );
 }
 
 // colour is the same for a name for ever, and dark enough for white.

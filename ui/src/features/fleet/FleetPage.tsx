@@ -14,7 +14,7 @@ import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
 import { AgentCard } from "./AgentCard";
 import { Bulk } from "./Bulk";
-import { useBurn, useSamples } from "./figures";
+import { usePace, useSamples } from "./figures";
 import { NodeStrip } from "./NodeStrip";
 import { groupings, type Grouping } from "./route";
 
@@ -46,7 +46,7 @@ export function FleetPage() {
   const triggers = useQuery(TriggerService.method.listTriggers, { pageSize: 500 });
   const all = nodes.data?.nodes ?? none;
   const samples = useSamples(all.filter((n) => n.status === "connected").map((n) => n.id));
-  const burn = useBurn();
+  const pace = usePace();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const find = useRef<HTMLInputElement>(null);
   useShortcut("f", "Filter the agents", "Fleet", () => find.current?.focus());
@@ -159,7 +159,7 @@ export function FleetPage() {
                         node={nodeNames.get(a.homeNodeId) ?? ""}
                         triggers={triggersOf.get(a.id) ?? none}
                         samples={samples}
-                        burn={burn}
+                        pace={pace}
                         selected={selected.has(a.id)}
                         onSelect={select}
                       />

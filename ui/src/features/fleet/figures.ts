@@ -2,6 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { useEffect, useMemo, useSyncExternalStore } from "react";
 import { transport } from "@/api/transport";
 import { NodeTelemetryService, type NodeUsage } from "@/gen/deckhand/v1/node_telemetry_pb";
+import type { Task } from "@/gen/deckhand/v1/task_pb";
 import { useLive } from "@/live/context";
 import type { LiveEvent } from "@/live/event";
 
@@ -102,32 +103,92 @@ export function useFigures(samples: Samples, key: string): Figures {
   );
 }
 
-// Burn is how many tokens tasks used in the last minute.
-export class Burn {
-  private used = new Map<string, { at: number; tokens: number }[]>();
+// Turn is an iteration of a task that has ended.
+export type Turn = { seq: number; at: number; iteration: number; tokens: number; costMicros: number };
+
+const noTurns: readonly Turn[] = [];
+const minute = 60_000;
+// How often cards are told, in milliseconds: people read no faster, and each
+// frame that is drawn costs as much as many cards.
+const often = 250;
+
+// Pace holds the turns of the last minute of many tasks, oldest first, and tells
+// only those who look at a task that had one.
+export class Pace {
+  private turns = new Map<string, readonly Turn[]>();
+  private listeners = new Map<string, Set<() => void>>();
+  private told = new Set<string>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  get = (taskId: string): readonly Turn[] => this.turns.get(taskId) ?? noTurns;
+
+  subscribe(taskId: string, fn: () => void): () => void {
+    let set = this.listeners.get(taskId);
+    if (!set) this.listeners.set(taskId, (set = new Set()));
+    set.add(fn);
+    return () => {
+      set.delete(fn);
+      if (set.size === 0) this.listeners.delete(taskId);
+    };
+  }
 
   take(events: readonly LiveEvent[]) {
     for (const e of events) {
+      if (ends.has(e.type)) this.turns.delete(e.taskId);
       if (e.type !== "iteration_complete") continue;
       const usage = e.payload.usage as Record<string, unknown> | undefined;
       const n = (name: string) => Number(usage?.[name] ?? 0);
-      const tokens = n("input_tokens") + n("output_tokens");
-      if (tokens > 0) this.used.set(e.taskId, [...(this.used.get(e.taskId) ?? []), { at: e.time, tokens }]);
+      const turn = {
+        seq: e.seq,
+        at: e.time,
+        iteration: Number(e.payload.iteration ?? 0),
+        tokens: n("input_tokens") + n("output_tokens"),
+        costMicros: n("cost_micros"),
+      };
+      const before = this.get(e.taskId);
+      if (before.some((t) => t.seq === e.seq)) continue;
+      this.turns.set(e.taskId, [...before.filter((t) => t.at > e.time - minute), turn]);
+      this.told.add(e.taskId);
     }
+    if (this.told.size > 0) this.timer ??= setTimeout(this.tell, often);
   }
 
-  // rate answers the tokens of a task in the minute before now.
-  rate(taskId: string, now: number): number {
-    const recent = (this.used.get(taskId) ?? []).filter((u) => u.at > now - 60_000);
-    if (recent.length === 0) this.used.delete(taskId);
-    else this.used.set(taskId, recent);
-    return recent.reduce((sum, u) => sum + u.tokens, 0);
-  }
+  private tell = () => {
+    this.timer = undefined;
+    const { told } = this;
+    this.told = new Set();
+    for (const id of told) for (const fn of this.listeners.get(id) ?? []) fn();
+  };
 }
 
-export function useBurn(): Burn {
+const ends = new Set(["execution_completed", "execution_failed", "execution_cancelled"]);
+
+export function usePace(): Pace {
   const { store } = useLive();
-  const burn = useMemo(() => new Burn(), []);
-  useEffect(() => store.onBatch((events) => burn.take(events)), [store, burn]);
-  return burn;
+  const pace = useMemo(() => new Pace(), []);
+  useEffect(() => store.onBatch((events) => pace.take(events)), [store, pace]);
+  return pace;
+}
+
+export function useTurns(pace: Pace, taskId: string): readonly Turn[] {
+  return useSyncExternalStore(
+    useMemo(() => (fn: () => void) => pace.subscribe(taskId, fn), [pace, taskId]),
+    () => pace.get(taskId),
+  );
+}
+
+// going says where a task is, by what the hub answered of it and the turns that
+// ended since: how many iterations it has done, what it has cost, and the tokens
+// that it used in the minute before now.
+export function going(task: Pick<Task, "iteration" | "usage" | "eventSeq">, turns: readonly Turn[], now: number) {
+  let iteration = task.iteration;
+  let costMicros = Number(task.usage?.costMicros ?? 0n);
+  let tokens = 0;
+  for (const t of turns) {
+    if (t.at > now - minute) tokens += t.tokens;
+    if (t.seq <= Number(task.eventSeq)) continue;
+    iteration = Math.max(iteration, t.iteration);
+    costMicros += t.costMicros;
+  }
+  return { iteration, costMicros, tokens };
 }

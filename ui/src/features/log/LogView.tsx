@@ -1,7 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDownToLine, Download, Search, WrapText } from "lucide-react";
-import { useEffect, useMemo, useReducer, useRef, useState } from "react";
+import { memo, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
@@ -83,7 +83,7 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
     count: size,
     getScrollElement: () => box.current,
     estimateSize: () => lineHeight,
-    overscan: 20,
+    overscan: 10,
   });
   useEffect(() => {
     virtual.measure();
@@ -165,26 +165,53 @@ export function LogView(props: { chunks: Chunks; name: string; className?: strin
         {size === 0 ? (
           <p className="p-2 text-dim">{ended ? "It printed nothing." : "Nothing printed yet."}</p>
         ) : (
-          <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
-            {virtual.getVirtualItems().map((item) => (
-              <div
-                key={item.key}
-                data-index={item.index}
-                ref={wrap ? virtual.measureElement : undefined}
-                className={cx("absolute left-0 flex min-w-full", item.index === current && "bg-raised")}
-                style={{ transform: `translateY(${item.start}px)`, minHeight: lineHeight, ...(wrap ? { width: "100%" } : {}) }}
-              >
-                <span aria-hidden className="w-12 shrink-0 pr-2 text-right text-dim select-none">
-                  {lines.number(item.index) || ""}
-                </span>
-                <span className={wrap ? "min-w-0 flex-1 break-all whitespace-pre-wrap" : "whitespace-pre"}>
-                  {lines.row(item.index)}
-                </span>
-              </div>
-            ))}
+          <div style={{ height: virtual.getTotalSize() }}>
+            {/* Rows that follow each other are laid out faster than rows with a place each. */}
+            <div
+              className={wrap ? "w-full" : "w-max min-w-full"}
+              style={{ transform: `translateY(${virtual.getVirtualItems()[0]?.start ?? 0}px)` }}
+            >
+              {virtual.getVirtualItems().map((item) => (
+                <Row
+                  key={item.key}
+                  index={item.index}
+                  number={lines.number(item.index)}
+                  text={lines.row(item.index)}
+                  current={item.index === current}
+                  measure={wrap ? virtual.measureElement : undefined}
+                />
+              ))}
+            </div>
           </div>
         )}
       </div>
     </section>
   );
 }
+
+// Row is a line of the output, or a part of a long one, wrapped if it is
+// measured.
+const Row = memo(function Row(props: {
+  index: number;
+  number: number;
+  text: string;
+  current: boolean;
+  measure: ((el: HTMLElement | null) => void) | undefined;
+}) {
+  const { measure } = props;
+  return (
+    <div
+      data-index={props.index}
+      ref={measure}
+      className={cx("leading-[18px]", measure ? "relative min-h-[18px] pl-12 break-all whitespace-pre-wrap" : "h-[18px] whitespace-pre", props.current && "bg-raised")}
+    >
+      <span
+        aria-hidden
+        className={cx("inline-block w-12 pr-2 text-right text-dim select-none", measure && "absolute left-0")}
+      >
+        {props.number || ""}
+      </span>
+      <span>{props.text}</span>
+    </div>
+  );
+});

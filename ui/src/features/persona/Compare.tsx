@@ -2,7 +2,7 @@ import { unifiedMergeView } from "@codemirror/merge";
 import { EditorState } from "@codemirror/state";
 import { EditorView, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
-import { personaLanguage } from "./language";
+import { colour } from "./colours";
 import { look } from "./look";
 
 // Compare shows what differs between two texts, and folds what does not.
@@ -18,13 +18,13 @@ export function Compare(props: { before: string; after: string; label: string })
           EditorState.readOnly.of(true),
           EditorView.editable.of(false),
           EditorView.lineWrapping,
-          personaLanguage,
           look,
           EditorView.contentAttributes.of({ "aria-label": props.label, tabindex: "0" }),
           unifiedMergeView({ original: props.before, mergeControls: false, collapseUnchanged: { margin: 3, minSize: 6 } }),
         ],
       }),
     });
+    colour(view);
     return () => view.destroy();
   }, [props.before, props.after, props.label]);
   return <div ref={host} className="h-full min-h-0 overflow-hidden" data-testid="persona-compare" />;

@@ -3,7 +3,7 @@ import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
-import { personaLanguage } from "./language";
+import { colour } from "./colours";
 import { look } from "./look";
 import type { Remark } from "./problems";
 
@@ -34,7 +34,6 @@ export function Editor(props: {
           highlightActiveLine(),
           EditorView.lineWrapping,
           keymap.of([...defaultKeymap.filter((k) => k.key !== "Mod-Enter"), ...historyKeymap]), // that key deploys
-          personaLanguage,
           look,
           EditorView.contentAttributes.of({ "aria-label": "Persona", spellcheck: "false", tabindex: "0" }),
           EditorView.updateListener.of((u) => {
@@ -43,6 +42,7 @@ export function Editor(props: {
         ],
       }),
     });
+    colour(v);
     view.current = v;
     return () => v.destroy();
   }, []);
