@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/metrics"
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
+	"github.com/deckhand-sh/deckhand/hub/nodelog"
 	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -244,6 +245,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		h.Add("bus server", h.nats)
 	}
 	h.Add("bus", h.bus)
+	h.Add("known secrets", &known{hub: h})
 	h.Add("admission", h.admission)
 	h.Add("inbox", h.inbox)
 	h.Add("subtasks", h.subtasks)
@@ -360,7 +362,7 @@ func (h *Hub) node(nodeID string) (tool.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return link, nil
+	return nodelog.Masked(link, h.cfg.Redact), nil
 }
 
 // recorded has a node told that an end is on record here.

@@ -276,6 +276,12 @@ func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, erro
 	return a, nil
 }
 
+// Values answers what was sealed, here or by another hub.
+func (c *Credentials) Values(row db.SealedWithinRow) ([]string, error) {
+	key, err := c.cfg.Vault.Open(row.Sealed, object(row.OrgID, row.ID, row.Address))
+	return []string{string(key)}, err
+}
+
 func expired(row *db.Credential) error {
 	if row.ExpiresAt == nil || row.ExpiresAt.After(time.Now()) {
 		return nil

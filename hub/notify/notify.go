@@ -199,6 +199,12 @@ func (s *Service) secret(d db.Destination) (sealed, error) {
 	return out, nil
 }
 
+// Values answers what was sealed, here or by another hub.
+func (s *Service) Values(row db.SealedWithinRow) ([]string, error) {
+	secret, err := s.secret(db.Destination{OrgID: row.OrgID, ID: row.ID, Sealed: row.Sealed})
+	return []string{secret.Now, secret.Before}, err
+}
+
 // sealed is what is kept of a secret.
 type sealed struct {
 	Now string `json:"now"`

@@ -22,7 +22,9 @@ package relay
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -241,9 +243,27 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 		refused.Own = refused.Code == fault.BudgetLimit && fault.As(err).ObjectID == t.ID
 		return nil, refused
 	}
+	if asked.body, err = r.masked(asked.body); err != nil {
+		return nil, r.refuse(err, "mask the request")
+	}
 	req.Body = io.NopCloser(bytes.NewReader(asked.body))
 	req.ContentLength = int64(len(asked.body))
 	return c, nil
+}
+
+// masked answers a request without the secrets in it: a model is told none, not
+// even one that it has said itself, since another provider may read it next.
+func (r *Relay) masked(body []byte) ([]byte, error) {
+	if !r.cfg.Redact.Knows(body) {
+		return body, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // as they were written
+	var whole any
+	if err := d.Decode(&whole); err != nil {
+		return nil, fmt.Errorf("read the request again: %w", err)
+	}
+	return json.Marshal(r.cfg.Redact.Value(whole))
 }
 
 // readAll reads a request of the size that it says it has, or of another one.

@@ -140,6 +140,12 @@ func (s *Service) compile(row db.Trigger) (*compiled, error) {
 	return c, nil
 }
 
+// Values answers what was sealed, here or by another hub.
+func (s *Service) Values(row db.SealedWithinRow) ([]string, error) {
+	secret, err := s.cfg.Vault.Open(row.Sealed, object(row.OrgID, row.ID))
+	return []string{string(secret)}, err
+}
+
 // object is what a sealed secret is bound to.
 func object(orgID, id string) string { return "secret of trigger " + id + " of " + orgID }
 

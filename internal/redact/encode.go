@@ -11,24 +11,32 @@ import (
 	"strings"
 )
 
+// jsonDepth is how many times over a value may be in JSON: what a model writes has
+// JSON in the JSON of its arguments, and that is in the JSON of its turn.
+const jsonDepth = 3
+
 // forms answers a value as programs write it: as it is, and in JSON, URLs, hex and
 // base64, there also in the middle of something longer, such as the header of a
 // login.
 func forms(value string) []string {
-	out := []string{value}
+	var out []string
 	add := func(form string) {
 		if len(form) >= minLength && !slices.Contains(out, form) {
 			out = append(out, form)
 		}
 	}
-	for _, html := range []bool{false, true} {
-		once := quoted(value, html)
-		add(once)
-		add(quoted(once, html)) // JSON in JSON
+	for _, text := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
+		add(text)
+		add(percent.ReplaceAllStringFunc(text, strings.ToLower))
 	}
-	for _, escaped := range []string{url.QueryEscape(value), url.PathEscape(value)} {
-		add(escaped)
-		add(percent.ReplaceAllStringFunc(escaped, strings.ToLower))
+	inner := 0 // what is not in JSON yet, or once less
+	for range jsonDepth {
+		level := out[inner:]
+		inner = len(out)
+		for _, text := range level {
+			add(quoted(text, false))
+			add(quoted(text, true))
+		}
 	}
 	add(hex.EncodeToString([]byte(value)))
 	add(strings.ToUpper(hex.EncodeToString([]byte(value))))

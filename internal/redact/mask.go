@@ -89,6 +89,29 @@ func (r *Redactor) Mask(p []byte) (settled int) {
 	return max(open, len(p)-MaskReach, 0)
 }
 
+// MaskValues is Mask of the known values alone: for text whose shapes were masked
+// before it came here.
+func (r *Redactor) MaskValues(p []byte) (settled int) {
+	m := r.known()
+	if m == nil {
+		return len(p)
+	}
+	regions(m, p, func(start, end int) bool {
+		stars(p[start:end])
+		return true
+	})
+	return max(m.open(p), len(p)-MaskReach, 0)
+}
+
+// Reach answers how long the longest form of a known value is, at most MaskReach;
+// 0 where no value is known.
+func (r *Redactor) Reach() int {
+	if m := r.known(); m != nil {
+		return min(m.longest, MaskReach)
+	}
+	return 0
+}
+
 func stars(p []byte) {
 	for i, c := range p {
 		if c != '\n' && c != '\r' {

@@ -110,6 +110,12 @@ func (r *Redactor) String(s string) string {
 	return shapes.ReplaceAllString(s, Mask)
 }
 
+// Knows says whether a known value is in p, in any of its forms.
+func (r *Redactor) Knows(p []byte) bool {
+	m := r.known()
+	return m != nil && has(m, p)
+}
+
 // masked answers s with Mask in the place of each known value.
 func masked(m *matcher, s string) string {
 	var out strings.Builder

@@ -481,3 +481,49 @@ func (q *Queries) RefuseCredential(ctx context.Context, arg RefuseCredentialPara
 	_, err := q.db.Exec(ctx, refuseCredential, arg.OrgID, arg.Provider, arg.ConnectedAt)
 	return err
 }
+
+const sealedWithin = `-- name: SealedWithin :many
+SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
+    SELECT 'credential'::text AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed, c.connected_at AS changed FROM credentials c
+    UNION ALL
+    SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (t.sealed_before)) AS s (sealed)
+    UNION ALL
+    SELECT 'destination', d.org_id, d.id, '', d.sealed, d.updated_at FROM destinations d
+) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - $1::interval
+`
+
+type SealedWithinRow struct {
+	Kind    string
+	OrgID   string
+	ID      string
+	Address string
+	Sealed  []byte
+}
+
+// What was sealed within that time that must reach no sink, each with what
+// it is bound to: keys of providers, secrets of triggers and of destinations.
+func (q *Queries) SealedWithin(ctx context.Context, age time.Duration) ([]SealedWithinRow, error) {
+	rows, err := q.db.Query(ctx, sealedWithin, age)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []SealedWithinRow{}
+	for rows.Next() {
+		var i SealedWithinRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.OrgID,
+			&i.ID,
+			&i.Address,
+			&i.Sealed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -59,3 +59,14 @@ SELECT sqlc.embed(t), (c.provider IS NOT NULL)::bool AS connected, c.base_url, c
                  WHERE p.org_id = t.org_id AND p.provider = @provider), '{}')::jsonb AS prices
 FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = @provider
 WHERE t.id = @id AND t.attempt = @attempt AND t.lease_hash = @lease_hash AND t.lease_expires_at > clock_timestamp();
+
+-- name: SealedWithin :many
+-- What was sealed within that time that must reach no sink, each with what
+-- it is bound to: keys of providers, secrets of triggers and of destinations.
+SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
+    SELECT 'credential'::text AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed, c.connected_at AS changed FROM credentials c
+    UNION ALL
+    SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (t.sealed_before)) AS s (sealed)
+    UNION ALL
+    SELECT 'destination', d.org_id, d.id, '', d.sealed, d.updated_at FROM destinations d
+) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - @age::interval;
