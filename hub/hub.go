@@ -185,7 +185,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
 	h.steps = step.New(step.Config{
-		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Artifacts: h.artifacts,
+		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),

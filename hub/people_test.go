@@ -191,3 +191,41 @@ func TestAPasswordIsChangedByWhoKnowsIt(t *testing.T) {
 	_, err = enter("another horse battery")
 	require.NoError(t, err)
 }
+
+// G1: what a task may is what its submitter may still: less as soon as they are
+// given less, and nothing once they are disabled.
+func TestATaskLosesTheRightsThatItsSubmitterLoses(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("worker", scripted("worker"))
+	ann := r.as("ann", "advanced")
+	res, err := ann.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "worker", Goal: "go on"}))
+	require.NoError(t, err)
+	lease := r.begin(res.Msg.GetTask().GetId(), 1)
+	r.turn(lease, 1)
+	index := int32(-1)
+	propose := func(tool, arguments string) *deckhandv1.Step {
+		index++
+		step, err := r.propose(lease, 1, index, tool, arguments)
+		require.NoError(t, err)
+		return step
+	}
+	change := func(req *deckhandv1.UpdateUserRequest) {
+		req.UserId = "ann"
+		_, err := r.user.Users.UpdateUser(t.Context(), connect.NewRequest(req))
+		require.NoError(t, err)
+	}
+	require.Equal(t, stepGranted, propose("shell_exec", command("true")).GetState())
+	change(&deckhandv1.UpdateUserRequest{Role: "admin"})
+	require.Equal(t, stepGranted, propose("shell_exec", command("true")).GetState())
+	change(&deckhandv1.UpdateUserRequest{Role: "basic"})
+	denied := propose("shell_exec", command("true"))
+	require.Equal(t, stepDenied, denied.GetState())
+	require.Contains(t, denied.GetObservation(), "the role basic of the one who submitted the task does not allow it")
+	require.Equal(t, stepGranted, propose("file_read", `{"path":"x"}`).GetState())
+	change(&deckhandv1.UpdateUserRequest{Disabled: new(true)})
+	denied = propose("file_read", `{"path":"x"}`)
+	require.Equal(t, stepDenied, denied.GetState())
+	require.Contains(t, denied.GetObservation(), "the one who submitted the task is disabled")
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/mcp"
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -71,10 +72,18 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the arguments and call again", "%v", err)
 	}
 	arguments = parsed
-	if !tool.Covers(t.CreatedByRole, record.Category) {
+	role, err := s.role(ctx, q, t)
+	if err != nil {
+		return arguments, category, verdict{denied: fault.New(fault.Internal, "the role of %s cannot be read", t.CreatedBy).WithCause(err)}
+	}
+	if !tool.Covers(role, record.Category) {
+		may := "the role " + role + " of the one who submitted the task does not allow it"
+		if role == "" {
+			may = "the one who submitted the task is disabled"
+		}
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied,
 			"ask somebody with more rights to run the task",
-			"%s is a %s tool, and the role %s of the one who submitted the task does not allow it", p.Tool, category, t.CreatedByRole)
+			"%s is a %s tool, and %s", p.Tool, category, may)
 	}
 	held, err := s.cfg.Plans.Held(ctx, q, t.OrgID)
 	if err != nil {
@@ -136,9 +145,19 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	case why != "":
 		out.ask = why
 	default:
-		out.reason = fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, t.CreatedByRole, category)
+		out.reason = fmt.Sprintf("allowed: the persona lists %s and role %s covers %s tools", p.Tool, role, category)
 	}
 	return arguments, category, out
+}
+
+// role answers what a task may by who submitted it: the role that they had then,
+// or the one that they have now, whichever is less.
+func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (string, error) {
+	now, err := s.cfg.Role(ctx, q, t.OrgID, t.CreatedBy, t.CreatedByRole)
+	if err != nil || !auth.AtLeast(now, t.CreatedByRole) {
+		return now, err
+	}
+	return t.CreatedByRole, nil
 }
 
 func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) verdict {

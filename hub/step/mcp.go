@@ -29,14 +29,18 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 	if len(p.MCP) == 0 {
 		return nil, nil, nil
 	}
+	role, err := s.role(ctx, s.cfg.Store.Queries, t)
+	if err != nil {
+		return nil, nil, err
+	}
 	call.OfflineGrace = p.OfflineGrace
 	call.Live = func(context.Context) bool { return true }
 	var problems []string
 	for i := range p.MCP {
 		server := &p.MCP[i]
-		if !tool.Covers(t.CreatedByRole, tool.CategoryOf(server.Category)) {
+		if !tool.Covers(role, tool.CategoryOf(server.Category)) {
 			problems = append(problems, fmt.Sprintf("the MCP server %s was not started: its tools are %s, and the role %s of the one who submitted the task does not allow them",
-				server.Name, server.Category, t.CreatedByRole))
+				server.Name, server.Category, role))
 			continue
 		}
 		call.MCP = &tool.MCP{Server: server, TaskID: t.ID}

@@ -98,6 +98,9 @@ type Config struct {
 	// Restore gives back the workspace that a task which goes on from a checkpoint
 	// begins with.
 	Restore func(ctx context.Context, t db.Task, node tool.Node) error
+	// Role answers what somebody may just now, and otherwise unless, for who is no
+	// user.
+	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
 	// Engine answers the search engine that an organisation has connected.

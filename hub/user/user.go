@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"unicode/utf8"
 
+	"github.com/hashicorp/golang-lru/v2/expirable"
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
@@ -44,6 +45,8 @@ type Users struct {
 	// hashing bounds how many passwords are looked at at once: each keeps a
 	// processor busy.
 	hashing chan struct{}
+	// roles are those of the last moment, by organisation and name.
+	roles *expirable.LRU[string, string]
 }
 
 // New makes Users.
@@ -51,7 +54,10 @@ func New(cfg Config) *Users {
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}
 	}
-	return &Users{cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1))}
+	return &Users{
+		cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1)),
+		roles: expirable.NewLRU[string, string](rememberedRoles, nil, rememberRole),
+	}
 }
 
 // Find answers the id of a user by an id, the beginning of one, or a name.
@@ -209,6 +215,7 @@ func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx)
 		}
 		return err
 	})
+	u.roles.Purge()
 	u.cfg.Changed()
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/user"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -77,7 +78,7 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 	}
 	hidden := &redact.Redactor{}
 	steps := step.New(step.Config{
-		Store: st, Plans: plan.New(plan.Config{Store: st}), Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
+		Store: st, Plans: plan.New(plan.Config{Store: st}), Role: user.New(user.Config{Store: st}).Role, Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
 		Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: st, Redact: hidden, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 		}),

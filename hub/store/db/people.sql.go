@@ -528,6 +528,23 @@ func (q *Queries) RevokeToken(ctx context.Context, arg RevokeTokenParams) (Revok
 	return i, err
 }
 
+const roleOfUser = `-- name: RoleOfUser :one
+SELECT (CASE WHEN disabled_at IS NULL THEN effective_role(id) ELSE '' END)::text AS role FROM users WHERE org_id = $1 AND name = $2
+`
+
+type RoleOfUserParams struct {
+	OrgID string
+	Name  string
+}
+
+// Empty for somebody who is disabled.
+func (q *Queries) RoleOfUser(ctx context.Context, arg RoleOfUserParams) (string, error) {
+	row := q.db.QueryRow(ctx, roleOfUser, arg.OrgID, arg.Name)
+	var role string
+	err := row.Scan(&role)
+	return role, err
+}
+
 const touchToken = `-- name: TouchToken :exec
 UPDATE api_tokens SET used_at = now() WHERE id = $1
 `

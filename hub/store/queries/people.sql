@@ -83,3 +83,7 @@ SELECT * FROM users WHERE org_id = @org_id AND oidc_issuer = @oidc_issuer AND oi
 -- Answers no row when the name is taken.
 INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject) VALUES (@id, @org_id, @name, @role, @oidc_issuer, @oidc_subject)
 ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
+
+-- name: RoleOfUser :one
+-- Empty for somebody who is disabled.
+SELECT (CASE WHEN disabled_at IS NULL THEN effective_role(id) ELSE '' END)::text AS role FROM users WHERE org_id = @org_id AND name = @name;
