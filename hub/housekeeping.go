@@ -30,6 +30,7 @@ func (k *housekeeping) Start(ctx context.Context) error {
 				"delete old deliveries":                  k.hub.triggers.Prune,
 				"delete old notices":                     k.hub.notify.Prune,
 				"delete old sessions":                    k.hub.sessions.Prune,
+				"forget calls that no limit counts":      k.hub.policies.Prune,
 				"forget hubs that died":                  k.hub.self.Forget,
 				"follow commands that a hub left behind": k.hub.execs.AdoptAll,
 			} {

@@ -33,6 +33,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/relay"
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
+	"github.com/deckhand-sh/deckhand/hub/review"
 	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/step"
@@ -53,7 +54,7 @@ import (
 )
 
 // modes are the execution modes that personas may name.
-var modes = []string{string(persona.Autonomous), string(persona.Supervised)}
+var modes = []string{string(persona.Autonomous), string(persona.Supervised), string(persona.Review)}
 
 const (
 	admissionSweep = 2 * time.Second
@@ -105,6 +106,7 @@ type Hub struct {
 	metrics    *metrics.Metrics
 	steps      *step.Steps
 	inbox      *inbox.Service
+	reviews    *review.Service
 	policies   *policy.Service
 	plans      *plan.Service
 	subtasks   *subtask.Service
@@ -193,12 +195,17 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 			return h.credentials.Engine(ctx, orgID)
 		},
 	})
+	h.reviews = review.New(review.Config{
+		Store: h.store, Recorder: recorder, Tools: h.tools, Steps: h.steps, Workspaces: h.workspaces, Redact: c.Redact, Node: h.node,
+		Admit: admit, Sweep: inboxSweep, Log: c.Log.Named("review"),
+	})
 	h.reports = report.New(report.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,
+		Review: h.reviews.Open,
+		Store:  h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,
 		Propose: h.steps.ProposeTurn, Stop: h.stopStep, Admit: admit,
 	})
 	h.inbox = inbox.New(inbox.Config{
-		Store: h.store, Recorder: recorder, Steps: h.steps, Vault: h.vault, Redact: c.Redact, Admit: admit,
+		Store: h.store, Recorder: recorder, Steps: h.steps, Reviews: h.reviews, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Admit: admit,
 		Sweep: inboxSweep, Log: c.Log.Named("inbox"),
 	})
 	h.execs = nodeexec.New(nodeexec.Config{
@@ -248,6 +255,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.Add("known secrets", &known{hub: h})
 	h.Add("admission", h.admission)
 	h.Add("inbox", h.inbox)
+	h.Add("reviews", h.reviews)
 	h.Add("subtasks", h.subtasks)
 	h.Add("commands", h.execs)
 	h.Add("triggers", h.triggers)

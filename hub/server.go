@@ -70,10 +70,11 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.triggers, h.admission.Kick), options...))
-	mux.Handle(deckhandv1connect.NewTaskServiceHandler(&api.Tasks{
+	tasks := &api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts,
-	}, options...))
+	}
+	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
 		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: history.New(h.store), Budgets: h.budgets, Node: h.node,
 	}, options...))
@@ -95,7 +96,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Drained: h.drainChanged,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(&api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact}, options...))
-	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents}, options...))
+	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents, Override: tasks.Override}, options...))
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))
 	mux.Handle(deckhandv1connect.NewBudgetServiceHandler(providers, options...))

@@ -521,7 +521,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	})
 	require.NoError(t, err)
 	_, err = s.CreateInboxItem(ctx, db.CreateInboxItemParams{
-		ID: o.item, OrgID: org.ID, Kind: "unknown", TaskID: o.task, StepID: o.step, AgentID: o.agent, Tool: "file_list", Category: "safe",
+		ID: o.item, OrgID: org.ID, Kind: "unknown", TaskID: o.task, StepID: &o.step, AgentID: o.agent, Tool: "file_list", Category: "safe",
 		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"),
 	})
 	require.NoError(t, err)

@@ -119,7 +119,7 @@ func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	if err != nil || o == (task.Override{}) {
 		return nil // the hub alone writes the column
 	}
-	out := &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model}
+	out := &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model, Mode: string(o.Mode)}
 	if l := o.Limits; l != (task.Limits{}) {
 		out.Limits = &deckhandv1.TaskLimits{Iterations: l.Iterations, Tokens: l.Tokens, Calls: l.Calls, CostMicros: l.CostMicros}
 		if l.ActiveTime > 0 {

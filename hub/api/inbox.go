@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/review"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -22,6 +23,8 @@ type Inbox struct {
 	Inbox  *inbox.Service
 	Tasks  *task.Service
 	Agents *agent.Service
+	// Override reads what an escalated task is to go on with.
+	Override func(ctx context.Context, id auth.Identity, m *deckhandv1.TaskOverride) (task.Override, error)
 }
 
 const inboxPage = 20
@@ -98,6 +101,17 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 		a.Verdict, a.Text = inbox.Reply, answer.Reply.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Retry_:
 		a.Verdict = inbox.Retry
+		if o := answer.Retry.GetOverride(); o != nil {
+			if a.Override, err = h.Override(ctx, who, o); err != nil {
+				return nil, err
+			}
+		}
+	case *deckhandv1.AnswerInboxItemRequest_Accept_:
+		a.Verdict = inbox.Accept
+	case *deckhandv1.AnswerInboxItemRequest_Changes_:
+		a.Verdict, a.Reason = inbox.Changes, answer.Changes.GetText()
+	case *deckhandv1.AnswerInboxItemRequest_Close_:
+		a.Verdict = inbox.Close
 	case *deckhandv1.AnswerInboxItemRequest_Suggest_:
 		a.Verdict, a.Reason = inbox.Suggest, answer.Suggest.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Replan_:
@@ -128,7 +142,7 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		Kind:   deckhandv1.InboxKind(enumValue(deckhandv1.InboxKind_value, "INBOX_KIND_", i.Kind)),
 		State:  deckhandv1.InboxState(enumValue(deckhandv1.InboxState_value, "INBOX_STATE_", i.State)),
 		TaskId: i.TaskID, TaskTitle: row.TaskTitle, SubmittedBy: row.SubmittedBy, AgentId: i.AgentID, AgentName: row.AgentName,
-		StepId: i.StepID, StepNumber: row.StepNumber, Tool: i.Tool, Category: tool.CategoryOf(i.Category),
+		StepId: deref(i.StepID), StepNumber: row.StepNumber, Tool: i.Tool, Category: tool.CategoryOf(i.Category),
 		Arguments: object(i.Arguments), Preview: i.Preview, Why: i.Why, Reasoning: row.Reasoning,
 		AskedAt: timestamppb.New(i.AskedAt), ExpiresAt: timestamp(i.ExpiresAt), OnExpiry: i.OnExpiry,
 		Answer: i.Answer, Reply: i.Reply, Reason: i.Reason, AnsweredBy: i.AnsweredBy, AnsweredAt: timestamp(i.AnsweredAt),
@@ -137,7 +151,12 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	if i.ChangedArguments != nil {
 		m.ChangedArguments = object(i.ChangedArguments)
 	}
+	if i.Offered > 0 && inbox.State(i.State) == inbox.Open {
+		m.Offer = &deckhandv1.AutoApprovalOffer{Shape: i.Shape, Approvals: i.Offered}
+	}
 	switch inbox.Kind(i.Kind) {
+	case inbox.Review:
+		m.Review = reviewMessage(i)
 	case inbox.Unknown:
 		m.Evidence = row.Observation
 	case inbox.Question:
@@ -145,6 +164,22 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		if q, err := tool.QuestionOf(m.GetArguments().AsMap()); err == nil {
 			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Choices, DefaultAnswer: q.Default}
 		}
+	}
+	return m
+}
+
+// reviewMessage answers what a review shows; nil where it cannot be read.
+func reviewMessage(i db.InboxItem) *deckhandv1.InboxReview {
+	d, err := review.DetailOf(i)
+	if err != nil {
+		return nil
+	}
+	m := &deckhandv1.InboxReview{Summary: d.Summary, Files: int32(d.Files), Paths: d.Paths} //nolint:gosec // files of one workspace
+	for _, c := range d.Held {
+		m.Held = append(m.Held, &deckhandv1.HeldCall{StepId: c.StepID, Number: c.Number, Tool: c.Tool, Category: tool.CategoryOf(c.Category), Preview: c.Preview})
+	}
+	for _, c := range d.Hosts {
+		m.Hosts = append(m.Hosts, &deckhandv1.ReviewedHost{Host: c.Host, Requests: c.Requests, SentBytes: c.SentBytes, ReceivedBytes: c.ReceivedBytes})
 	}
 	return m
 }

@@ -90,6 +90,11 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 	if sub.With, err = h.artifacts(ctx, req.Msg.GetArtifacts()); err != nil {
 		return nil, err
 	}
+	if o := req.Msg.GetOverride(); o != nil {
+		if sub.Override, err = h.overridden(ctx, id, sub.AgentID, o); err != nil {
+			return nil, err
+		}
+	}
 	sub.Override.Chat = req.Msg.GetChat()
 	if sub.Override.Chat && len(req.Msg.GetArtifacts()) > 0 {
 		return nil, fault.New(fault.Invalid, "a chat takes no artifacts: its agent could not read them").

@@ -101,30 +101,32 @@ func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.Te
 
 // again reads how a task is to be run once more.
 func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride, key string) (task.Again, error) {
-	out := task.Again{
-		By: actor(id), Role: id.Role, IdempotencyKey: key,
-		Override: task.Override{MemoryBytes: o.GetMemoryBytes(), Provider: o.GetProvider(), Model: o.GetModel()},
+	override, err := h.Override(ctx, id, o)
+	return task.Again{By: actor(id), Role: id.Role, IdempotencyKey: key, Override: override}, err
+}
+
+// Override reads what a task that runs once more has in the place of what it had.
+func (h *Tasks) Override(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride) (out task.Override, err error) {
+	out = task.Override{MemoryBytes: o.GetMemoryBytes(), Provider: o.GetProvider(), Model: o.GetModel()}
+	if err := out.Check(); err != nil {
+		return out, err
 	}
-	var err error
-	if out.Override.Limits, err = limitsOf(id, o.GetLimits()); err != nil {
+	if o.GetMode() != "" {
+		return out, fault.New(fault.Invalid, "override.mode is %q, and a task that runs once more keeps the mode that it had", o.GetMode()).
+			WithFix("leave it out, or submit a new task")
+	}
+	if out.Limits, err = limitsOf(id, o.GetLimits()); err != nil {
 		return out, err
 	}
 	if ref := o.GetNodeId(); ref != "" {
-		nodeID, err := h.Nodes.Find(ctx, id.OrgID, ref)
-		if err != nil {
-			return out, err
-		}
-		out.Override.NodeID = nodeID
+		out.NodeID, err = h.Nodes.Find(ctx, id.OrgID, ref)
 	}
-	return out, nil
+	return out, err
 }
 
 // limitsOf reads the limits that an admin lets a run have.
 func limitsOf(id auth.Identity, m *deckhandv1.TaskLimits) (task.Limits, error) {
-	out := task.Limits{
-		Iterations: m.GetIterations(), ActiveTime: m.GetActiveTime().AsDuration(), Tokens: m.GetTokens(), Calls: m.GetCalls(),
-		CostMicros: m.GetCostMicros(),
-	}
+	out := limitsIn(m)
 	if out != (task.Limits{}) && id.Role != "admin" {
 		return out, fault.New(fault.Denied, "only an admin lets a run have more than its persona says").
 			WithCode(fault.PermissionDenied).WithFix("ask one, or leave limits out")

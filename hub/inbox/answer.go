@@ -36,6 +36,9 @@ const (
 	Suggest   Verdict = "suggest"
 	Replan    Verdict = "replan"
 	Clarify   Verdict = "clarify"
+	Accept    Verdict = "accept"
+	Changes   Verdict = "changes"
+	Close     Verdict = "close"
 	// TimeOut is the clock's.
 	TimeOut Verdict = "time_out"
 )
@@ -45,13 +48,18 @@ var fitting = map[Kind][]Verdict{
 	Approval: {Approve, Reject, Skip, Suggest, Replan, Clarify},
 	Question: {Reply, Reject},
 	Unknown:  {Retry, Skip, Succeeded, Failed},
+	Review:   {Accept, Changes, Reject},
+	// Escalated tasks; see escalated.
+	Escalation: {Retry, Close},
 }
 
 // commands are how each kind is answered on the command line.
 var commands = map[Kind]string{
-	Approval: "approve, reject or skip it, suggest another way, replan, or ask",
-	Question: "answer or reject it",
-	Unknown:  "retry or skip it, or mark it as succeeded or failed",
+	Approval:   "approve, reject or skip it, suggest another way, replan, or ask",
+	Question:   "answer or reject it",
+	Unknown:    "retry or skip it, or mark it as succeeded or failed",
+	Review:     "accept it, ask for changes, or reject it",
+	Escalation: "retry or close it",
 }
 
 // Answer is what a person says to an item.
@@ -66,7 +74,9 @@ type Answer struct {
 	// Always, with an approval, is the wish to be asked no more about calls like it.
 	Always *policy.Always
 	Reason string
-	By     event.Actor
+	// Override is what an escalated task goes on with, when it is retried.
+	Override task.Override
+	By       event.Actor
 	// Role is the person's.
 	Role string
 
@@ -94,6 +104,19 @@ type Steps interface {
 	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Effect, error)
 }
 
+// Tasks says whether a task may go on with what a person gives it.
+type Tasks interface {
+	MayRun(ctx context.Context, orgID, id string, with task.Override) error
+}
+
+// Reviews carries out what is decided on reviews.
+type Reviews interface {
+	// Unchanged refuses to accept work that is not as it was when it was shown.
+	Unchanged(ctx context.Context, item db.InboxItem) error
+	// Decided is the part of the answer's transaction that is about the task.
+	Decided(ctx context.Context, tx *event.Tx, t db.Task, a Answer) error
+}
+
 // Sealer seals what must not be readable at rest.
 type Sealer interface {
 	Seal(value []byte, object string) ([]byte, error)
@@ -104,6 +127,8 @@ type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
 	Steps    Steps
+	Reviews  Reviews
+	Tasks    Tasks
 	Vault    Sealer
 	Redact   *redact.Redactor
 	// Admit is called after a commit that may let a task start.
@@ -132,10 +157,8 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		return row, err
 	}
 	a.Reason = s.cfg.Redact.String(a.Reason)
-	if State(row.InboxItem.State) == Open && (a.Verdict == Approve || a.Verdict == Retry) {
-		if a.unseen, err = s.cfg.Steps.Look(ctx, orgID, row.InboxItem.StepID); err != nil {
-			return row, err
-		}
+	if err := s.look(ctx, row.InboxItem, &a); err != nil {
+		return row, err
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: row.InboxItem.TaskID})
@@ -160,16 +183,54 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		if err := answerable(item, locked.Over, a); err != nil {
 			return err
 		}
+		if item.StepID == nil {
+			return s.closeTask(ctx, tx, t, item, a)
+		}
 		effect, err := s.cfg.Steps.Resolve(ctx, tx, t, item, a)
 		if err != nil {
 			return err
 		}
-		return s.close(ctx, tx, t, item, a, effect)
+		if err := s.close(ctx, tx, t, item, a, effect); err != nil {
+			return err
+		}
+		return s.settle(ctx, tx, t, fmt.Sprintf("%s answered %s (%s); waits for a worker", a.By.ID, item.ID, a.Verdict), a.By)
 	})
 	if err != nil {
 		return row, err
 	}
 	return s.Get(ctx, orgID, id)
+}
+
+// look has the workspace looked at before an answer that has something happen
+// there.
+func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err error) {
+	switch {
+	case State(item.State) != Open:
+	case item.StepID != nil && (a.Verdict == Approve || a.Verdict == Retry):
+		a.unseen, err = s.cfg.Steps.Look(ctx, item.OrgID, *item.StepID)
+	case Kind(item.Kind) == Review && a.Verdict == Accept:
+		err = s.cfg.Reviews.Unchanged(ctx, item)
+	case Kind(item.Kind) == Escalation && a.Verdict == Retry:
+		err = s.cfg.Tasks.MayRun(ctx, item.OrgID, item.TaskID, a.Override)
+	}
+	return err
+}
+
+// closeTask is close for what is asked about a task, which then goes on or ends.
+func (s *Service) closeTask(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) error {
+	// The answer comes first: a task that goes on withdraws what is open.
+	if err := s.close(ctx, tx, t, item, a, Effect{}); err != nil {
+		return err
+	}
+	switch {
+	case Kind(item.Kind) == Review:
+		return s.cfg.Reviews.Decided(ctx, tx, t, a)
+	case a.Verdict == Close:
+		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		return task.Close(ctx, tx, t, a.Reason, a.By)
+	}
+	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+	return task.TryAgain(ctx, tx, t, a.Override, a.By)
 }
 
 // mayAnswer refuses who has no right to: an administrator has, and the task's
@@ -204,8 +265,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 	return nil
 }
 
-// close stores an answer whose effect on the step is in the transaction, and
-// lets the task go on.
+// close stores an answer whose effect is in the transaction.
 func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Effect) error {
 	params := db.AnswerInboxItemParams{
 		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.String(effect.Reply),
@@ -223,18 +283,18 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	// E6: with time, address and user agent.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
-		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": item.StepID, "tool": item.Tool, "preview": item.Preview},
+		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview},
 		After:  map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments)},
 	}); err != nil {
 		return err
 	}
 	if err := tx.Append(t.OrgID, t.ID, a.By, event.Draft{Type: "inbox_answered", Payload: map[string]any{
-		"item_id": item.ID, "kind": item.Kind, "step_id": item.StepID, "tool": item.Tool, "answer": string(a.Verdict),
+		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "answer": string(a.Verdict),
 		"reply": effect.Reply, "reason": a.Reason, "by": a.By.ID, "changed": effect.ChangedArguments != nil,
 	}}); err != nil {
 		return err
 	}
-	return s.settle(ctx, tx, t, fmt.Sprintf("%s answered %s (%s); waits for a worker", a.By.ID, item.ID, a.Verdict), a.By)
+	return nil
 }
 
 // settle lets a task go on that waits for an answer, when its next call may, and
@@ -255,4 +315,11 @@ func (s *Service) settle(ctx context.Context, tx *event.Tx, t db.Task, why strin
 	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
 	_, err = task.Move(ctx, tx, t, task.Queued, why, by)
 	return err
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }

@@ -70,7 +70,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 		return err
 	}
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "inbox_expired", Payload: map[string]any{
-		"item_id": item.ID, "kind": item.Kind, "step_id": item.StepID, "tool": item.Tool, "on_expiry": item.OnExpiry,
+		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "on_expiry": item.OnExpiry,
 	}}); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	// E6: a call that the clock refused is on record as one that a person did.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: event.Hub, Action: "inbox.expired", ObjectKind: "inbox_item", ObjectID: item.ID, Reason: why,
-		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": item.StepID, "tool": item.Tool, "preview": item.Preview},
+		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview},
 		After:  map[string]any{"on_expiry": item.OnExpiry},
 	}); err != nil {
 		return err

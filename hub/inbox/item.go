@@ -1,7 +1,8 @@
 // Package inbox is what waits for a person: calls to approve, questions of
-// agents, and calls of which nobody knows whether they took effect.
+// agents, calls of which nobody knows whether they took effect, runs to review
+// (package review), and tasks that are escalated.
 //
-// An item is opened in the transaction that parks its step, and closed once, by
+// An item is opened in the transaction that parks its step or task, and closed once, by
 // an answer, by its time running out on the database's clock, or because its
 // task has ended (which the database itself sees to). Closing it moves the step
 // and, where the task can go on, puts the task back into the queue in the same
@@ -33,6 +34,9 @@ const (
 	Approval Kind = "approval"
 	Question Kind = "question"
 	Unknown  Kind = "unknown"
+	// Of a task, and of no step.
+	Review     Kind = "review"
+	Escalation Kind = "escalation"
 )
 
 // State is where an item stands.
@@ -68,6 +72,11 @@ type Ask struct {
 	// Timeout is how long the item waits; 0 for however long it takes.
 	Timeout  time.Duration
 	OnExpiry string
+	// Shape is what the call has in common with others; "" where calls like it are
+	// never allowed for good. Offer answers how many were approved, where it is
+	// offered now to be asked no more.
+	Shape string
+	Offer func(itemID string) (int32, error)
 	// More is added to the event.
 	More map[string]any
 }
@@ -78,9 +87,15 @@ var events = map[Kind]string{Approval: "approval_requested", Question: "input_re
 // Add opens an item for a step that waits. The task's row is locked.
 func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask Ask) error {
 	params := db.CreateInboxItemParams{
-		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: string(ask.Kind), TaskID: t.ID, StepID: step.ID, AgentID: t.AgentID,
+		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: string(ask.Kind), TaskID: t.ID, StepID: &step.ID, AgentID: t.AgentID,
 		Tool: step.Tool, Category: step.Category, Arguments: ask.Arguments, Preview: ask.Preview, Why: ask.Why, Binding: ask.Binding,
-		OnExpiry: ask.OnExpiry,
+		OnExpiry: ask.OnExpiry, Shape: ask.Shape,
+	}
+	if ask.Shape != "" && ask.Offer != nil {
+		var err error
+		if params.Offered, err = ask.Offer(params.ID); err != nil {
+			return err
+		}
 	}
 	if ask.Timeout > 0 {
 		params.Timeout = &ask.Timeout

@@ -139,14 +139,14 @@ func words(kind, agent, taskID string, p map[string]any) string {
 		line = fmt.Sprintf("%s does not know whether %s took effect, and asks", who, text("tool"))
 	case inputRequired:
 		line = fmt.Sprintf("%s asks: %s", who, text("question"))
-	case reviewRequested:
-		line = fmt.Sprintf("%s is done with task %s, which waits for a review", who, taskID)
+	case reviewRequested, reviewOpened:
+		line = fmt.Sprintf("%s is done with task %s, which waits for a review: deckhand inbox show %s", who, taskID, text("item_id"))
 	case reviewCompleted:
 		line = fmt.Sprintf("Task %s was reviewed: it is %s", taskID, text("to"))
 	case taskFailed, taskCompleted, agentPaused, stateChanged:
 		line = fmt.Sprintf("Task %s of agent %s is %s: %s", taskID, agent, text("to"), text("reason"))
 	case "agent.escalated", taskEscalated:
-		line = fmt.Sprintf("%s needs a person for task %s: %s", who, taskID, text("cause"))
+		line = fmt.Sprintf("%s needs a person for task %s: %s. Retry or close it: deckhand inbox show %s", who, taskID, text("cause"), text("item_id"))
 	case agentSuspended:
 		line = fmt.Sprintf("%s is suspended: %s. %s", who, text("reason"), text("fix"))
 	case budgetWarning:

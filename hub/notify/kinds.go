@@ -37,6 +37,7 @@ const (
 	taskFailed         = "task.failed"
 	taskCompleted      = "task.completed"
 	agentPaused        = "agent.paused"
+	reviewOpened       = "review_requested"
 	reviewRequested    = "review.requested"
 	reviewCompleted    = "review.completed"
 )
@@ -47,8 +48,9 @@ var stored = []string{
 	"artifacts_delivered", "artifacts_promised", budgetWarning, "checkpoint_created", "execution_cancelled", executionCompleted, executionFailed,
 	executionPaused, "execution_resumed", "execution_started", "inbox_answered", "inbox_expired", inputRequired, "iteration_complete",
 	"jail_not_frozen", limitReached, "limit_warning", "limits_lifted", "mcp_problems", "mcp_tool_changed", "message_delivered", "message_received",
-	"model_failover", outcomeUnknown, "pause_requested", "phase_changed", planReached, "plan_updated", planWarning, "progress_update", stateChanged, "task.assigned",
-	taskEscalated, "task.memory_raised", "task.reordered", "task.submitted", "thinking", toolCompleted, toolDenied, toolExecuting, "tool_rejected",
+	"model_failover", outcomeUnknown, "pause_requested", "phase_changed", planReached, "plan_updated", planWarning, "progress_update", reviewOpened,
+	stateChanged, "task.assigned", taskEscalated, "task.memory_raised", "task.reordered", "task.submitted", "thinking", toolCompleted, toolDenied,
+	toolExecuting, "tool_held", "tool_rejected",
 	toolSelected, "workspace_restored", "workspace_undone",
 }
 
@@ -77,7 +79,7 @@ var tells = []told{
 	{name: "agent.failed", from: executionFailed},
 	{name: agentPaused, from: stateChanged, when: says("to", "paused")},
 	{name: "agent.escalated", from: taskEscalated},
-	{name: reviewRequested, from: stateChanged, when: says("to", "review_needed")},
+	{name: reviewRequested, from: reviewOpened},
 	{name: reviewCompleted, from: stateChanged, when: says("from", "review_needed")},
 	{name: taskCompleted, from: stateChanged, when: says("to", "succeeded")},
 	{name: taskFailed, from: stateChanged, when: says("to", "failed", "timed_out")},

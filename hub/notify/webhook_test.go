@@ -101,7 +101,7 @@ func TestTheLifecycleIsTold(t *testing.T) {
 		{"state_changed", map[string]any{"to": "paused"}},
 		{"agent.retry", map[string]any{"retry": 1}},
 		{"task.escalated", nil},
-		{"state_changed", map[string]any{"from": "running", "to": "review_needed"}},
+		{"review_requested", map[string]any{"item_id": "inbox_1"}},
 		{"state_changed", map[string]any{"from": "review_needed", "to": "succeeded"}},
 		{"execution_cancelled", nil}, {"phase_changed", nil}, {"plan_updated", nil}, {"thinking", nil}, {"tool_completed", nil},
 		{"checkpoint_created", nil}, {"input_required", nil}, {"iteration_complete", nil},

@@ -23,7 +23,9 @@ import (
 const (
 	ScopeExact    = "exact"
 	ScopeCommands = "commands"
-	ScopeTool     = "tool"
+	// ScopeShape is of calls that look alike; see ShapeOf.
+	ScopeShape = "shape"
+	ScopeTool  = "tool"
 )
 
 // How long such a rule holds.
@@ -46,7 +48,7 @@ func allowRules(rows []db.AllowRule, agentID string) (out []*Rule) {
 		if row.AgentID != "" && row.AgentID != agentID {
 			continue
 		}
-		r := &Rule{Name: row.ID, Effect: Allow, Reason: row.Description, Tools: []Glob{{text: row.Tool}}, Until: row.ExpiresAt, Exact: row.ArgumentsDigest}
+		r := &Rule{Name: row.ID, Effect: Allow, Reason: row.Description, Tools: []Glob{{text: row.Tool}}, Until: row.ExpiresAt, Exact: row.ArgumentsDigest, Shape: row.Shape, Answered: true}
 		for _, c := range row.Commands {
 			var prefix []Glob
 			for _, w := range strings.Fields(c) {
@@ -99,6 +101,11 @@ func (s *Service) Always(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	case ScopeExact:
 		p.ArgumentsDigest = DigestOf(arguments)
 		p.Description = "these arguments of " + item.Tool
+	case ScopeShape:
+		if p.Shape = ShapeOf(item.Tool, arguments); p.Shape == "" {
+			return db.AllowRule{}, fault.New(fault.Invalid, "the call has no shape of its own").WithObject(item.ID).WithFix("use the scope exact or commands")
+		}
+		p.Description = "calls that look like " + p.Shape
 	case ScopeTool:
 		p.Description = "any call of " + item.Tool
 	case ScopeCommands:
@@ -126,7 +133,7 @@ func (s *Service) Always(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 		}
 		p.Description = "commands that begin with " + strings.Join(p.Commands, ", ")
 	default:
-		return db.AllowRule{}, fault.New(fault.Invalid, "there is no scope %q", w.Scope).WithFix("use exact, commands or tool")
+		return db.AllowRule{}, fault.New(fault.Invalid, "there is no scope %q", w.Scope).WithFix("use exact, commands, shape or tool")
 	}
 	rule, err := tx.CreateAllowRule(ctx, p)
 	if err != nil {
@@ -135,7 +142,7 @@ func (s *Service) Always(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	tx.AfterCommit(func() { s.forget(t.OrgID) })
 	return rule, audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: by, Action: "policy.always_allowed", ObjectKind: "allow_rule", ObjectID: rule.ID, Reason: p.Description,
-		After: map[string]any{"tool": rule.Tool, "scope": rule.Scope, "agent_id": rule.AgentID, "commands": rule.Commands, "expires_at": rule.ExpiresAt.UTC().Format(time.RFC3339), "item_id": item.ID},
+		After: map[string]any{"tool": rule.Tool, "scope": rule.Scope, "agent_id": rule.AgentID, "commands": rule.Commands, "shape": rule.Shape, "expires_at": rule.ExpiresAt.UTC().Format(time.RFC3339), "item_id": item.ID},
 	})
 }
 
@@ -146,9 +153,9 @@ func subcommand(s string) bool {
 	return s != "" && !strings.ContainsAny(s, "/=.*$ ") && s[0] != '-'
 }
 
-// exact says that a rule for exact arguments is about a call.
+// exact says that a rule for exact arguments, or for their shape, is about a call.
 func (r *Rule) exact(c *Call) bool {
-	return r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))
+	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }
 
 // AllowRules answers what people said is to be allowed; with past those too that

@@ -256,6 +256,10 @@ type Rule struct {
 	Args     map[string][]Glob
 	// Exact is a digest of the arguments that it is for; nil for any.
 	Exact []byte
+	// Shape is how calls look that it is for; "" for any.
+	Shape string
+	// Answered says that a person gave it as the answer to an approval.
+	Answered bool
 	// Until is when the rule ends; zero for never.
 	Until time.Time
 }

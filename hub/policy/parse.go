@@ -26,6 +26,9 @@ const (
 	maxProblems = 50
 )
 
+// mostPer is the longest time over which a limit counts.
+const mostPer = 31 * 24 * time.Hour
+
 // Parse reads and checks a policy, its examples among it. The error is a
 // *fault.Error of kind Invalid that says everything which is wrong, each with its
 // line. name is used in messages only.
@@ -253,7 +256,7 @@ func (d *decoder) limit(n *yaml.Node) (l Limit) {
 		},
 		"per": func(_, v *yaml.Node) {
 			var err error
-			if l.Per, err = time.ParseDuration(v.Value); err != nil || l.Per < time.Second || l.Per > 31*24*time.Hour {
+			if l.Per, err = time.ParseDuration(v.Value); err != nil || l.Per < time.Second || l.Per > mostPer {
 				d.add(v.Line, "per must be a time from 1s to 744h, such as 1h")
 			}
 		},

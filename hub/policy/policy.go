@@ -63,6 +63,9 @@ type Decision struct {
 	Command string `json:"command,omitempty"`
 	// Dangers are what was recognised; see package danger.
 	Dangers []string `json:"dangers,omitempty"`
+	// Answered says of an allow that people gave it as their answer to approvals:
+	// it holds also where the persona asks.
+	Answered bool `json:"answered,omitempty"`
 }
 
 // Limit is how often a tool, or tools of a category, may be called.
@@ -141,9 +144,10 @@ func (s Set) Decide(c Call) Decision {
 			}
 		}
 	}
-	ruled := false
+	ruled, answered := false, true
 	for _, u := range units {
 		d := decide(rules, u)
+		answered = answered && (d.Answered || d.Rule == "")
 		ruled = ruled || d.Rule != ""
 		if strength[d.Effect] > strength[out.Effect] || out.Rule == "" && d.Effect == out.Effect {
 			d.Version = out.Version
@@ -153,6 +157,7 @@ func (s Set) Decide(c Call) Decision {
 	if !ruled && out.Effect == Allow {
 		out.Effect = None
 	}
+	out.Answered = out.Answered && answered
 	if c.script != nil && len(c.script.Unclear) > 0 && (about || fallback != None) && strength[out.Effect] < strength[Ask] {
 		out = Decision{Effect: Ask, Version: out.Version, Why: "the script cannot be understood: " + strings.Join(c.script.Unclear, "; ")}
 	}
@@ -219,9 +224,10 @@ func decide(rules []*Rule, u *unit) Decision {
 		case m == maybe && effect == Deny:
 			effect = Ask
 		}
-		// An allow counts only where nothing stricter does.
-		if effect == Allow && out.Effect == None || strength[effect] > strength[out.Effect] && effect != Allow {
-			out = Decision{Effect: effect, Rule: r.Name, Command: u.label, Why: r.why(m)}
+		// An allow counts only where nothing stricter does, and of several that which
+		// goes furthest.
+		if effect == Allow && (out.Effect == None || out.Effect == Allow && r.Answered && !out.Answered) || strength[effect] > strength[out.Effect] && effect != Allow {
+			out = Decision{Effect: effect, Rule: r.Name, Command: u.label, Why: r.why(m), Answered: r.Answered}
 		}
 	}
 	return out

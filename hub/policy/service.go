@@ -185,9 +185,41 @@ func (s *Service) Apply(ctx context.Context, orgID, agentID, file, text string, 
 	return after, err == nil, err
 }
 
-// Calls answers how many calls a limit counts just now.
-func (s *Service) Calls(ctx context.Context, q *db.Queries, orgID string, l Limit) (int64, error) {
-	return q.CountCalls(ctx, db.CountCallsParams{OrgID: orgID, Tool: l.Tool, Category: l.Category, Per: l.Per})
+// Limits answers the limits that count calls of a tool.
+func (s Set) Limits(tool, category string) (out []Limit) {
+	for _, src := range s {
+		for _, l := range src.Limits {
+			if (l.Tool == "" || l.Tool == tool) && (l.Category == "" || l.Category == category) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// Reached answers the first of some limits that lets no call more be made, or
+// nil. In a transaction the answer holds to its end: no other call is counted in
+// the organisation meanwhile.
+func (s *Service) Reached(ctx context.Context, q *db.Queries, orgID string, limits []Limit) (*Limit, error) {
+	if err := q.LockLimits(ctx, orgID); err != nil {
+		return nil, fmt.Errorf("lock the limits of %s: %w", orgID, err)
+	}
+	for _, l := range limits {
+		n, err := q.CountLimitedCalls(ctx, db.CountLimitedCallsParams{OrgID: orgID, Tool: l.Tool, Category: l.Category, Per: l.Per})
+		if err != nil {
+			return nil, fmt.Errorf("count calls: %w", err)
+		}
+		if n >= int64(l.Calls) {
+			return &l, nil
+		}
+	}
+	return nil, nil
+}
+
+// Prune forgets calls that no limit counts any more.
+func (s *Service) Prune(ctx context.Context) error {
+	_, err := s.cfg.Store.DeleteCountedCalls(ctx, mostPer)
+	return err
 }
 
 // Replayed is a step that another policy would have decided otherwise.

@@ -39,6 +39,8 @@ type Config struct {
 	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
 	// Propose decides calls of a turn in the transaction that stores it.
 	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error)
+	// Review opens the review of a run that is done, in the transaction that ends it.
+	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string) error
 	// Stop ends the running command of a step, best effort.
 	Stop func(step db.Step, by string)
 	// Admit is called after a commit that may let another task start.
@@ -382,6 +384,15 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		if goesOn {
 			return r.goOn(ctx, tx, t, end, by)
 		}
+		if end.State == task.Succeeded {
+			reviewed, err := r.reviewed(ctx, tx, t)
+			if err != nil {
+				return err
+			}
+			if reviewed {
+				end.State, end.Reason = task.ReviewNeeded, "the agent is done, and its work waits for somebody to accept it: deckhand inbox list --task "+t.ID
+			}
+		}
 		if end.State == task.Failed {
 			if err := keepLast(ctx, tx, t); err != nil {
 				return err
@@ -409,6 +420,9 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
 		reason := r.cfg.Redact.String(end.Reason)
 		open, err := task.End(ctx, tx, t, end.State, reason, result, by)
+		if err == nil && end.State == task.ReviewNeeded {
+			err = r.cfg.Review(ctx, tx, t, result.Summary)
+		}
 		if err == nil && end.State == task.Paused && end.RetryAfter > 0 {
 			// It goes on then, unless somebody has it go on sooner.
 			err = tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: end.RetryAfter, Reason: reason})
@@ -418,6 +432,17 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		}
 		return r.cancelOpen(ctx, tx, t, by)
 	})
+}
+
+// reviewed says that nothing of a task's run leaves its workspace before a person
+// has accepted it.
+func (r *Reports) reviewed(ctx context.Context, tx *event.Tx, t db.Task) (bool, error) {
+	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return false, err
+	}
+	p, err = task.Narrowed(t, p)
+	return err == nil && p.Mode == persona.Review, err
 }
 
 // cancelOpen ends the steps of a run that ended before them: nothing of it goes

@@ -42,6 +42,14 @@ func mustAsk(record *tool.Tool, p *persona.Persona) string {
 	return ""
 }
 
+// autonomous says that only a tool's danger asks for a person: a rule of the
+// policy may allow that, while what the persona asks about is asked about all the
+// same, until a person says otherwise in an answer (E1).
+func autonomous(record *tool.Tool, p *persona.Persona) bool {
+	category := tool.CategoryName(record.Category)
+	return p.Mode != persona.Supervised && !slices.Contains(p.Approvals.Tools, record.Name) && !slices.Contains(p.Approvals.Categories, category)
+}
+
 // ask opens an inbox item for a step that waits for leave, or for an answer.
 func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, why string) error {
 	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
@@ -77,6 +85,12 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 	} else if record.Irreversible != "" {
 		ask.Why += "; it cannot be undone: " + record.Irreversible
 		ask.More["irreversible"] = record.Irreversible
+	}
+	if ask.Kind == inbox.Approval && record.Irreversible == "" && !tool.IsMCP(step.Tool) {
+		ask.Shape = policy.ShapeOf(step.Tool, arguments)
+		ask.Offer = func(itemID string) (int32, error) {
+			return s.cfg.Policies.Offer(ctx, tx, t, step.Tool, ask.Shape, itemID)
+		}
 	}
 	return inbox.Add(ctx, tx, t, step, ask)
 }

@@ -26,6 +26,10 @@ type verdict struct {
 	reason string
 	denied *fault.Error
 	ask    string
+	// held is until a person accepts the run.
+	held bool
+	// counted says that a limit counts it.
+	counted bool
 	// policy is what the rules made of it.
 	policy policy.Decision
 }
@@ -118,7 +122,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, category, deny(fault.NotFound, fault.ToolNotFound, "go on without it",
 			"the MCP server %s does not offer the tool %s any more", server.Server.Name, server.Tool)
 	}
-	refused, err := s.limited(ctx, q, t.OrgID, p.Tool, category, set)
+	counted, refused, err := s.limited(ctx, q, t.OrgID, p.Tool, category, set)
 	if err != nil {
 		return arguments, category, verdict{denied: fault.New(fault.Internal, "it cannot be counted how often tools were called").WithCause(err)}
 	}
@@ -129,17 +133,24 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	if err != nil {
 		return arguments, category, verdict{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
 	}
-	out := verdict{policy: decided}
+	out := verdict{policy: decided, counted: counted}
 	why := mustAsk(record, agent)
 	switch {
+	case agent.Mode == persona.Review && p.Tool == tool.Handoff:
+		out.denied = fault.New(fault.Denied, "the run is in review mode: its work may go to nobody before a person has accepted it").
+			WithCode(fault.PermissionDenied).WithFix("complete the task, and say in your summary who should go on with it")
 	case decided.Effect == policy.Deny:
 		out.denied = fault.New(fault.Denied, "the policy denies it: %s", decided.Why).WithCode(fault.PermissionDenied).WithFix("do it another way")
+	case agent.Mode == persona.Review && record.Leaves != nil && record.Leaves(arguments):
+		out.held = true // whoever accepts the run answers what would be asked
 	case server != nil && server.Ask != "":
 		out.ask = server.Ask
 	case record.Asks:
 		out.ask = why
 	case decided.Effect == policy.Ask:
 		out.ask = decided.Why
+	case why != "" && decided.Effect == policy.Allow && !decided.Answered && !autonomous(record, agent):
+		out.ask = why + "; " + decided.Why + ", but that is for what the persona does not ask about"
 	case decided.Effect == policy.Allow:
 		out.reason = "allowed: " + decided.Why
 	case why != "":
@@ -199,8 +210,11 @@ func jailOf(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 	if override.MemoryBytes > 0 {
 		memory = override.MemoryBytes
 	}
-	allowed := p.Egress
-	if p.Mode == persona.Review {
+	allowed, mode := p.Egress, p.Mode
+	if override.Mode != "" {
+		mode = override.Mode
+	}
+	if mode == persona.Review {
 		allowed = allowed.ReadOnly()
 	}
 	return &nodev1.JailSpec{

@@ -34,7 +34,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 		return step, false, nil
 	}
 	d, err := s.draft(ctx, s.cfg.Store.Queries, t, p)
-	if err != nil || State(d.params.State) != Granted || len(d.decision.Dangers) > 0 {
+	if err != nil || State(d.params.State) != Granted || len(d.decision.Dangers) > 0 || d.counted {
 		return step, false, err
 	}
 	step = d.step()

@@ -69,28 +69,22 @@ func (s *Steps) written(ctx context.Context, q *db.Queries, t db.Task) (map[stri
 }
 
 // limited refuses a call where its tool, or its category, was called as often as
-// a policy lets it be (F12).
-func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, category string, set policy.Set) (*fault.Error, error) {
-	for _, src := range set {
-		for _, l := range src.Limits {
-			if l.Tool != "" && l.Tool != name || l.Category != "" && l.Category != category {
-				continue
-			}
-			n, err := s.cfg.Policies.Calls(ctx, q, orgID, l)
-			if err != nil {
-				return nil, fmt.Errorf("count calls of %s: %w", name, err)
-			}
-			if n >= int64(l.Calls) {
-				what := l.Tool
-				if what == "" {
-					what = l.Category + " tools"
-				}
-				return fault.New(fault.Exhausted, "%s may be called %d times in %s, and were", what, l.Calls, l.Per).
-					WithCode(fault.RateLimited).WithFix("go on without it, or wait"), nil
-			}
-		}
+// a policy lets it be (F12), and says whether a policy counts such calls.
+func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, category string, set policy.Set) (counted bool, refused *fault.Error, err error) {
+	limits := set.Limits(name, category)
+	if len(limits) == 0 {
+		return false, nil, nil
 	}
-	return nil, nil
+	l, err := s.cfg.Policies.Reached(ctx, q, orgID, limits)
+	if err != nil || l == nil {
+		return true, nil, err
+	}
+	what := l.Tool
+	if what == "" {
+		what = l.Category + " tools"
+	}
+	return true, fault.New(fault.Exhausted, "%s may be called %d times in %s, and were", what, l.Calls, l.Per).
+		WithCode(fault.RateLimited).WithFix("go on without it, or wait"), nil
 }
 
 // auditDangers puts a call on record that is known to be dangerous (G6).

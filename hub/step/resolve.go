@@ -19,9 +19,9 @@ import (
 // task's row is locked. It implements inbox.Steps.
 func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a inbox.Answer) (inbox.Effect, error) {
 	var effect inbox.Effect
-	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: item.StepID})
+	step, err := tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: *item.StepID})
 	if err != nil {
-		return effect, fmt.Errorf("read step %s: %w", item.StepID, err)
+		return effect, fmt.Errorf("read step %s: %w", *item.StepID, err)
 	}
 	by := s.cfg.Redact.String(a.By.ID)
 	params := db.ResolveStepParams{DecisionReason: withReason(string(a.Verdict)+" by "+by, a.Reason)}
@@ -50,6 +50,9 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 		}
 		params.State = string(Granted)
 	case inbox.Reject:
+		if err := s.cfg.Policies.Rejected(ctx, tx, t, item, a.By); err != nil {
+			return effect, err
+		}
 		params.State, params.ErrorCode = string(Denied), string(fault.PermissionDenied)
 		params.Observation = withReason(fmt.Sprintf("error %s: %s rejected this call of %s; it was not made", fault.PermissionDenied, by, step.Tool), a.Reason)
 	case inbox.Suggest, inbox.Replan, inbox.Clarify:
@@ -108,6 +111,10 @@ func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
 	if err != nil {
 		return err
+	}
+	if record := s.cfg.Tools.Get(item.Tool); a.Always.Scope == policy.ScopeShape && (record == nil || record.Irreversible != "" || tool.IsMCP(item.Tool)) {
+		return fault.New(fault.Precondition, "what %s does cannot be undone, so that each call is asked about", item.Tool).WithObject(item.ID).
+			WithFix("approve this call only")
 	}
 	if decided.Effect == policy.Ask && len(decided.Dangers) == 0 {
 		return fault.New(fault.Precondition, "the policy asks about it, which beats what allows it: %s", decided.Why).WithObject(item.ID).

@@ -53,11 +53,14 @@ type State string
 
 // The states.
 const (
-	Proposed  State = "proposed"
-	Denied    State = "denied"
-	Waiting   State = "waiting"
-	Granted   State = "granted"
-	Started   State = "started"
+	Proposed State = "proposed"
+	Denied   State = "denied"
+	Waiting  State = "waiting"
+	Granted  State = "granted"
+	Started  State = "started"
+	// Held would have left the workspace of a run that is reviewed: it is made
+	// when a person accepts the run (see Release).
+	Held      State = "held"
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
 	Unknown   State = "unknown"
@@ -231,6 +234,11 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	if err := auditDangers(tx, t, step, d.decision); err != nil {
 		return step, err
 	}
+	if d.counted && State(step.State) != Denied {
+		if err := tx.CountedCall(ctx, db.CountedCallParams{OrgID: t.OrgID, Tool: p.Tool, Category: step.Category, StepID: step.ID}); err != nil {
+			return step, fmt.Errorf("count step %s: %w", step.ID, err)
+		}
+	}
 	if State(params.State) == Waiting {
 		return step, s.ask(ctx, tx, t, step, params.DecisionReason)
 	}
@@ -252,6 +260,8 @@ type draft struct {
 	params    db.CreateStepParams
 	arguments map[string]any
 	decision  policy.Decision
+	// counted says that a limit counts the call: it is decided in a transaction.
+	counted bool
 }
 
 // draft decides a call: its step is granted, denied or waiting.
@@ -269,12 +279,17 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Map(d.arguments)); err != nil {
 		return d, fmt.Errorf("encode arguments: %w", err)
 	}
-	d.decision = decision.policy
+	d.decision, d.counted = decision.policy, decision.counted
 	if d.params.Decision, err = json.Marshal(d.decision); err != nil {
 		return d, fmt.Errorf("encode a decision: %w", err)
 	}
 	d.params.DecisionReason = decision.reason
 	switch {
+	case decision.held:
+		d.params.State, d.params.Ended = string(Held), true
+		d.params.DecisionReason = "held: the run is in review mode, and this would leave its workspace"
+		d.params.Observation = "held: this call leaves the workspace, so it is made when a person accepts your work, once and as it is. " +
+			"You get no result of it. Go on with the rest as if it were to succeed; say in your summary what it is for."
 	case decision.ask != "":
 		d.params.State, d.params.DecisionReason = string(Waiting), decision.ask
 	case decision.denied != nil:
@@ -288,8 +303,11 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 // event is that of the decision on a step.
 func (d draft) event(step db.Step) event.Draft {
 	kind := "tool_selected"
-	if State(step.State) == Denied {
+	switch State(step.State) {
+	case Denied:
 		kind = "tool_denied"
+	case Held:
+		kind = "tool_held"
 	}
 	return event.Draft{Type: kind, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool, "arguments": brief(d.arguments),

@@ -106,13 +106,19 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 	sub := task.Submission{
 		OrgID: t.OrgID, AgentID: target, Title: work.Title, Goal: work.Goal, Context: work.Context, By: event.Hub,
 	}
+	own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	if own, err = task.Narrowed(t, own); err != nil {
+		return nil, err
+	}
+	// Nothing leaves the workspaces of the tasks below one that is reviewed either,
+	// and what it runs with in the place of its persona's is not for less care.
+	sub.Override.Mode = inherited(own.Mode)
 	if work.Manifest == nil {
 		sub.Parent, sub.ParentStep = &t, stepID
 	} else {
-		own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
-		if err != nil {
-			return nil, err
-		}
 		manifest := *work.Manifest
 		manifest.HandoffID, manifest.SourceAgent = ident.New("handoff"), own.Name
 		if sub.With, r.refused, err = s.artifacts(ctx, t, &manifest); err != nil || r.refused != nil {
@@ -123,9 +129,17 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 		}
 		sub.Source, sub.After, r.handoff = &t, []string{t.ID}, manifest.HandoffID
 	}
-	var err error
 	r.draft, err = s.cfg.Tasks.Draft(ctx, sub)
 	return r, err
+}
+
+// inherited is the mode that work has which a task gives away; "" for that of
+// whoever does it.
+func inherited(mode persona.Mode) persona.Mode {
+	if mode == persona.Review {
+		return mode
+	}
+	return ""
 }
 
 // Make makes the task that a call wants, or answers why it may not be. The
@@ -229,6 +243,9 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 	if err != nil {
 		return nil, err
 	}
+	if own, err = task.Narrowed(t, own); err != nil {
+		return nil, err
+	}
 	targetID, target := t.AgentID, own
 	if work.Agent != "" {
 		if refused := permitted(own, work); refused != nil {
@@ -252,6 +269,10 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 	}
 	if refused := chain.circle(own, targetID, work); refused != nil {
 		return refused, nil
+	}
+	if own.Mode == persona.Review {
+		reviewed := *target // see Prepare
+		reviewed.Mode, target = persona.Review, &reviewed
 	}
 	if more := exceeds(own, target, s.cfg.Tools); more != "" {
 		return fault.New(fault.Denied, "agent %s may do more than %s: %s", target.Name, own.Name, more).WithCode(fault.PermissionDenied).

@@ -29,12 +29,7 @@ type Again struct {
 // stores nothing.
 type WithTask func(ctx context.Context, tx *event.Tx, t db.Task) error
 
-func (a Again) check() error {
-	if (a.Override.Provider == "") != (a.Override.Model == "") && a.Override.Provider != "script" {
-		return fault.New(fault.Invalid, "override.provider and override.model go together").WithFix("give both, or neither")
-	}
-	return nil
-}
+func (a Again) check() error { return a.Override.Check() }
 
 // merged answers an override with the fields of a newer one put over it.
 func (o Override) merged(by Override) Override {
@@ -46,6 +41,9 @@ func (o Override) merged(by Override) Override {
 	}
 	if by.Provider != "" {
 		o.Provider, o.Model = by.Provider, by.Model
+	}
+	if by.Mode != "" {
+		o.Mode = by.Mode
 	}
 	o.Limits = o.Limits.merged(by.Limits)
 	return o
@@ -85,6 +83,20 @@ func (s *Service) Retry(ctx context.Context, orgID, id string, again Again) (db.
 	sub.With = func(ctx context.Context, tx *event.Tx, t db.Task) error { return copyArtifacts(ctx, tx, id, t) }
 	sub.also = func(tx *event.Tx, t db.Task) error { return auditAgain(tx, "task.retried", t, again) }
 	return s.Submit(ctx, sub)
+}
+
+// MayRun refuses to have a task go on with a model that its organisation cannot
+// call.
+func (s *Service) MayRun(ctx context.Context, orgID, id string, with Override) error {
+	if err := with.Check(); err != nil {
+		return err
+	}
+	row, err := s.Get(ctx, orgID, id)
+	if err != nil {
+		return err
+	}
+	name, model := with.Runs(row.Provider, row.Model)
+	return s.usable(ctx, orgID, row.AgentName, name, model)
 }
 
 // copyArtifacts has a task begin with the files that another was promised.
@@ -141,21 +153,39 @@ func (s *Service) requeueEscalated(ctx context.Context, orgID, id string, again 
 		default:
 			return refuse(id, from, Queued).WithFix("only a task that is escalated or has ended is tried again; this one goes on by itself, or with: deckhand task resume %s", id)
 		}
-		before, err := OverrideOf(t)
-		if err != nil {
-			return fmt.Errorf("task %s: %w", id, err)
-		}
-		column, err := before.merged(again.Override).Column()
-		if err != nil {
-			return err
-		}
-		if err := tx.SetRetry(ctx, db.SetRetryParams{OrgID: orgID, ID: id, Override: column}); err != nil {
-			return fmt.Errorf("set what %s is tried again with: %w", id, err)
-		}
 		tx.AfterCommit(func() { s.cfg.Admit(orgID) })
-		_, err = Move(ctx, tx, t, Queued, "tried again by "+again.By.ID+"; waits for a worker", again.By)
-		return err
+		return TryAgain(ctx, tx, t, again.Override, again.By)
 	})
+}
+
+// TryAgain puts an escalated task whose row the transaction has locked back into
+// the queue.
+func TryAgain(ctx context.Context, tx *event.Tx, t db.Task, with Override, by event.Actor) error {
+	before, err := OverrideOf(t)
+	if err != nil {
+		return fmt.Errorf("task %s: %w", t.ID, err)
+	}
+	column, err := before.merged(with).Column()
+	if err != nil {
+		return err
+	}
+	if err := tx.SetRetry(ctx, db.SetRetryParams{OrgID: t.OrgID, ID: t.ID, Override: column}); err != nil {
+		return fmt.Errorf("set what %s is tried again with: %w", t.ID, err)
+	}
+	_, err = Move(ctx, tx, t, Queued, "tried again by "+by.ID+"; waits for a worker", by)
+	return err
+}
+
+// Close ends an escalated task whose row the transaction has locked.
+func Close(ctx context.Context, tx *event.Tx, t db.Task, reason string, by event.Actor) error {
+	why := said("closed by "+by.ID, reason)
+	if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why}); err != nil {
+		return fmt.Errorf("cancel steps of %s: %w", t.ID, err)
+	}
+	if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
+		return err
+	}
+	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
 }
 
 // CheckpointOf answers a task with its checkpoint of an iteration: 0 is the

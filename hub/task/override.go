@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
@@ -23,6 +24,9 @@ type Override struct {
 	// Provider and Model go together. SQL reads them by these names.
 	Provider string `json:"provider,omitempty"`
 	Model    string `json:"model,omitempty"`
+	// Mode is one that is at least as careful as the persona's, unless an admin
+	// set it.
+	Mode persona.Mode `json:"mode,omitempty"`
 	// Limits of the run.
 	Limits Limits `json:"limits,omitzero"`
 	// Chat has it answer, and do nothing: see Narrowed. SQL reads it by this name.
@@ -80,15 +84,32 @@ func (o Override) Runs(provider, model string) (string, string) {
 	return provider, model
 }
 
-// Narrowed answers what a task may be of its persona: a chat has no tools but
-// those that every agent has, no servers, and nobody to give work to.
+// Check refuses an override that makes no sense.
+func (o Override) Check() error {
+	if (o.Provider == "") != (o.Model == "") && o.Provider != persona.ProviderScript {
+		return fault.New(fault.Invalid, "override.provider and override.model go together").WithFix("give both, or neither")
+	}
+	return nil
+}
+
+// Narrowed answers what a task is of its persona: its mode is the task's own,
+// where it has one, and a chat has no tools but those that every agent has, no
+// servers, nobody to give work to, and nothing to review.
 func Narrowed(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	o, err := OverrideOf(t)
-	if err != nil || !o.Chat {
+	if err != nil || !o.Chat && o.Mode == "" {
 		return p, err
 	}
 	narrow := *p
-	narrow.Tools, narrow.MCP, narrow.Agents = nil, nil, persona.Agents{}
+	if o.Chat {
+		narrow.Tools, narrow.MCP, narrow.Agents, narrow.Mode = nil, nil, persona.Agents{}, persona.Autonomous
+		return &narrow, nil
+	}
+	narrow.Mode = o.Mode
+	if p.Mode == persona.Supervised && o.Mode == persona.Review {
+		// It asks about all that the persona has it ask about.
+		narrow.Approvals.Categories = []string{"moderate", "dangerous"}
+	}
 	return &narrow, nil
 }
 

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 // Failure is the end of a run that trying again may mend.
@@ -62,6 +64,7 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 	if err := tx.NameAssignee(ctx, db.NameAssigneeParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return fmt.Errorf("name who is to decide on %s: %w", t.ID, err)
 	}
+	cause = tx.Redact().String(cause)
 	options := []string{
 		"deckhand task retry " + t.ID,
 		"deckhand task retry " + t.ID + " --memory SIZE",
@@ -75,8 +78,16 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 	if err != nil {
 		return err
 	}
+	item, err := tx.CreateInboxItem(ctx, db.CreateInboxItemParams{
+		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: "escalation", TaskID: t.ID, AgentID: t.AgentID, Category: "safe",
+		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"), Why: cause,
+		Preview: said("the task does not go on by itself", code) + "; retry it, with more memory, on another node or with another model where that helps, or close it",
+	})
+	if err != nil {
+		return fmt.Errorf("store that %s is escalated: %w", t.ID, err)
+	}
 	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "task.escalated", Payload: map[string]any{
-		"cause": cause, "error_code": code, "failures": t.Failures, "worker_losses": t.WorkerLosses, "options": options,
+		"item_id": item.ID, "cause": cause, "error_code": code, "failures": t.Failures, "worker_losses": t.WorkerLosses, "options": options,
 	}})
 }
 

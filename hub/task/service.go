@@ -223,6 +223,9 @@ func (d *Draft) payload(row db.GetTaskRow) map[string]any {
 	if len(sub.After) > 0 {
 		payload["after"] = sub.After
 	}
+	if o := sub.Override; o.Mode != "" || o.Provider != "" || o.Limits != (Limits{}) {
+		payload["override"] = map[string]any{"mode": o.Mode, "provider": o.Provider, "model": o.Model, "limits": o.Limits}
+	}
 	if sub.Human != "" {
 		payload["assignee"] = sub.Human
 	}

@@ -41,14 +41,18 @@ func httpTools() []*Tool {
 			preview: previewHTTP(name),
 		}
 	}
+	sends := func(t *Tool) *Tool {
+		t.Leaves = func(map[string]any) bool { return true }
+		return t
+	}
 	get := request("http_get", "Get an address by HTTP: status, headers and the beginning of a body that is text.",
 		httpSchema, deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE)
 	get.Idempotent, get.ReadOnly, get.Irreversible = true, true, ""
 	return []*Tool{
 		get,
-		request("http_post", "Send a POST request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE),
-		request("http_put", "Send a PUT request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE),
-		request("http_delete", "Send a DELETE request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS),
+		sends(request("http_post", "Send a POST request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE)),
+		sends(request("http_put", "Send a PUT request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE)),
+		sends(request("http_delete", "Send a DELETE request.", bodySchema, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS)),
 		{
 			Name: "http_download", Description: "Get an address by HTTP into a file of the workspace, whole or not at all. Only hosts that you are told of are reached.",
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,

@@ -40,6 +40,7 @@ func syncTools() []*Tool {
 			"What is there already is not sent again. Where a file there has another content, nothing is copied, unless it is what you copied there last.",
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Idempotent: true, Reversible: true, Timeout: syncTimeout,
+		Leaves: func(arguments map[string]any) bool { return text(arguments, "direction") != "from" },
 		schema: `{"type":"object","additionalProperties":false,"required":["node","direction","paths"],"properties":{
 			"node":{"type":"string","minLength":1,"maxLength":128,"description":"The name of the other node"},
 			"direction":{"enum":["to","from"],"description":"to: from here to that node; from: from that node to here"},

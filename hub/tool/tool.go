@@ -114,6 +114,9 @@ type Tool struct {
 	// Irreversible says what cannot, of a tool that is neither reversible nor
 	// read-only.
 	Irreversible string
+	// Leaves says whether a call has an effect outside of the workspace; nil where
+	// none has. Commands and servers are kept in by the jail and its egress.
+	Leaves func(arguments map[string]any) bool
 	// Asks: it asks a person, and runs when the answer is there.
 	Asks bool
 	// Spawns: it has another task made, and runs when that one has ended.

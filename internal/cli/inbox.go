@@ -17,17 +17,20 @@ import (
 
 func (a *app) inboxCommand() *cobra.Command {
 	cmd := group("inbox", "See what waits for a person, and answer it", `
-The inbox has calls to approve, questions of agents, and calls of which nobody
-knows whether they took effect. A task that waits holds no worker. The first
-answer counts; ids may be shortened as long as they name one item.
+The inbox has calls to approve, questions of agents, calls of which nobody knows
+whether they took effect, runs in review mode to accept, and tasks that do not go
+on by themselves. A task that waits holds no worker. The first answer counts; ids
+may be shortened as long as they name one item.
 `, `
 deckhand inbox list
 deckhand inbox show inbox_3q9
 deckhand inbox approve inbox_3q9
 deckhand inbox answer inbox_7bc "the one in Frankfurt"
+deckhand inbox accept inbox_9xk
 `)
 	cmd.AddCommand(a.inboxListCommand(), a.inboxShowCommand(), a.inboxApproveCommand(), a.inboxRejectCommand(),
-		a.inboxAnswerCommand(), a.inboxRetryCommand(), a.inboxSkipCommand(), a.inboxSuggestCommand(), a.inboxReplanCommand(), a.inboxAskCommand(), a.inboxMarkCommand())
+		a.inboxAnswerCommand(), a.inboxRetryCommand(), a.inboxSkipCommand(), a.inboxSuggestCommand(), a.inboxReplanCommand(), a.inboxAskCommand(), a.inboxMarkCommand(),
+		a.inboxAcceptCommand(), a.inboxChangesCommand(), a.inboxCloseCommand())
 	return cmd
 }
 
@@ -47,7 +50,7 @@ deckhand inbox list --all`,
 			for _, name := range kinds {
 				kind := deckhandv1.InboxKind(deckhandv1.InboxKind_value["INBOX_KIND_"+strings.ToUpper(name)])
 				if kind == deckhandv1.InboxKind_INBOX_KIND_UNSPECIFIED {
-					return usage(cmd, "there is no kind of inbox item %q, the kinds are approval, question, unknown", name)
+					return usage(cmd, "there is no kind of inbox item %q, the kinds are approval, question, unknown, review, escalation", name)
 				}
 				if !slices.Contains(request.Kinds, kind) {
 					request.Kinds = append(request.Kinds, kind)
@@ -64,7 +67,7 @@ deckhand inbox list --all`,
 			return a.inboxList(cmd.Context(), request, limit)
 		},
 	}
-	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: approval, question, unknown")
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only these kinds: approval, question, unknown, review, escalation")
 	cmd.Flags().StringVar(&request.TaskId, "task", "", "only items of this task")
 	cmd.Flags().StringVar(&request.AgentId, "agent", "", "only items of this agent's tasks")
 	cmd.Flags().BoolVar(&all, "all", false, "also what waits no more")
@@ -125,6 +128,13 @@ func (a *app) inboxShowCommand() *cobra.Command {
 				return err
 			}
 			if a.format.ForPeople() && item.GetState() == deckhandv1.InboxState_INBOX_STATE_OPEN {
+				if item.GetReview().GetFiles() > 0 {
+					a.notef("see what changed: deckhand task diff %s", termsafe.Line(item.GetTaskId()))
+				}
+				if o := item.GetOffer(); o != nil {
+					a.notef("%d calls like it were approved in 30 days, and none was rejected; to be asked no more: deckhand inbox approve %s --always shape",
+						o.GetApprovals(), termsafe.Line(item.GetId()))
+				}
 				a.notef("answer it: %s", answers(enumName(item.GetKind()), item.GetId()))
 			}
 			return nil
@@ -151,6 +161,10 @@ func answers(kind, id string) string {
 		return fmt.Sprintf("deckhand inbox answer %s TEXT (or reject)", id)
 	case "unknown":
 		return fmt.Sprintf("deckhand inbox retry %s (or skip; or mark it succeeded or failed)", id)
+	case "review":
+		return fmt.Sprintf("deckhand inbox accept %s (or changes, reject)", id)
+	case "escalation":
+		return fmt.Sprintf("deckhand inbox retry %s (or close)", id)
 	}
 	return "deckhand inbox show " + id
 }
@@ -167,7 +181,8 @@ func (a *app) noteWaiting(tasks ...*deckhandv1.Task) {
 	shown := 0
 	for _, t := range tasks {
 		switch t.GetState() {
-		case deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL, deckhandv1.TaskState_TASK_STATE_NEEDS_INPUT:
+		case deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL, deckhandv1.TaskState_TASK_STATE_NEEDS_INPUT, deckhandv1.TaskState_TASK_STATE_REVIEW_NEEDED,
+			deckhandv1.TaskState_TASK_STATE_ESCALATED:
 		default:
 			continue
 		}
@@ -199,7 +214,7 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "until", Value: func(x item) string { return moment(x.GetExpiresAt()) }, Wide: true},
 			{Header: "otherwise", Value: (item).GetOnExpiry, Wide: true},
 			{Header: "why", Value: (item).GetWhy, Wide: true},
-			{Header: "step", Value: func(x item) string { return fmt.Sprintf("%s, number %d", x.GetStepId(), x.GetStepNumber()) }, Alone: true},
+			{Header: "step", Value: stepOf, Alone: true},
 			{Header: "node", Value: (item).GetNodeId, Alone: true},
 			{Header: "command there", Value: (item).GetExecId, Alone: true},
 			{Header: "asked", Value: func(x item) string { return moment(x.GetAskedAt()) }, Alone: true},
@@ -208,6 +223,10 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "reason", Value: (item).GetReason, Alone: true},
 			{Header: "choices", Value: func(x item) string { return indented(numbered(x.GetQuestion().GetChoices())) }, Block: true},
 			{Header: "default", Value: func(x item) string { return indented(x.GetQuestion().GetDefaultAnswer()) }, Block: true},
+			{Header: "summary", Value: func(x item) string { return indented(x.GetReview().GetSummary()) }, Block: true},
+			{Header: "files", Value: func(x item) string { return indented(strings.Join(x.GetReview().GetPaths(), "\n")) }, Block: true},
+			{Header: "hosts", Value: func(x item) string { return indented(reviewedHosts(x)) }, Block: true},
+			{Header: "looks like", Value: func(x item) string { return indented(x.GetOffer().GetShape()) }, Block: true},
 			{Header: "what is asked", Value: func(x item) string { return indented(x.GetPreview()) }, Block: true},
 			{Header: "arguments", Value: func(x item) string { return indented(lines(x.GetArguments())) }, Block: true},
 			{Header: "reasoning", Value: func(x item) string { return indented(x.GetReasoning()) }, Block: true},
@@ -216,6 +235,23 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "reply", Value: func(x item) string { return indented(x.GetReply()) }, Block: true},
 		},
 	}
+}
+
+// stepOf names the step that an item is about; "" where it is about a task.
+func stepOf(x *deckhandv1.InboxItem) string {
+	if x.GetStepId() == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, number %d", x.GetStepId(), x.GetStepNumber())
+}
+
+// reviewedHosts answers a line for each host that a run's commands connected to.
+func reviewedHosts(x *deckhandv1.InboxItem) string {
+	var out []string
+	for _, h := range x.GetReview().GetHosts() {
+		out = append(out, fmt.Sprintf("%s: %d requests, %d bytes sent, %d received", termsafe.Line(h.GetHost()), h.GetRequests(), h.GetSentBytes(), h.GetReceivedBytes()))
+	}
+	return strings.Join(out, "\n")
 }
 
 // indented keeps what an agent wrote from passing for a field or a heading of

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -57,7 +58,7 @@ deckhand inbox approve inbox_3q9 --always commands --lasts 168h`,
 	}
 	cmd.Flags().StringVar(&arguments, "arguments", "", "a JSON object to call the tool with instead, @FILE to read it from a file, @- from standard input; the agent is told")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().StringVar(&always, "always", "", "from now on allow calls like it: exact (these arguments), commands (that begin so) or tool (any call); for administrators")
+	cmd.Flags().StringVar(&always, "always", "", "from now on allow calls like it: exact (these arguments), commands (that begin so), shape (that look alike, as inbox show offers it) or tool (any call); for administrators")
 	cmd.Flags().BoolVar(&everyAgent, "every-agent", false, "with --always: of every agent, and not only of this one")
 	cmd.Flags().DurationVar(&lasts, "lasts", 0, "with --always: how long, at most 2160h; 720h otherwise")
 	return cmd
@@ -85,15 +86,57 @@ func (a *app) readArguments(cmd *cobra.Command, given string) (string, error) {
 }
 
 func (a *app) inboxRejectCommand() *cobra.Command {
-	return a.plainAnswer("reject ID", "Refuse a call, or to answer a question; the agent goes on without",
+	return a.plainAnswer("reject ID", "Refuse a call, or to answer a question; the agent goes on without. Of a review, give the workspace back and end the task",
 		`deckhand inbox reject inbox_3q9 --reason "not on a Friday"`, "why; the agent sees it",
 		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Reject_{Reject: &deckhandv1.AnswerInboxItemRequest_Reject{}}})
 }
 
 func (a *app) inboxRetryCommand() *cobra.Command {
-	return a.plainAnswer("retry ID", "Make a call with an unknown outcome once more; it may then have taken effect twice",
-		`deckhand inbox retry inbox_3q9 --reason "the file is not there"`, "why; the agent sees it",
-		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Retry_{Retry: &deckhandv1.AnswerInboxItemRequest_Retry{}}})
+	var o override
+	var reason string
+	cmd := &cobra.Command{
+		Use: "retry ID", Short: "Make a call with an unknown outcome once more, or have an escalated task go on",
+		Long: `A call with an unknown outcome may then have taken effect twice. An escalated
+task goes on with what the flags say in the place of what it had.`,
+		Example: `deckhand inbox retry inbox_3q9 --reason "the file is not there"
+deckhand inbox retry inbox_9xk --memory 8GiB`,
+		Args: takes("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			retry := &deckhandv1.AnswerInboxItemRequest_Retry{}
+			with, err := o.message(cmd)
+			if err != nil {
+				return err
+			}
+			if !proto.Equal(with, &deckhandv1.TaskOverride{}) {
+				retry.Override = with
+			}
+			return a.answer(cmd.Context(), &deckhandv1.AnswerInboxItemRequest{
+				ItemId: args[0], Reason: reason, Answer: &deckhandv1.AnswerInboxItemRequest_Retry_{Retry: retry},
+			})
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why; the agent sees it")
+	return cmd
+}
+
+func (a *app) inboxAcceptCommand() *cobra.Command {
+	return a.plainAnswer("accept ID", "Accept the work of a run in review mode: what was held is made, and the task has succeeded",
+		`deckhand inbox accept inbox_9xk`, "why, for the record",
+		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: &deckhandv1.AnswerInboxItemRequest_Accept{}}})
+}
+
+func (a *app) inboxChangesCommand() *cobra.Command {
+	return a.wordedAnswer("changes ID TEXT", "Have the agent of a review go on; what was held is left out",
+		`deckhand inbox changes inbox_9xk "the tests are missing"`, func(text string) *deckhandv1.AnswerInboxItemRequest {
+			return &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Changes_{Changes: &deckhandv1.AnswerInboxItemRequest_Changes{Text: text}}}
+		})
+}
+
+func (a *app) inboxCloseCommand() *cobra.Command {
+	return a.plainAnswer("close ID", "End an escalated task",
+		`deckhand inbox close inbox_9xk --reason "done by hand"`, "why, for the record",
+		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Close_{Close: &deckhandv1.AnswerInboxItemRequest_Close{}}})
 }
 
 func (a *app) inboxSkipCommand() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
@@ -38,6 +40,51 @@ type runOptions struct {
 	wait    bool
 	watch   bool
 	timeout time.Duration
+	with    runOverride
+}
+
+// runOverride are the flags of what one run has in the place of what its persona
+// says.
+type runOverride struct {
+	mode, provider, model string
+	budget                float64
+	limits                map[string]string
+}
+
+func (o *runOverride) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.mode, "mode", "", "autonomous, supervised or review, for this run; a less careful one than the persona's is for admins")
+	cmd.Flags().StringVar(&o.provider, "provider", "", "use this provider's model for this run; --model goes with it")
+	cmd.Flags().StringVar(&o.model, "model", "", "use this model for this run; --provider goes with it")
+	cmd.Flags().Float64Var(&o.budget, "budget", 0, "what this run may cost, in US dollars; more than the persona's is for admins")
+	cmd.Flags().Lookup("budget").DefValue = "" // the persona's
+	cmd.Flags().StringToStringVar(&o.limits, "limit", nil, "let this run have so much, for example iterations=100 or active_time=2h; more than the persona's is for admins")
+}
+
+// message answers nil where the run is as the persona says.
+func (o *runOverride) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, error) {
+	if (o.provider == "") != (o.model == "") {
+		return nil, usage(cmd, "--provider and --model go together")
+	}
+	out := &deckhandv1.TaskOverride{Mode: o.mode, Provider: o.provider, Model: o.model}
+	var err error
+	if out.Limits, err = limitsOf(cmd, o.limits); err != nil {
+		return nil, err
+	}
+	if cmd.Flags().Changed("budget") {
+		switch {
+		case o.budget <= 0 || o.budget > 1_000_000:
+			return nil, usage(cmd, "--budget is %g, give dollars above 0, at most 1000000", o.budget)
+		case out.GetLimits().GetCostMicros() > 0:
+			return nil, usage(cmd, "--budget and --limit cost_usd are the same, give one of them")
+		case out.GetLimits() == nil:
+			out.Limits = &deckhandv1.TaskLimits{}
+		}
+		out.Limits.CostMicros = int64(math.Round(o.budget * 1e6))
+	}
+	if proto.Equal(out, &deckhandv1.TaskOverride{}) {
+		return nil, nil
+	}
+	return out, nil
 }
 
 // given answers the files of other tasks that the task begins with.
@@ -67,6 +114,7 @@ deckhand run log-triage "Check the backups" -o name
 deckhand run log-triage "Write the summary" --after task_3q9 --priority 8
 deckhand run reviewer "Review it" --artifact 'task_3q9:src/**/*.go'
 deckhand run reviewer "Review it" --share task_3q9:src
+deckhand run coder "Fix the tests" --mode review --budget 2 --limit iterations=30
 deckhand run --assign @human:bob "Swap the failing disk"`,
 		Args: takes("[AGENT]", "[GOAL]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -97,6 +145,9 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 				}
 			}
 			var err error
+			if request.Override, err = o.with.message(cmd); err != nil {
+				return err
+			}
 			if request.Inputs, err = a.readInputs(o.inputs); err != nil {
 				return err
 			}
@@ -106,6 +157,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 			return a.run(cmd.Context(), request, o)
 		},
 	}
+	o.with.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.title, "title", "", "short title for lists")
 	flags.Int32Var(&o.priority, "priority", 0, "1 to 10, 10 first; 5 by default")

@@ -10,6 +10,7 @@
 package persona
 
 import (
+	"slices"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
@@ -35,6 +36,12 @@ const (
 	Supervised Mode = "supervised"
 	Review     Mode = "review"
 )
+
+// modes are all of them, the least careful first.
+var modes = []Mode{Autonomous, Supervised, Review}
+
+// Below says that a mode is less careful than another.
+func (m Mode) Below(other Mode) bool { return slices.Index(modes, m) < slices.Index(modes, other) }
 
 // Scope says whose a workspace is.
 type Scope string

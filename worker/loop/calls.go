@@ -93,7 +93,7 @@ func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 			continue
 		}
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]
-		if step.GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+		if !well(step.GetState()) {
 			return fault.New(fault.Precondition, "the task was not completed, because the call of %s in the same turn did not succeed", call.GetName()).
 				WithCode(fault.ToolFailed).WithFix("look at its result first")
 		}
@@ -272,11 +272,17 @@ func final(s deckhandv1.StepState) bool {
 	switch s {
 	case deckhandv1.StepState_STEP_STATE_DENIED, deckhandv1.StepState_STEP_STATE_SUCCEEDED,
 		deckhandv1.StepState_STEP_STATE_FAILED, deckhandv1.StepState_STEP_STATE_SKIPPED,
-		deckhandv1.StepState_STEP_STATE_CANCELLED:
+		deckhandv1.StepState_STEP_STATE_CANCELLED, deckhandv1.StepState_STEP_STATE_HELD:
 		return true
 	default:
 		return false
 	}
+}
+
+// well says that a call ended as the model may rely on: it succeeded, or is held
+// until a person accepts the run.
+func well(s deckhandv1.StepState) bool {
+	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_HELD
 }
 
 // waiting says that the step goes on when somebody has answered: a person,

@@ -42,7 +42,7 @@ func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 			if call.GetName() == toolFind && step.GetState() == deckhandv1.StepState_STEP_STATE_SUCCEEDED {
 				out[i].Text = describe(r.find(call.GetArgumentsJson()))
 			}
-			out[i].IsError = step.GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED
+			out[i].IsError = !well(step.GetState())
 		}
 	}
 	return out

@@ -15,7 +15,7 @@ const answerInboxItem = `-- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = $1, reply = $2, reply_sealed = $3,
     changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp()
 WHERE org_id = $7 AND id = $8 AND state = 'open'
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered
 `
 
 type AnswerInboxItemParams struct {
@@ -65,16 +65,54 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		&i.Reason,
 		&i.AnsweredBy,
 		&i.AnsweredAt,
+		&i.Detail,
+		&i.CarriedAt,
+		&i.Shape,
+		&i.Offered,
 	)
+	return i, err
+}
+
+const countApprovals = `-- name: CountApprovals :one
+SELECT count(*) FILTER (WHERE answer = 'approve')::int AS approved, count(*) FILTER (WHERE answer = 'reject')::int AS rejected
+FROM inbox_items
+WHERE org_id = $1 AND agent_id = $2 AND tool = $3 AND shape = $4 AND shape <> ''
+  AND answered_at > clock_timestamp() - $5::interval
+`
+
+type CountApprovalsParams struct {
+	OrgID   string
+	AgentID string
+	Tool    string
+	Shape   string
+	Since   time.Duration
+}
+
+type CountApprovalsRow struct {
+	Approved int32
+	Rejected int32
+}
+
+// How calls of a shape were answered lately.
+func (q *Queries) CountApprovals(ctx context.Context, arg CountApprovalsParams) (CountApprovalsRow, error) {
+	row := q.db.QueryRow(ctx, countApprovals,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Tool,
+		arg.Shape,
+		arg.Since,
+	)
+	var i CountApprovalsRow
+	err := row.Scan(&i.Approved, &i.Rejected)
 	return i, err
 }
 
 const createInboxItem = `-- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
-                         expires_at, on_expiry)
+                         expires_at, on_expiry, detail, shape, offered)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-        clock_timestamp() + $13::interval, $14)
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at
+        clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17)
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered
 `
 
 type CreateInboxItemParams struct {
@@ -82,7 +120,7 @@ type CreateInboxItemParams struct {
 	OrgID     string
 	Kind      string
 	TaskID    string
-	StepID    string
+	StepID    *string
 	AgentID   string
 	Tool      string
 	Category  string
@@ -92,6 +130,9 @@ type CreateInboxItemParams struct {
 	Binding   json.RawMessage
 	Timeout   *time.Duration
 	OnExpiry  string
+	Detail    []byte
+	Shape     string
+	Offered   int32
 }
 
 func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams) (InboxItem, error) {
@@ -110,6 +151,9 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		arg.Binding,
 		arg.Timeout,
 		arg.OnExpiry,
+		arg.Detail,
+		arg.Shape,
+		arg.Offered,
 	)
 	var i InboxItem
 	err := row.Scan(
@@ -136,6 +180,10 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		&i.Reason,
 		&i.AnsweredBy,
 		&i.AnsweredAt,
+		&i.Detail,
+		&i.CarriedAt,
+		&i.Shape,
+		&i.Offered,
 	)
 	return i, err
 }
@@ -143,7 +191,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered
 `
 
 type ExpireInboxItemParams struct {
@@ -178,6 +226,10 @@ func (q *Queries) ExpireInboxItem(ctx context.Context, arg ExpireInboxItemParams
 		&i.Reason,
 		&i.AnsweredBy,
 		&i.AnsweredAt,
+		&i.Detail,
+		&i.CarriedAt,
+		&i.Shape,
+		&i.Offered,
 	)
 	return i, err
 }
@@ -250,9 +302,10 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, t.title AS task_title, t.created_by AS submitted_by, a.name AS agent_name, s.number AS step_number,
-       s.reasoning AS reasoning, s.observation AS observation, s.node_id AS node_id, s.exec_id AS exec_id
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id JOIN steps s ON s.id = i.step_id JOIN agents a ON a.id = i.agent_id
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
+       coalesce(s.exec_id, '')::text AS exec_id
+FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
 WHERE i.org_id = $1 AND i.id = $2
 `
 
@@ -300,6 +353,10 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.InboxItem.Reason,
 		&i.InboxItem.AnsweredBy,
 		&i.InboxItem.AnsweredAt,
+		&i.InboxItem.Detail,
+		&i.InboxItem.CarriedAt,
+		&i.InboxItem.Shape,
+		&i.InboxItem.Offered,
 		&i.TaskTitle,
 		&i.SubmittedBy,
 		&i.AgentName,
@@ -313,9 +370,10 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 }
 
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, t.title AS task_title, t.created_by AS submitted_by, a.name AS agent_name, s.number AS step_number,
-       s.reasoning AS reasoning, s.observation AS observation, s.node_id AS node_id, s.exec_id AS exec_id
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id JOIN steps s ON s.id = i.step_id JOIN agents a ON a.id = i.agent_id
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
+       coalesce(s.exec_id, '')::text AS exec_id
+FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
 WHERE i.org_id = $1
   AND ($2::text IS NULL OR i.task_id = $2)
   AND ($3::text IS NULL OR i.agent_id = $3)
@@ -392,6 +450,10 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.InboxItem.Reason,
 			&i.InboxItem.AnsweredBy,
 			&i.InboxItem.AnsweredAt,
+			&i.InboxItem.Detail,
+			&i.InboxItem.CarriedAt,
+			&i.InboxItem.Shape,
+			&i.InboxItem.Offered,
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
@@ -412,7 +474,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const lockInboxItem = `-- name: LockInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
 FROM inbox_items i WHERE i.org_id = $1 AND i.id = $2 FOR UPDATE
 `
 
@@ -454,13 +516,17 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 		&i.InboxItem.Reason,
 		&i.InboxItem.AnsweredBy,
 		&i.InboxItem.AnsweredAt,
+		&i.InboxItem.Detail,
+		&i.InboxItem.CarriedAt,
+		&i.InboxItem.Shape,
+		&i.InboxItem.Offered,
 		&i.Over,
 	)
 	return i, err
 }
 
 const newestInboxItem = `-- name: NewestInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at FROM inbox_items WHERE org_id = $1 AND step_id = $2 ORDER BY asked_at DESC, id DESC LIMIT 1
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
 
 type NewestInboxItemParams struct {
@@ -496,12 +562,43 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Reason,
 		&i.AnsweredBy,
 		&i.AnsweredAt,
+		&i.Detail,
+		&i.CarriedAt,
+		&i.Shape,
+		&i.Offered,
 	)
 	return i, err
 }
 
+const offerOnce = `-- name: OfferOnce :execrows
+INSERT INTO auto_offers (org_id, agent_id, tool, shape, item_id) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING
+`
+
+type OfferOnceParams struct {
+	OrgID   string
+	AgentID string
+	Tool    string
+	Shape   string
+	ItemID  string
+}
+
+func (q *Queries) OfferOnce(ctx context.Context, arg OfferOnceParams) (int64, error) {
+	result, err := q.db.Exec(ctx, offerOnce,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Tool,
+		arg.Shape,
+		arg.ItemID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const openInboxItem = `-- name: OpenInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at FROM inbox_items WHERE org_id = $1 AND step_id = $2 AND state = 'open'
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
 `
 
 type OpenInboxItemParams struct {
@@ -537,6 +634,55 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.Reason,
 		&i.AnsweredBy,
 		&i.AnsweredAt,
+		&i.Detail,
+		&i.CarriedAt,
+		&i.Shape,
+		&i.Offered,
+	)
+	return i, err
+}
+
+const openTaskItem = `-- name: OpenTaskItem :one
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered FROM inbox_items WHERE org_id = $1 AND task_id = $2 AND state = 'open' AND step_id IS NULL
+`
+
+type OpenTaskItemParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// The open item of a task itself: a review, or that it is escalated.
+func (q *Queries) OpenTaskItem(ctx context.Context, arg OpenTaskItemParams) (InboxItem, error) {
+	row := q.db.QueryRow(ctx, openTaskItem, arg.OrgID, arg.TaskID)
+	var i InboxItem
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Kind,
+		&i.State,
+		&i.TaskID,
+		&i.StepID,
+		&i.AgentID,
+		&i.Tool,
+		&i.Category,
+		&i.Arguments,
+		&i.Preview,
+		&i.Why,
+		&i.Binding,
+		&i.AskedAt,
+		&i.ExpiresAt,
+		&i.OnExpiry,
+		&i.Answer,
+		&i.Reply,
+		&i.ReplySealed,
+		&i.ChangedArguments,
+		&i.Reason,
+		&i.AnsweredBy,
+		&i.AnsweredAt,
+		&i.Detail,
+		&i.CarriedAt,
+		&i.Shape,
+		&i.Offered,
 	)
 	return i, err
 }

@@ -60,6 +60,7 @@ type AllowRule struct {
 	ExpiresAt       time.Time
 	RevokedBy       string
 	RevokedAt       *time.Time
+	Shape           string
 }
 
 type AllowedModel struct {
@@ -149,6 +150,15 @@ type AuditHead struct {
 type AuditUnsealed struct {
 	EntryID int64
 	OrgID   string
+}
+
+type AutoOffer struct {
+	OrgID     string
+	AgentID   string
+	Tool      string
+	Shape     string
+	ItemID    string
+	OfferedAt time.Time
 }
 
 type Budget struct {
@@ -306,7 +316,7 @@ type InboxItem struct {
 	Kind             string
 	State            string
 	TaskID           string
-	StepID           string
+	StepID           *string
 	AgentID          string
 	Tool             string
 	Category         string
@@ -324,6 +334,10 @@ type InboxItem struct {
 	Reason           string
 	AnsweredBy       string
 	AnsweredAt       *time.Time
+	Detail           json.RawMessage
+	CarriedAt        *time.Time
+	Shape            string
+	Offered          int32
 }
 
 type JoinToken struct {
@@ -350,6 +364,14 @@ type KillOrder struct {
 	OrderedAt   time.Time
 	ConfirmedAt *time.Time
 	Problem     string
+}
+
+type LimitedCall struct {
+	OrgID      string
+	Tool       string
+	Category   string
+	StepID     string
+	ProposedAt time.Time
 }
 
 type LoginAttempt struct {
@@ -606,6 +628,7 @@ type Step struct {
 	AskedState       *int64
 	AskedRecord      string
 	Decision         json.RawMessage
+	Released         bool
 }
 
 type StepChange struct {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-const countCalls = `-- name: CountCalls :one
-SELECT count(*) FROM steps
-WHERE org_id = $1 AND proposed_at > clock_timestamp() - $2::interval AND state <> 'denied'
-  AND ($3::text = '' OR tool = $3::text) AND ($4::text = '' OR category = $4::text)
+const countLimitedCalls = `-- name: CountLimitedCalls :one
+SELECT count(*) FROM limited_calls l JOIN steps s ON s.id = l.step_id
+WHERE l.org_id = $1 AND l.proposed_at > clock_timestamp() - $2::interval AND s.state <> 'denied'
+  AND ($3::text = '' OR l.tool = $3::text) AND ($4::text = '' OR l.category = $4::text)
 `
 
-type CountCallsParams struct {
+type CountLimitedCallsParams struct {
 	OrgID    string
 	Per      time.Duration
 	Tool     string
@@ -26,8 +26,8 @@ type CountCallsParams struct {
 }
 
 // Calls of a tool, or of tools of a category, that were not denied, since a while.
-func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countCalls,
+func (q *Queries) CountLimitedCalls(ctx context.Context, arg CountLimitedCallsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countLimitedCalls,
 		arg.OrgID,
 		arg.Per,
 		arg.Tool,
@@ -38,11 +38,32 @@ func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, 
 	return count, err
 }
 
+const countedCall = `-- name: CountedCall :exec
+INSERT INTO limited_calls (org_id, tool, category, step_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
+`
+
+type CountedCallParams struct {
+	OrgID    string
+	Tool     string
+	Category string
+	StepID   string
+}
+
+func (q *Queries) CountedCall(ctx context.Context, arg CountedCallParams) error {
+	_, err := q.db.Exec(ctx, countedCall,
+		arg.OrgID,
+		arg.Tool,
+		arg.Category,
+		arg.StepID,
+	)
+	return err
+}
+
 const createAllowRule = `-- name: CreateAllowRule :one
-INSERT INTO allow_rules (id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-        clock_timestamp() + $11::interval)
-RETURNING id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at
+INSERT INTO allow_rules (id, org_id, agent_id, tool, scope, arguments_digest, commands, shape, description, item_id, created_by, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+        clock_timestamp() + $12::interval)
+RETURNING id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at, shape
 `
 
 type CreateAllowRuleParams struct {
@@ -53,6 +74,7 @@ type CreateAllowRuleParams struct {
 	Scope           string
 	ArgumentsDigest []byte
 	Commands        []string
+	Shape           string
 	Description     string
 	ItemID          string
 	CreatedBy       string
@@ -68,6 +90,7 @@ func (q *Queries) CreateAllowRule(ctx context.Context, arg CreateAllowRuleParams
 		arg.Scope,
 		arg.ArgumentsDigest,
 		arg.Commands,
+		arg.Shape,
 		arg.Description,
 		arg.ItemID,
 		arg.CreatedBy,
@@ -89,6 +112,7 @@ func (q *Queries) CreateAllowRule(ctx context.Context, arg CreateAllowRuleParams
 		&i.ExpiresAt,
 		&i.RevokedBy,
 		&i.RevokedAt,
+		&i.Shape,
 	)
 	return i, err
 }
@@ -157,6 +181,18 @@ func (q *Queries) CurrentPolicies(ctx context.Context, orgID string) ([]Policy, 
 		return nil, err
 	}
 	return items, nil
+}
+
+const deleteCountedCalls = `-- name: DeleteCountedCalls :execrows
+DELETE FROM limited_calls WHERE proposed_at < clock_timestamp() - $1::interval
+`
+
+func (q *Queries) DeleteCountedCalls(ctx context.Context, keep time.Duration) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteCountedCalls, keep)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const findAllowRules = `-- name: FindAllowRules :many
@@ -238,7 +274,7 @@ func (q *Queries) LabelsOfNode(ctx context.Context, arg LabelsOfNodeParams) (jso
 }
 
 const listAllowRules = `-- name: ListAllowRules :many
-SELECT r.id, r.org_id, r.agent_id, r.tool, r.scope, r.arguments_digest, r.commands, r.description, r.item_id, r.created_by, r.created_at, r.expires_at, r.revoked_by, r.revoked_at, coalesce(a.name, '')::text AS agent_name FROM allow_rules r
+SELECT r.id, r.org_id, r.agent_id, r.tool, r.scope, r.arguments_digest, r.commands, r.description, r.item_id, r.created_by, r.created_at, r.expires_at, r.revoked_by, r.revoked_at, r.shape, coalesce(a.name, '')::text AS agent_name FROM allow_rules r
 LEFT JOIN agents a ON a.org_id = r.org_id AND a.id = r.agent_id
 WHERE r.org_id = $1 AND ($2::boolean OR r.revoked_at IS NULL AND r.expires_at > clock_timestamp())
 ORDER BY r.created_at DESC, r.id LIMIT 500
@@ -278,6 +314,7 @@ func (q *Queries) ListAllowRules(ctx context.Context, arg ListAllowRulesParams) 
 			&i.AllowRule.ExpiresAt,
 			&i.AllowRule.RevokedBy,
 			&i.AllowRule.RevokedAt,
+			&i.AllowRule.Shape,
 			&i.AgentName,
 		); err != nil {
 			return nil, err
@@ -291,7 +328,7 @@ func (q *Queries) ListAllowRules(ctx context.Context, arg ListAllowRulesParams) 
 }
 
 const liveAllowRules = `-- name: LiveAllowRules :many
-SELECT id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at FROM allow_rules WHERE org_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() ORDER BY created_at, id
+SELECT id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at, shape FROM allow_rules WHERE org_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() ORDER BY created_at, id
 `
 
 func (q *Queries) LiveAllowRules(ctx context.Context, orgID string) ([]AllowRule, error) {
@@ -318,6 +355,7 @@ func (q *Queries) LiveAllowRules(ctx context.Context, orgID string) ([]AllowRule
 			&i.ExpiresAt,
 			&i.RevokedBy,
 			&i.RevokedAt,
+			&i.Shape,
 		); err != nil {
 			return nil, err
 		}
@@ -329,10 +367,21 @@ func (q *Queries) LiveAllowRules(ctx context.Context, orgID string) ([]AllowRule
 	return items, nil
 }
 
+const lockLimits = `-- name: LockLimits :exec
+SELECT pg_advisory_xact_lock(hashtextextended('limits:' || $1::text, 0))
+`
+
+// Held to the end of the transaction: one call at a time is counted in an
+// organisation.
+func (q *Queries) LockLimits(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, lockLimits, orgID)
+	return err
+}
+
 const revokeAllowRule = `-- name: RevokeAllowRule :one
 UPDATE allow_rules SET revoked_by = $1, revoked_at = clock_timestamp()
 WHERE org_id = $2 AND id = $3 AND revoked_at IS NULL
-RETURNING id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at
+RETURNING id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at, shape
 `
 
 type RevokeAllowRuleParams struct {
@@ -359,14 +408,74 @@ func (q *Queries) RevokeAllowRule(ctx context.Context, arg RevokeAllowRuleParams
 		&i.ExpiresAt,
 		&i.RevokedBy,
 		&i.RevokedAt,
+		&i.Shape,
 	)
 	return i, err
 }
 
+const revokeShape = `-- name: RevokeShape :many
+UPDATE allow_rules SET revoked_by = $1, revoked_at = clock_timestamp()
+WHERE org_id = $2 AND agent_id IN ($3, '') AND tool = $4 AND scope = 'shape' AND shape = $5 AND revoked_at IS NULL
+RETURNING id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, created_at, expires_at, revoked_by, revoked_at, shape
+`
+
+type RevokeShapeParams struct {
+	RevokedBy string
+	OrgID     string
+	AgentID   string
+	Tool      string
+	Shape     string
+}
+
+// Takes back what was allowed of a shape of calls of an agent's.
+func (q *Queries) RevokeShape(ctx context.Context, arg RevokeShapeParams) ([]AllowRule, error) {
+	rows, err := q.db.Query(ctx, revokeShape,
+		arg.RevokedBy,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Tool,
+		arg.Shape,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AllowRule{}
+	for rows.Next() {
+		var i AllowRule
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.AgentID,
+			&i.Tool,
+			&i.Scope,
+			&i.ArgumentsDigest,
+			&i.Commands,
+			&i.Description,
+			&i.ItemID,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+			&i.RevokedBy,
+			&i.RevokedAt,
+			&i.Shape,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const stepsToReplay = `-- name: StepsToReplay :many
-SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, t.agent_id, a.name AS agent_name, coalesce(n.labels, '{}')::jsonb AS node_labels
-FROM steps s JOIN tasks t ON t.id = s.task_id JOIN agents a ON a.id = t.agent_id LEFT JOIN nodes n ON n.id = s.node_id
-WHERE s.org_id = $1 AND ($2::text = '' OR t.agent_id = $2::text)
+SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, t.agent_id, a.name AS agent_name, coalesce(n.labels, '{}')::jsonb AS node_labels
+FROM (SELECT tasks.id, tasks.agent_id FROM tasks
+      WHERE tasks.org_id = $1 AND tasks.attempt > 0 AND ($2::text = '' OR tasks.agent_id = $2::text)
+      ORDER BY tasks.created_at DESC, tasks.id DESC LIMIT $3) t
+JOIN steps s ON s.task_id = t.id AND s.org_id = $1 JOIN agents a ON a.id = t.agent_id LEFT JOIN nodes n ON n.id = s.node_id
 ORDER BY s.proposed_at DESC LIMIT $3
 `
 
@@ -384,7 +493,7 @@ type StepsToReplayRow struct {
 }
 
 // The newest steps of an organisation, or of one of its agents, with what their
-// calls were decided by.
+// calls were decided by. They are among those of the tasks that came last.
 func (q *Queries) StepsToReplay(ctx context.Context, arg StepsToReplayParams) ([]StepsToReplayRow, error) {
 	rows, err := q.db.Query(ctx, stepsToReplay, arg.OrgID, arg.AgentID, arg.MaxRows)
 	if err != nil {
@@ -431,6 +540,7 @@ func (q *Queries) StepsToReplay(ctx context.Context, arg StepsToReplayParams) ([
 			&i.Step.AskedState,
 			&i.Step.AskedRecord,
 			&i.Step.Decision,
+			&i.Step.Released,
 			&i.AgentID,
 			&i.AgentName,
 			&i.NodeLabels,

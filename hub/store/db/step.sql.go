@@ -14,7 +14,7 @@ import (
 const cancelSteps = `-- name: CancelSteps :many
 UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type CancelStepsParams struct {
@@ -69,6 +69,7 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 			&i.AskedState,
 			&i.AskedRecord,
 			&i.Decision,
+			&i.Released,
 		); err != nil {
 			return nil, err
 		}
@@ -89,7 +90,7 @@ VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.
         $18, $19, coalesce($20::jsonb, '{}'), coalesce($21::jsonb, '{}'), CASE WHEN $22::boolean THEN clock_timestamp() END,
         CASE WHEN $23::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type CreateStepParams struct {
@@ -184,6 +185,7 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
@@ -197,7 +199,7 @@ UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
     finished_at = clock_timestamp()
 FROM held
 WHERE steps.id = $8 AND steps.task_id = held.id AND state = 'started' AND run = $9
-RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision
+RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, steps.released
 `
 
 type EndStepParams struct {
@@ -268,6 +270,7 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
@@ -385,7 +388,7 @@ func (q *Queries) ForgetAskedWorkspace(ctx context.Context, arg ForgetAskedWorks
 }
 
 const getStep = `-- name: GetStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND id = $2
 `
 
 type GetStepParams struct {
@@ -433,6 +436,7 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
@@ -568,7 +572,7 @@ func (q *Queries) GrantedAsAsked(ctx context.Context, arg GrantedAsAskedParams) 
 }
 
 const leasedStep = `-- name: LeasedStep :one
-SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, steps.released, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5
 `
@@ -633,6 +637,7 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 		&i.Step.AskedState,
 		&i.Step.AskedRecord,
 		&i.Step.Decision,
+		&i.Step.Released,
 		&i.Task.ID,
 		&i.Task.OrgID,
 		&i.Task.AgentID,
@@ -705,7 +710,7 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 }
 
 const listSteps = `-- name: ListSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
 `
 
 type ListStepsParams struct {
@@ -759,6 +764,7 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.AskedState,
 			&i.AskedRecord,
 			&i.Decision,
+			&i.Released,
 		); err != nil {
 			return nil, err
 		}
@@ -771,7 +777,7 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 }
 
 const nextOpenStep = `-- name: NextOpenStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND task_id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2
   AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY number LIMIT 1
 `
@@ -822,6 +828,7 @@ func (q *Queries) NextOpenStep(ctx context.Context, arg NextOpenStepParams) (Ste
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
@@ -835,7 +842,7 @@ UPDATE steps SET state = $1, decision_reason = $2, observation = $3, error_code 
     started_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
 WHERE org_id = $10 AND id = $11 AND state = $12
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type ResolveStepParams struct {
@@ -908,13 +915,14 @@ func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step,
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
 
 const restartStep = `-- name: RestartStep :one
 UPDATE steps SET run = run + 1 WHERE org_id = $1 AND id = $2 AND state = 'started' AND run = $3
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type RestartStepParams struct {
@@ -964,6 +972,7 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
@@ -1162,7 +1171,7 @@ func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams
 const startStep = `-- name: StartStep :one
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = $1
 WHERE org_id = $2 AND id = $3 AND task_id = $4 AND state = 'granted'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type StartStepParams struct {
@@ -1218,6 +1227,7 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }
@@ -1254,7 +1264,7 @@ func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]s
 }
 
 const stepByCall = `-- name: StepByCall :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
 `
 
 type StepByCallParams struct {
@@ -1309,6 +1319,7 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.AskedState,
 		&i.AskedRecord,
 		&i.Decision,
+		&i.Released,
 	)
 	return i, err
 }

@@ -1,14 +1,15 @@
 -- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
-                         expires_at, on_expiry)
-VALUES (@id, @org_id, @kind, @task_id, @step_id, @agent_id, @tool, @category, @arguments, @preview, @why, @binding,
-        clock_timestamp() + sqlc.narg(timeout)::interval, @on_expiry)
+                         expires_at, on_expiry, detail, shape, offered)
+VALUES (@id, @org_id, @kind, @task_id, sqlc.narg(step_id), @agent_id, @tool, @category, @arguments, @preview, @why, @binding,
+        clock_timestamp() + sqlc.narg(timeout)::interval, @on_expiry, coalesce(sqlc.narg(detail)::jsonb, '{}'), @shape, @offered)
 RETURNING *;
 
 -- name: GetInboxItem :one
-SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, a.name AS agent_name, s.number AS step_number,
-       s.reasoning AS reasoning, s.observation AS observation, s.node_id AS node_id, s.exec_id AS exec_id
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id JOIN steps s ON s.id = i.step_id JOIN agents a ON a.id = i.agent_id
+SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
+       coalesce(s.exec_id, '')::text AS exec_id
+FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
 WHERE i.org_id = @org_id AND i.id = @id;
 
 -- name: FindInboxItems :many
@@ -17,9 +18,10 @@ ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListInboxItems :many
 -- Newest first, after a keyset position; NULL filters match all.
-SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, a.name AS agent_name, s.number AS step_number,
-       s.reasoning AS reasoning, s.observation AS observation, s.node_id AS node_id, s.exec_id AS exec_id
-FROM inbox_items i JOIN tasks t ON t.id = i.task_id JOIN steps s ON s.id = i.step_id JOIN agents a ON a.id = i.agent_id
+SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+       coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
+       coalesce(s.exec_id, '')::text AS exec_id
+FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
 WHERE i.org_id = @org_id
   AND (sqlc.narg(task_id)::text IS NULL OR i.task_id = sqlc.narg(task_id))
   AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
@@ -51,11 +53,11 @@ ORDER BY expires_at LIMIT @max_rows;
 
 -- name: OpenInboxItem :one
 -- The open item of a step.
-SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id AND state = 'open';
+SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id::text AND state = 'open';
 
 -- name: NewestInboxItem :one
 -- The newest item of a step, whatever became of it.
-SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id ORDER BY asked_at DESC, id DESC LIMIT 1;
+SELECT * FROM inbox_items WHERE org_id = @org_id AND step_id = @step_id::text ORDER BY asked_at DESC, id DESC LIMIT 1;
 
 -- name: SetParkedReason :exec
 UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state IN ('awaiting_approval', 'needs_input');
@@ -64,3 +66,18 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 -- Tasks on a node that have begun and wait for a person.
 SELECT * FROM tasks
 WHERE org_id = @org_id AND node_id = @node_id::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused');
+
+-- name: OpenTaskItem :one
+-- The open item of a task itself: a review, or that it is escalated.
+SELECT * FROM inbox_items WHERE org_id = @org_id AND task_id = @task_id AND state = 'open' AND step_id IS NULL;
+
+-- name: CountApprovals :one
+-- How calls of a shape were answered lately.
+SELECT count(*) FILTER (WHERE answer = 'approve')::int AS approved, count(*) FILTER (WHERE answer = 'reject')::int AS rejected
+FROM inbox_items
+WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND shape = @shape AND shape <> ''
+  AND answered_at > clock_timestamp() - @since::interval;
+
+-- name: OfferOnce :execrows
+INSERT INTO auto_offers (org_id, agent_id, tool, shape, item_id) VALUES (@org_id, @agent_id, @tool, @shape, @item_id)
+ON CONFLICT DO NOTHING;

@@ -22,8 +22,8 @@ WHERE r.org_id = @org_id AND (@past::boolean OR r.revoked_at IS NULL AND r.expir
 ORDER BY r.created_at DESC, r.id LIMIT 500;
 
 -- name: CreateAllowRule :one
-INSERT INTO allow_rules (id, org_id, agent_id, tool, scope, arguments_digest, commands, description, item_id, created_by, expires_at)
-VALUES (@id, @org_id, @agent_id, @tool, @scope, sqlc.narg(arguments_digest), @commands, @description, @item_id, @created_by,
+INSERT INTO allow_rules (id, org_id, agent_id, tool, scope, arguments_digest, commands, shape, description, item_id, created_by, expires_at)
+VALUES (@id, @org_id, @agent_id, @tool, @scope, sqlc.narg(arguments_digest), @commands, @shape, @description, @item_id, @created_by,
         clock_timestamp() + @lasts::interval)
 RETURNING *;
 
@@ -36,19 +36,38 @@ RETURNING *;
 SELECT id, (id = @ref)::boolean AS exact FROM allow_rules WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
 ORDER BY exact DESC, id LIMIT 2;
 
+-- name: RevokeShape :many
+-- Takes back what was allowed of a shape of calls of an agent's.
+UPDATE allow_rules SET revoked_by = @revoked_by, revoked_at = clock_timestamp()
+WHERE org_id = @org_id AND agent_id IN (@agent_id, '') AND tool = @tool AND scope = 'shape' AND shape = @shape AND revoked_at IS NULL
+RETURNING *;
+
 -- name: StepsToReplay :many
 -- The newest steps of an organisation, or of one of its agents, with what their
--- calls were decided by.
+-- calls were decided by. They are among those of the tasks that came last.
 SELECT sqlc.embed(s), t.agent_id, a.name AS agent_name, coalesce(n.labels, '{}')::jsonb AS node_labels
-FROM steps s JOIN tasks t ON t.id = s.task_id JOIN agents a ON a.id = t.agent_id LEFT JOIN nodes n ON n.id = s.node_id
-WHERE s.org_id = @org_id AND (@agent_id::text = '' OR t.agent_id = @agent_id::text)
+FROM (SELECT tasks.id, tasks.agent_id FROM tasks
+      WHERE tasks.org_id = @org_id AND tasks.attempt > 0 AND (@agent_id::text = '' OR tasks.agent_id = @agent_id::text)
+      ORDER BY tasks.created_at DESC, tasks.id DESC LIMIT @max_rows) t
+JOIN steps s ON s.task_id = t.id AND s.org_id = @org_id JOIN agents a ON a.id = t.agent_id LEFT JOIN nodes n ON n.id = s.node_id
 ORDER BY s.proposed_at DESC LIMIT @max_rows;
 
--- name: CountCalls :one
+-- name: LockLimits :exec
+-- Held to the end of the transaction: one call at a time is counted in an
+-- organisation.
+SELECT pg_advisory_xact_lock(hashtextextended('limits:' || @org_id::text, 0));
+
+-- name: CountLimitedCalls :one
 -- Calls of a tool, or of tools of a category, that were not denied, since a while.
-SELECT count(*) FROM steps
-WHERE org_id = @org_id AND proposed_at > clock_timestamp() - @per::interval AND state <> 'denied'
-  AND (@tool::text = '' OR tool = @tool::text) AND (@category::text = '' OR category = @category::text);
+SELECT count(*) FROM limited_calls l JOIN steps s ON s.id = l.step_id
+WHERE l.org_id = @org_id AND l.proposed_at > clock_timestamp() - @per::interval AND s.state <> 'denied'
+  AND (@tool::text = '' OR l.tool = @tool::text) AND (@category::text = '' OR l.category = @category::text);
+
+-- name: CountedCall :exec
+INSERT INTO limited_calls (org_id, tool, category, step_id) VALUES (@org_id, @tool, @category, @step_id) ON CONFLICT DO NOTHING;
+
+-- name: DeleteCountedCalls :execrows
+DELETE FROM limited_calls WHERE proposed_at < clock_timestamp() - @keep::interval;
 
 -- name: WrittenFiles :many
 -- What a task wrote with tools for files, the newest first.

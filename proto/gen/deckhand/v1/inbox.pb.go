@@ -35,6 +35,10 @@ const (
 	InboxKind_INBOX_KIND_QUESTION InboxKind = 2
 	// Nobody knows whether the call took effect: retry, skip, or resolve.
 	InboxKind_INBOX_KIND_UNKNOWN InboxKind = 3
+	// A run in review mode is done: accept it, ask for changes, or reject it.
+	InboxKind_INBOX_KIND_REVIEW InboxKind = 4
+	// A task does not go on by itself: retry it, or close it.
+	InboxKind_INBOX_KIND_ESCALATION InboxKind = 5
 )
 
 // Enum value maps for InboxKind.
@@ -44,12 +48,16 @@ var (
 		1: "INBOX_KIND_APPROVAL",
 		2: "INBOX_KIND_QUESTION",
 		3: "INBOX_KIND_UNKNOWN",
+		4: "INBOX_KIND_REVIEW",
+		5: "INBOX_KIND_ESCALATION",
 	}
 	InboxKind_value = map[string]int32{
 		"INBOX_KIND_UNSPECIFIED": 0,
 		"INBOX_KIND_APPROVAL":    1,
 		"INBOX_KIND_QUESTION":    2,
 		"INBOX_KIND_UNKNOWN":     3,
+		"INBOX_KIND_REVIEW":      4,
+		"INBOX_KIND_ESCALATION":  5,
 	}
 )
 
@@ -175,7 +183,7 @@ type InboxItem struct {
 	// question's default, or an error that the agent sees).
 	OnExpiry string `protobuf:"bytes,21,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
 	// "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-	// "suggest", "replan" or "clarify".
+	// "suggest", "replan", "clarify", "accept", "changes" or "close".
 	Answer string `protobuf:"bytes,22,opt,name=answer,proto3" json:"answer,omitempty"`
 	// A question's answer, with secrets masked.
 	Reply string `protobuf:"bytes,23,opt,name=reply,proto3" json:"reply,omitempty"`
@@ -185,8 +193,13 @@ type InboxItem struct {
 	AnsweredBy       string                 `protobuf:"bytes,26,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
 	AnsweredAt       *timestamppb.Timestamp `protobuf:"bytes,27,opt,name=answered_at,json=answeredAt,proto3" json:"answered_at,omitempty"`
 	// Where the call's output is: the node, and the command's name there.
-	NodeId        string `protobuf:"bytes,28,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	ExecId        string `protobuf:"bytes,29,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	NodeId string `protobuf:"bytes,28,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	ExecId string `protobuf:"bytes,29,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Set for reviews.
+	Review *InboxReview `protobuf:"bytes,30,opt,name=review,proto3" json:"review,omitempty"`
+	// Set for an approval of which calls like it were approved often, and never
+	// rejected: whether to be asked about them any more. It is offered once.
+	Offer         *AutoApprovalOffer `protobuf:"bytes,31,opt,name=offer,proto3" json:"offer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +437,305 @@ func (x *InboxItem) GetExecId() string {
 	return ""
 }
 
+func (x *InboxItem) GetReview() *InboxReview {
+	if x != nil {
+		return x.Review
+	}
+	return nil
+}
+
+func (x *InboxItem) GetOffer() *AutoApprovalOffer {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+// InboxReview is what a run in review mode did, as it stood when it was done.
+type InboxReview struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent says that it did.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Files that its steps changed, those that several changed counted once.
+	Files int32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
+	// The first 200 of their paths, in order.
+	Paths []string `protobuf:"bytes,3,rep,name=paths,proto3" json:"paths,omitempty"`
+	// What is held: it is made once when the work is accepted, and never if not.
+	Held []*HeldCall `protobuf:"bytes,4,rep,name=held,proto3" json:"held,omitempty"`
+	// Where its commands connected to.
+	Hosts         []*ReviewedHost `protobuf:"bytes,5,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxReview) Reset() {
+	*x = InboxReview{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxReview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxReview) ProtoMessage() {}
+
+func (x *InboxReview) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
+func (*InboxReview) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InboxReview) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *InboxReview) GetFiles() int32 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *InboxReview) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *InboxReview) GetHeld() []*HeldCall {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *InboxReview) GetHosts() []*ReviewedHost {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+// HeldCall is a call that would have left the workspace.
+type HeldCall struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	StepId   string                 `protobuf:"bytes,1,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	Number   int32                  `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Tool     string                 `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	Category ToolCategory           `protobuf:"varint,4,opt,name=category,proto3,enum=deckhand.v1.ToolCategory" json:"category,omitempty"`
+	// What it would do, for people, with secrets masked.
+	Preview       string `protobuf:"bytes,5,opt,name=preview,proto3" json:"preview,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldCall) Reset() {
+	*x = HeldCall{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldCall) ProtoMessage() {}
+
+func (x *HeldCall) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldCall.ProtoReflect.Descriptor instead.
+func (*HeldCall) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HeldCall) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *HeldCall) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *HeldCall) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *HeldCall) GetCategory() ToolCategory {
+	if x != nil {
+		return x.Category
+	}
+	return ToolCategory_TOOL_CATEGORY_UNSPECIFIED
+}
+
+func (x *HeldCall) GetPreview() string {
+	if x != nil {
+		return x.Preview
+	}
+	return ""
+}
+
+// ReviewedHost is a host that commands connected to.
+type ReviewedHost struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Requests      int64                  `protobuf:"varint,2,opt,name=requests,proto3" json:"requests,omitempty"`
+	SentBytes     int64                  `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	ReceivedBytes int64                  `protobuf:"varint,4,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReviewedHost) Reset() {
+	*x = ReviewedHost{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReviewedHost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReviewedHost) ProtoMessage() {}
+
+func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
+func (*ReviewedHost) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReviewedHost) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ReviewedHost) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *ReviewedHost) GetSentBytes() int64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *ReviewedHost) GetReceivedBytes() int64 {
+	if x != nil {
+		return x.ReceivedBytes
+	}
+	return 0
+}
+
+// AutoApprovalOffer offers to allow calls like one from now on. It is taken with
+// Approve.always of scope "shape".
+type AutoApprovalOffer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the calls have in common, such as "file_write(content, path=/workspace/docs/*)".
+	Shape string `protobuf:"bytes,1,opt,name=shape,proto3" json:"shape,omitempty"`
+	// How many were approved within the last 30 days.
+	Approvals     int32 `protobuf:"varint,2,opt,name=approvals,proto3" json:"approvals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AutoApprovalOffer) Reset() {
+	*x = AutoApprovalOffer{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AutoApprovalOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AutoApprovalOffer) ProtoMessage() {}
+
+func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
+func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AutoApprovalOffer) GetShape() string {
+	if x != nil {
+		return x.Shape
+	}
+	return ""
+}
+
+func (x *AutoApprovalOffer) GetApprovals() int32 {
+	if x != nil {
+		return x.Approvals
+	}
+	return 0
+}
+
 // InboxQuestion is what an agent asks.
 type InboxQuestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -439,7 +751,7 @@ type InboxQuestion struct {
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +763,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +776,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -514,7 +826,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +838,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +851,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -594,7 +906,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +918,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +931,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -645,7 +957,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +969,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +982,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -689,7 +1001,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +1013,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +1026,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -740,6 +1052,9 @@ type AnswerInboxItemRequest struct {
 	//	*AnswerInboxItemRequest_Suggest_
 	//	*AnswerInboxItemRequest_Replan_
 	//	*AnswerInboxItemRequest_Clarify_
+	//	*AnswerInboxItemRequest_Accept_
+	//	*AnswerInboxItemRequest_Changes_
+	//	*AnswerInboxItemRequest_Close_
 	Answer        isAnswerInboxItemRequest_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -747,7 +1062,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -759,7 +1074,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -772,7 +1087,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -877,6 +1192,33 @@ func (x *AnswerInboxItemRequest) GetClarify() *AnswerInboxItemRequest_Clarify {
 	return nil
 }
 
+func (x *AnswerInboxItemRequest) GetAccept() *AnswerInboxItemRequest_Accept {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Accept_); ok {
+			return x.Accept
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetChanges() *AnswerInboxItemRequest_Changes {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Changes_); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest) GetClose() *AnswerInboxItemRequest_Close {
+	if x != nil {
+		if x, ok := x.Answer.(*AnswerInboxItemRequest_Close_); ok {
+			return x.Close
+		}
+	}
+	return nil
+}
+
 type isAnswerInboxItemRequest_Answer interface {
 	isAnswerInboxItemRequest_Answer()
 }
@@ -917,6 +1259,18 @@ type AnswerInboxItemRequest_Clarify_ struct {
 	Clarify *AnswerInboxItemRequest_Clarify `protobuf:"bytes,11,opt,name=clarify,proto3,oneof"`
 }
 
+type AnswerInboxItemRequest_Accept_ struct {
+	Accept *AnswerInboxItemRequest_Accept `protobuf:"bytes,12,opt,name=accept,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Changes_ struct {
+	Changes *AnswerInboxItemRequest_Changes `protobuf:"bytes,13,opt,name=changes,proto3,oneof"`
+}
+
+type AnswerInboxItemRequest_Close_ struct {
+	Close *AnswerInboxItemRequest_Close `protobuf:"bytes,14,opt,name=close,proto3,oneof"`
+}
+
 func (*AnswerInboxItemRequest_Approve_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Reject_) isAnswerInboxItemRequest_Answer() {}
@@ -935,6 +1289,12 @@ func (*AnswerInboxItemRequest_Replan_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Clarify_) isAnswerInboxItemRequest_Answer() {}
 
+func (*AnswerInboxItemRequest_Accept_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Changes_) isAnswerInboxItemRequest_Answer() {}
+
+func (*AnswerInboxItemRequest_Close_) isAnswerInboxItemRequest_Answer() {}
+
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -944,7 +1304,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1316,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1329,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -977,6 +1337,126 @@ func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
 		return x.Item
 	}
 	return nil
+}
+
+// Accept takes the work of a review: what was held is made, and the task has
+// succeeded.
+type AnswerInboxItemRequest_Accept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Accept) Reset() {
+	*x = AnswerInboxItemRequest_Accept{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Accept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 0}
+}
+
+// Changes has the agent of a review go on; what was held is left out.
+type AnswerInboxItemRequest_Changes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Changes) Reset() {
+	*x = AnswerInboxItemRequest_Changes{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Changes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 1}
+}
+
+func (x *AnswerInboxItemRequest_Changes) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Close ends an escalated task.
+type AnswerInboxItemRequest_Close struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerInboxItemRequest_Close) Reset() {
+	*x = AnswerInboxItemRequest_Close{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerInboxItemRequest_Close) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
+
+func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
+func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 2}
 }
 
 // Suggest has an approval's call left out, and the agent told of another way.
@@ -989,7 +1469,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1481,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1494,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 3}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -1034,7 +1514,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1526,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1539,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 4}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -1080,7 +1560,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1572,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1585,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 5}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -1129,7 +1609,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1621,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1634,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 6}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -1172,7 +1652,8 @@ func (x *AnswerInboxItemRequest_Approve) GetAlways() *AlwaysAllow {
 }
 
 // Reject answers the agent that the call may not be made, or that a question
-// is not answered.
+// is not answered. Of a review it gives back the workspace as it was, and ends
+// the task.
 type AnswerInboxItemRequest_Reject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1181,7 +1662,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1674,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1687,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 7}
 }
 
 // Reply answers a question.
@@ -1219,7 +1700,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1712,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1725,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 8}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -1255,16 +1736,18 @@ func (x *AnswerInboxItemRequest_Reply) GetText() string {
 }
 
 // Retry makes a call with an unknown outcome once more: it may then have
-// taken effect twice.
+// taken effect twice. Of an escalated task, it has that go on.
 type AnswerInboxItemRequest_Retry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What an escalated task goes on with in the place of what it had.
+	Override      *TaskOverride `protobuf:"bytes,1,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1759,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1772,14 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 9}
+}
+
+func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
+	if x != nil {
+		return x.Override
+	}
+	return nil
 }
 
 // Skip leaves the call out and tells the agent so.
@@ -1301,7 +1791,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1803,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1816,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 10}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -1339,7 +1829,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1841,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1854,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10, 11}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -1378,7 +1868,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\b\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\b\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -1415,7 +1905,30 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\vanswered_at\x18\x1b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"answeredAt\x12\x17\n" +
 	"\anode_id\x18\x1c \x01(\tR\x06nodeId\x12\x17\n" +
-	"\aexec_id\x18\x1d \x01(\tR\x06execId\"x\n" +
+	"\aexec_id\x18\x1d \x01(\tR\x06execId\x120\n" +
+	"\x06review\x18\x1e \x01(\v2\x18.deckhand.v1.InboxReviewR\x06review\x124\n" +
+	"\x05offer\x18\x1f \x01(\v2\x1e.deckhand.v1.AutoApprovalOfferR\x05offer\"\xaf\x01\n" +
+	"\vInboxReview\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12\x14\n" +
+	"\x05files\x18\x02 \x01(\x05R\x05files\x12\x14\n" +
+	"\x05paths\x18\x03 \x03(\tR\x05paths\x12)\n" +
+	"\x04held\x18\x04 \x03(\v2\x15.deckhand.v1.HeldCallR\x04held\x12/\n" +
+	"\x05hosts\x18\x05 \x03(\v2\x19.deckhand.v1.ReviewedHostR\x05hosts\"\xa0\x01\n" +
+	"\bHeldCall\x12\x17\n" +
+	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x125\n" +
+	"\bcategory\x18\x04 \x01(\x0e2\x19.deckhand.v1.ToolCategoryR\bcategory\x12\x18\n" +
+	"\apreview\x18\x05 \x01(\tR\apreview\"\x84\x01\n" +
+	"\fReviewedHost\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
+	"\brequests\x18\x02 \x01(\x03R\brequests\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\x03 \x01(\x03R\tsentBytes\x12%\n" +
+	"\x0ereceived_bytes\x18\x04 \x01(\x03R\rreceivedBytes\"G\n" +
+	"\x11AutoApprovalOffer\x12\x14\n" +
+	"\x05shape\x18\x01 \x01(\tR\x05shape\x12\x1c\n" +
+	"\tapprovals\x18\x02 \x01(\x05R\tapprovals\"x\n" +
 	"\rInboxQuestion\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -1423,7 +1936,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\x9f\x02\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
-	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\x03R\x05kinds\x12!\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\x05R\x05kinds\x12!\n" +
 	"\atask_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\x12#\n" +
 	"\bagent_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12'\n" +
 	"\tpage_size\x18\x05 \x01(\x05B\n" +
@@ -1437,7 +1950,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
 	"\x14GetInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xcc\b\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\x93\v\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -1451,7 +1964,15 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\asuggest\x18\t \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.SuggestH\x00R\asuggest\x12D\n" +
 	"\x06replan\x18\n" +
 	" \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.ReplanH\x00R\x06replan\x12G\n" +
-	"\aclarify\x18\v \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ClarifyH\x00R\aclarify\x1a)\n" +
+	"\aclarify\x18\v \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ClarifyH\x00R\aclarify\x12D\n" +
+	"\x06accept\x18\f \x01(\v2*.deckhand.v1.AnswerInboxItemRequest.AcceptH\x00R\x06accept\x12G\n" +
+	"\achanges\x18\r \x01(\v2+.deckhand.v1.AnswerInboxItemRequest.ChangesH\x00R\achanges\x12A\n" +
+	"\x05close\x18\x0e \x01(\v2).deckhand.v1.AnswerInboxItemRequest.CloseH\x00R\x05close\x1a\b\n" +
+	"\x06Accept\x1a)\n" +
+	"\aChanges\x12\x1e\n" +
+	"\x04text\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a\a\n" +
+	"\x05Close\x1a)\n" +
 	"\aSuggest\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a(\n" +
@@ -1467,19 +1988,22 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x06always\x18\x02 \x01(\v2\x18.deckhand.v1.AlwaysAllowR\x06always\x1a\b\n" +
 	"\x06Reject\x1a(\n" +
 	"\x05Reply\x12\x1f\n" +
-	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\x1a\a\n" +
-	"\x05Retry\x1a\x06\n" +
+	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\x1a>\n" +
+	"\x05Retry\x125\n" +
+	"\boverride\x18\x01 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x1a\x06\n" +
 	"\x04Skip\x1a'\n" +
 	"\aResolve\x12\x1c\n" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceededB\x0f\n" +
 	"\x06answer\x12\x05\xbaH\x02\b\x01\"E\n" +
 	"\x17AnswerInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*q\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xa3\x01\n" +
 	"\tInboxKind\x12\x1a\n" +
 	"\x16INBOX_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INBOX_KIND_APPROVAL\x10\x01\x12\x17\n" +
 	"\x13INBOX_KIND_QUESTION\x10\x02\x12\x16\n" +
-	"\x12INBOX_KIND_UNKNOWN\x10\x03*\x8d\x01\n" +
+	"\x12INBOX_KIND_UNKNOWN\x10\x03\x12\x15\n" +
+	"\x11INBOX_KIND_REVIEW\x10\x04\x12\x19\n" +
+	"\x15INBOX_KIND_ESCALATION\x10\x05*\x8d\x01\n" +
 	"\n" +
 	"InboxState\x12\x1b\n" +
 	"\x17INBOX_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -1505,68 +2029,85 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxState)(0),                        // 1: deckhand.v1.InboxState
 	(*InboxItem)(nil),                      // 2: deckhand.v1.InboxItem
-	(*InboxQuestion)(nil),                  // 3: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 4: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 5: deckhand.v1.ListInboxResponse
-	(*GetInboxItemRequest)(nil),            // 6: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 7: deckhand.v1.GetInboxItemResponse
-	(*AnswerInboxItemRequest)(nil),         // 8: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 9: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Suggest)(nil), // 10: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 11: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 12: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 13: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 14: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 15: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 16: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 17: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 18: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 19: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 20: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
-	(*AlwaysAllow)(nil),                    // 22: deckhand.v1.AlwaysAllow
+	(*InboxReview)(nil),                    // 3: deckhand.v1.InboxReview
+	(*HeldCall)(nil),                       // 4: deckhand.v1.HeldCall
+	(*ReviewedHost)(nil),                   // 5: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 6: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 7: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 8: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 9: deckhand.v1.ListInboxResponse
+	(*GetInboxItemRequest)(nil),            // 10: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 11: deckhand.v1.GetInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 12: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 13: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Accept)(nil),  // 14: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 15: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 16: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 17: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 18: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 19: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 20: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 21: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 22: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 23: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 24: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 25: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 26: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 27: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 28: google.protobuf.Timestamp
+	(*AlwaysAllow)(nil),                    // 29: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 30: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	1,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	19, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	20, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	3,  // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	21, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	21, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	20, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	21, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	1,  // 9: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 10: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	2,  // 11: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	2,  // 12: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	13, // 13: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	14, // 14: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	15, // 15: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	16, // 16: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	17, // 17: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	18, // 18: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	10, // 19: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	11, // 20: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	12, // 21: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	2,  // 22: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	22, // 23: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	4,  // 24: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	6,  // 25: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	8,  // 26: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	5,  // 27: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	7,  // 28: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	9,  // 29: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	27, // [27:30] is the sub-list for method output_type
-	24, // [24:27] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	26, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	27, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	7,  // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	28, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	28, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	27, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	28, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	3,  // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	6,  // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	4,  // 11: deckhand.v1.InboxReview.held:type_name -> deckhand.v1.HeldCall
+	5,  // 12: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	26, // 13: deckhand.v1.HeldCall.category:type_name -> deckhand.v1.ToolCategory
+	1,  // 14: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 15: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	2,  // 16: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	2,  // 17: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	20, // 18: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	21, // 19: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	22, // 20: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	23, // 21: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	24, // 22: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	25, // 23: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	17, // 24: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	18, // 25: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	19, // 26: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	14, // 27: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	15, // 28: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	16, // 29: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	2,  // 30: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	29, // 31: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	30, // 32: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	8,  // 33: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	10, // 34: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	12, // 35: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	9,  // 36: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	11, // 37: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	13, // 38: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	36, // [36:39] is the sub-list for method output_type
+	33, // [33:36] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -1576,7 +2117,8 @@ func file_deckhand_v1_inbox_proto_init() {
 	}
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
-	file_deckhand_v1_inbox_proto_msgTypes[6].OneofWrappers = []any{
+	file_deckhand_v1_task_proto_init()
+	file_deckhand_v1_inbox_proto_msgTypes[10].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -1586,6 +2128,9 @@ func file_deckhand_v1_inbox_proto_init() {
 		(*AnswerInboxItemRequest_Suggest_)(nil),
 		(*AnswerInboxItemRequest_Replan_)(nil),
 		(*AnswerInboxItemRequest_Clarify_)(nil),
+		(*AnswerInboxItemRequest_Accept_)(nil),
+		(*AnswerInboxItemRequest_Changes_)(nil),
+		(*AnswerInboxItemRequest_Close_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1593,7 +2138,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   17,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -793,7 +793,8 @@ type AllowRule struct {
 	AgentId   string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	AgentName string `protobuf:"bytes,3,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
 	Tool      string `protobuf:"bytes,4,opt,name=tool,proto3" json:"tool,omitempty"`
-	// "exact" (these arguments), "commands" (by their first words) or "tool".
+	// "exact" (these arguments), "commands" (by their first words), "shape" (of
+	// the arguments) or "tool".
 	Scope       string   `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	Commands    []string `protobuf:"bytes,6,rep,name=commands,proto3" json:"commands,omitempty"`
 	Description string   `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
@@ -932,7 +933,7 @@ func (x *AllowRule) GetRevokedAt() *timestamppb.Timestamp {
 // AlwaysAllow is the wish to be asked no more about calls like one.
 type AlwaysAllow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "exact", "commands" or "tool".
+	// "exact", "commands", "shape" or "tool".
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
 	// For every agent, and not only for the one that asked.
 	EveryAgent bool `protobuf:"varint,2,opt,name=every_agent,json=everyAgent,proto3" json:"every_agent,omitempty"`
@@ -1258,9 +1259,9 @@ const file_deckhand_v1_policy_proto_rawDesc = "" +
 	"\n" +
 	"revoked_by\x18\f \x01(\tR\trevokedBy\x129\n" +
 	"\n" +
-	"revoked_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"\x93\x01\n" +
-	"\vAlwaysAllow\x122\n" +
-	"\x05scope\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17R\x05exactR\bcommandsR\x04toolR\x05scope\x12\x1f\n" +
+	"revoked_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"\x9a\x01\n" +
+	"\vAlwaysAllow\x129\n" +
+	"\x05scope\x18\x01 \x01(\tB#\xbaH r\x1eR\x05exactR\bcommandsR\x05shapeR\x04toolR\x05scope\x12\x1f\n" +
 	"\vevery_agent\x18\x02 \x01(\bR\n" +
 	"everyAgent\x12/\n" +
 	"\x05lasts\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lasts\"+\n" +

@@ -795,8 +795,12 @@ type TaskOverride struct {
 	// Model family and model; they go together.
 	Provider string `protobuf:"bytes,3,opt,name=provider,proto3" json:"provider,omitempty"`
 	Model    string `protobuf:"bytes,4,opt,name=model,proto3" json:"model,omitempty"`
-	// Limits in the place of the persona's. An admin sets them.
-	Limits        *TaskLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Limits in the place of the persona's. An admin sets them; lower ones whoever
+	// submits the task.
+	Limits *TaskLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
+	// "autonomous", "supervised" or "review", each more careful than the one
+	// before. A less careful one than the persona's an admin sets.
+	Mode          string `protobuf:"bytes,6,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -864,6 +868,13 @@ func (x *TaskOverride) GetLimits() *TaskLimits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *TaskOverride) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
 }
 
 // TaskLimits end a run that does not end by itself; 0 leaves the persona's.
@@ -1378,7 +1389,10 @@ type SubmitTaskRequest struct {
 	// The chat that this goes on with, by id or unique id prefix: the newest of its
 	// agent's answers, once it is there. It has what was said up to there as its
 	// conversation, so none is given besides.
-	ReplyTo       string `protobuf:"bytes,66,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	ReplyTo string `protobuf:"bytes,66,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	// What it runs with in the place of what the persona says. Its memory and node
+	// are as the persona has them.
+	Override      *TaskOverride `protobuf:"bytes,67,opt,name=override,proto3" json:"override,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1502,6 +1516,13 @@ func (x *SubmitTaskRequest) GetReplyTo() string {
 		return x.ReplyTo
 	}
 	return ""
+}
+
+func (x *SubmitTaskRequest) GetOverride() *TaskOverride {
+	if x != nil {
+		return x.Override
+	}
+	return nil
 }
 
 type SubmitTaskResponse struct {
@@ -3077,14 +3098,17 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +
 	"\tsucceeded\x18\x03 \x01(\x05R\tsucceeded\x12\x1a\n" +
 	"\bprogress\x18\x04 \x01(\x01R\bprogress\x12(\n" +
-	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\xdb\x01\n" +
+	"\x05usage\x18\x05 \x01(\v2\x12.deckhand.v1.UsageR\x05usage\"\x98\x02\n" +
 	"\fTaskOverride\x122\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03B\x0f\xbaH\f\"\n" +
 	"\x18\x80\x80\x80\x80\x80\x80\x04(\x00R\vmemoryBytes\x12!\n" +
 	"\anode_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12#\n" +
 	"\bprovider\x18\x03 \x01(\tB\a\xbaH\x04r\x02(@R\bprovider\x12\x1e\n" +
 	"\x05model\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x05model\x12/\n" +
-	"\x06limits\x18\x05 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\"\xff\x01\n" +
+	"\x06limits\x18\x05 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\x12;\n" +
+	"\x04mode\x18\x06 \x01(\tB'\xbaH$r\"R\x00R\n" +
+	"autonomousR\n" +
+	"supervisedR\x06reviewR\x04mode\"\xff\x01\n" +
 	"\n" +
 	"TaskLimits\x12*\n" +
 	"\n" +
@@ -3131,7 +3155,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"fromTaskId\x12*\n" +
 	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
 	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\x12\x16\n" +
-	"\x06shared\x18\x04 \x01(\bR\x06shared\"\xcc\x04\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06shared\"\x83\x05\n" +
 	"\x11SubmitTaskRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +
@@ -3146,7 +3170,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x05after\x18? \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10 \"\ar\x05\x10\x01(\x80\x01R\x05after\x12B\n" +
 	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\x12\x12\n" +
 	"\x04chat\x18A \x01(\bR\x04chat\x12#\n" +
-	"\breply_to\x18B \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\areplyTo\"b\n" +
+	"\breply_to\x18B \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\areplyTo\x125\n" +
+	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\"b\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\"5\n" +
@@ -3380,62 +3405,63 @@ var file_deckhand_v1_task_proto_depIdxs = []int32{
 	11, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
 	9,  // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
 	12, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	3,  // 22: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 23: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 24: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	40, // 25: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	40, // 26: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,  // 27: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	3,  // 28: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 29: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 30: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	3,  // 31: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	3,  // 32: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 33: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	5,  // 34: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	3,  // 35: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	5,  // 36: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 37: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	43, // 38: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	44, // 39: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	3,  // 40: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	30, // 41: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	8,  // 42: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	42, // 43: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	8,  // 44: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	45, // 45: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	40, // 46: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	13, // 47: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	15, // 48: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	17, // 49: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	19, // 50: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	21, // 51: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	23, // 52: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	25, // 53: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	27, // 54: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	29, // 55: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	32, // 56: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	34, // 57: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	36, // 58: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	38, // 59: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	14, // 60: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	16, // 61: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	18, // 62: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	20, // 63: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	22, // 64: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	24, // 65: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	26, // 66: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	28, // 67: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	31, // 68: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	33, // 69: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	35, // 70: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	37, // 71: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	39, // 72: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	60, // [60:73] is the sub-list for method output_type
-	47, // [47:60] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	5,  // 22: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 23: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 24: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 25: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	40, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	40, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,  // 28: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	3,  // 29: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 30: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 31: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	3,  // 32: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	3,  // 33: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 34: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	5,  // 35: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	3,  // 36: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	5,  // 37: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 38: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	43, // 39: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	44, // 40: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	3,  // 41: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	30, // 42: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	8,  // 43: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	42, // 44: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	8,  // 45: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	45, // 46: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	40, // 47: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	13, // 48: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	15, // 49: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	17, // 50: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	19, // 51: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	21, // 52: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	23, // 53: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	25, // 54: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	27, // 55: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	29, // 56: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	32, // 57: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	34, // 58: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	36, // 59: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	38, // 60: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	14, // 61: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	16, // 62: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	18, // 63: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	20, // 64: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	22, // 65: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	24, // 66: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	26, // 67: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	28, // 68: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	31, // 69: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	33, // 70: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	35, // 71: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	37, // 72: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	39, // 73: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	61, // [61:74] is the sub-list for method output_type
+	48, // [48:61] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }

@@ -8,6 +8,8 @@ import type { AlwaysAllow } from "./policy_pb";
 import { file_deckhand_v1_policy } from "./policy_pb";
 import type { ToolCategory } from "./step_pb";
 import { file_deckhand_v1_step } from "./step_pb";
+import type { TaskOverride } from "./task_pb";
+import { file_deckhand_v1_task } from "./task_pb";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
@@ -16,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEigAYKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkiVAoNSW5ib3hRdWVzdGlvbhIMCgR0ZXh0GAEgASgJEgwKBGtpbmQYAiABKAkSDwoHY2hvaWNlcxgDIAMoCRIWCg5kZWZhdWx0X2Fuc3dlchgEIAEoCSKsAQoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkiUwoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtItwGChZBbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGcmVhc29uGAIgASgJEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAASPgoHc3VnZ2VzdBgJIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU3VnZ2VzdEgAEjwKBnJlcGxhbhgKIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbGFuSAASPgoHY2xhcmlmeRgLIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xhcmlmeUgAGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRoWCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRobCgdDbGFyaWZ5EhAKCHF1ZXN0aW9uGAEgASgJGksKB0FwcHJvdmUSFgoOYXJndW1lbnRzX2pzb24YASABKAkSKAoGYWx3YXlzGAIgASgLMhguZGVja2hhbmQudjEuQWx3YXlzQWxsb3caCAoGUmVqZWN0GhUKBVJlcGx5EgwKBHRleHQYASABKAkaBwoFUmV0cnkaBgoEU2tpcBocCgdSZXNvbHZlEhEKCXN1Y2NlZWRlZBgBIAEoCEIICgZhbnN3ZXIiPwoXQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSpxCglJbmJveEtpbmQSGgoWSU5CT1hfS0lORF9VTlNQRUNJRklFRBAAEhcKE0lOQk9YX0tJTkRfQVBQUk9WQUwQARIXChNJTkJPWF9LSU5EX1FVRVNUSU9OEAISFgoSSU5CT1hfS0lORF9VTktOT1dOEAMqjQEKCkluYm94U3RhdGUSGwoXSU5CT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBJTkJPWF9TVEFURV9PUEVOEAESGAoUSU5CT1hfU1RBVEVfQU5TV0VSRUQQAhIXChNJTkJPWF9TVEFURV9FWFBJUkVEEAMSGQoVSU5CT1hfU1RBVEVfV0lUSERSQVdOEAQyjQIKDEluYm94U2VydmljZRJKCglMaXN0SW5ib3gSHS5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEluYm94UmVzcG9uc2USUwoMR2V0SW5ib3hJdGVtEiAuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVxdWVzdBohLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi2QYKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlciKLAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIjCgRoZWxkGAQgAygLMhUuZGVja2hhbmQudjEuSGVsZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QidwoISGVsZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkirAEKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJIlMKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSLvCAoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRI+CgdhcHByb3ZlGAMgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BcHByb3ZlSAASPAoGcmVqZWN0GAQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZWplY3RIABI6CgVyZXBseRgFIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbHlIABI6CgVyZXRyeRgGIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmV0cnlIABI4CgRza2lwGAcgASgLMiguZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5Ta2lwSAASPgoHcmVzb2x2ZRgIIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzb2x2ZUgAEj4KB3N1Z2dlc3QYCSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlN1Z2dlc3RIABI8CgZyZXBsYW4YCiABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGxhbkgAEj4KB2NsYXJpZnkYCyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsYXJpZnlIABI8CgZhY2NlcHQYDCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFjY2VwdEgAEj4KB2NoYW5nZXMYDSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNoYW5nZXNIABI6CgVjbG9zZRgOIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xvc2VIABoICgZBY2NlcHQaFwoHQ2hhbmdlcxIMCgR0ZXh0GAEgASgJGgcKBUNsb3NlGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRoWCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRobCgdDbGFyaWZ5EhAKCHF1ZXN0aW9uGAEgASgJGksKB0FwcHJvdmUSFgoOYXJndW1lbnRzX2pzb24YASABKAkSKAoGYWx3YXlzGAIgASgLMhguZGVja2hhbmQudjEuQWx3YXlzQWxsb3caCAoGUmVqZWN0GhUKBVJlcGx5EgwKBHRleHQYASABKAkaNAoFUmV0cnkSKwoIb3ZlcnJpZGUYASABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUaBgoEU2tpcBocCgdSZXNvbHZlEhEKCXN1Y2NlZWRlZBgBIAEoCEIICgZhbnN3ZXIiPwoXQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSqjAQoJSW5ib3hLaW5kEhoKFklOQk9YX0tJTkRfVU5TUEVDSUZJRUQQABIXChNJTkJPWF9LSU5EX0FQUFJPVkFMEAESFwoTSU5CT1hfS0lORF9RVUVTVElPThACEhYKEklOQk9YX0tJTkRfVU5LTk9XThADEhUKEUlOQk9YX0tJTkRfUkVWSUVXEAQSGQoVSU5CT1hfS0lORF9FU0NBTEFUSU9OEAUqjQEKCkluYm94U3RhdGUSGwoXSU5CT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBJTkJPWF9TVEFURV9PUEVOEAESGAoUSU5CT1hfU1RBVEVfQU5TV0VSRUQQAhIXChNJTkJPWF9TVEFURV9FWFBJUkVEEAMSGQoVSU5CT1hfU1RBVEVfV0lUSERSQVdOEAQyjQIKDEluYm94U2VydmljZRJKCglMaXN0SW5ib3gSHS5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEluYm94UmVzcG9uc2USUwoMR2V0SW5ib3hJdGVtEiAuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVxdWVzdBohLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -154,7 +156,7 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
 
   /**
    * "approve", "reject", "reply", "retry", "skip", "succeeded", "failed",
-   * "suggest", "replan" or "clarify".
+   * "suggest", "replan", "clarify", "accept", "changes" or "close".
    *
    * @generated from field: string answer = 22;
    */
@@ -200,6 +202,21 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
    * @generated from field: string exec_id = 29;
    */
   execId: string;
+
+  /**
+   * Set for reviews.
+   *
+   * @generated from field: deckhand.v1.InboxReview review = 30;
+   */
+  review?: InboxReview | undefined;
+
+  /**
+   * Set for an approval of which calls like it were approved often, and never
+   * rejected: whether to be asked about them any more. It is offered once.
+   *
+   * @generated from field: deckhand.v1.AutoApprovalOffer offer = 31;
+   */
+  offer?: AutoApprovalOffer | undefined;
 };
 
 /**
@@ -208,6 +225,159 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
  */
 export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
+
+/**
+ * InboxReview is what a run in review mode did, as it stood when it was done.
+ *
+ * @generated from message deckhand.v1.InboxReview
+ */
+export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
+  /**
+   * What the agent says that it did.
+   *
+   * @generated from field: string summary = 1;
+   */
+  summary: string;
+
+  /**
+   * Files that its steps changed, those that several changed counted once.
+   *
+   * @generated from field: int32 files = 2;
+   */
+  files: number;
+
+  /**
+   * The first 200 of their paths, in order.
+   *
+   * @generated from field: repeated string paths = 3;
+   */
+  paths: string[];
+
+  /**
+   * What is held: it is made once when the work is accepted, and never if not.
+   *
+   * @generated from field: repeated deckhand.v1.HeldCall held = 4;
+   */
+  held: HeldCall[];
+
+  /**
+   * Where its commands connected to.
+   *
+   * @generated from field: repeated deckhand.v1.ReviewedHost hosts = 5;
+   */
+  hosts: ReviewedHost[];
+};
+
+/**
+ * Describes the message deckhand.v1.InboxReview.
+ * Use `create(InboxReviewSchema)` to create a new message.
+ */
+export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 1);
+
+/**
+ * HeldCall is a call that would have left the workspace.
+ *
+ * @generated from message deckhand.v1.HeldCall
+ */
+export type HeldCall = Message<"deckhand.v1.HeldCall"> & {
+  /**
+   * @generated from field: string step_id = 1;
+   */
+  stepId: string;
+
+  /**
+   * @generated from field: int32 number = 2;
+   */
+  number: number;
+
+  /**
+   * @generated from field: string tool = 3;
+   */
+  tool: string;
+
+  /**
+   * @generated from field: deckhand.v1.ToolCategory category = 4;
+   */
+  category: ToolCategory;
+
+  /**
+   * What it would do, for people, with secrets masked.
+   *
+   * @generated from field: string preview = 5;
+   */
+  preview: string;
+};
+
+/**
+ * Describes the message deckhand.v1.HeldCall.
+ * Use `create(HeldCallSchema)` to create a new message.
+ */
+export const HeldCallSchema: GenMessage<HeldCall> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 2);
+
+/**
+ * ReviewedHost is a host that commands connected to.
+ *
+ * @generated from message deckhand.v1.ReviewedHost
+ */
+export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
+  /**
+   * @generated from field: string host = 1;
+   */
+  host: string;
+
+  /**
+   * @generated from field: int64 requests = 2;
+   */
+  requests: bigint;
+
+  /**
+   * @generated from field: int64 sent_bytes = 3;
+   */
+  sentBytes: bigint;
+
+  /**
+   * @generated from field: int64 received_bytes = 4;
+   */
+  receivedBytes: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.ReviewedHost.
+ * Use `create(ReviewedHostSchema)` to create a new message.
+ */
+export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 3);
+
+/**
+ * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
+ * Approve.always of scope "shape".
+ *
+ * @generated from message deckhand.v1.AutoApprovalOffer
+ */
+export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
+  /**
+   * What the calls have in common, such as "file_write(content, path=/workspace/docs/*)".
+   *
+   * @generated from field: string shape = 1;
+   */
+  shape: string;
+
+  /**
+   * How many were approved within the last 30 days.
+   *
+   * @generated from field: int32 approvals = 2;
+   */
+  approvals: number;
+};
+
+/**
+ * Describes the message deckhand.v1.AutoApprovalOffer.
+ * Use `create(AutoApprovalOfferSchema)` to create a new message.
+ */
+export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 4);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -245,7 +415,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 1);
+  messageDesc(file_deckhand_v1_inbox, 5);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -297,7 +467,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
+  messageDesc(file_deckhand_v1_inbox, 6);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -319,7 +489,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
+  messageDesc(file_deckhand_v1_inbox, 7);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -336,7 +506,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
+  messageDesc(file_deckhand_v1_inbox, 8);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -353,7 +523,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
+  messageDesc(file_deckhand_v1_inbox, 9);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -428,6 +598,24 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
      */
     value: AnswerInboxItemRequest_Clarify;
     case: "clarify";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Accept accept = 12;
+     */
+    value: AnswerInboxItemRequest_Accept;
+    case: "accept";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Changes changes = 13;
+     */
+    value: AnswerInboxItemRequest_Changes;
+    case: "changes";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.AnswerInboxItemRequest.Close close = 14;
+     */
+    value: AnswerInboxItemRequest_Close;
+    case: "close";
   } | { case: undefined; value?: undefined };
 };
 
@@ -436,7 +624,57 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
+  messageDesc(file_deckhand_v1_inbox, 10);
+
+/**
+ * Accept takes the work of a review: what was held is made, and the task has
+ * succeeded.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Accept
+ */
+export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItemRequest.Accept"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Accept.
+ * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 10, 0);
+
+/**
+ * Changes has the agent of a review go on; what was held is left out.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Changes
+ */
+export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxItemRequest.Changes"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Changes.
+ * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 10, 1);
+
+/**
+ * Close ends an escalated task.
+ *
+ * @generated from message deckhand.v1.AnswerInboxItemRequest.Close
+ */
+export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemRequest.Close"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.AnswerInboxItemRequest.Close.
+ * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
+ */
+export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 10, 2);
 
 /**
  * Suggest has an approval's call left out, and the agent told of another way.
@@ -455,7 +693,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 0);
+  messageDesc(file_deckhand_v1_inbox, 10, 3);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -474,7 +712,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 1);
+  messageDesc(file_deckhand_v1_inbox, 10, 4);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -494,7 +732,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 2);
+  messageDesc(file_deckhand_v1_inbox, 10, 5);
 
 /**
  * Approve has the call made.
@@ -523,11 +761,12 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 3);
+  messageDesc(file_deckhand_v1_inbox, 10, 6);
 
 /**
  * Reject answers the agent that the call may not be made, or that a question
- * is not answered.
+ * is not answered. Of a review it gives back the workspace as it was, and ends
+ * the task.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Reject
  */
@@ -539,7 +778,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 4);
+  messageDesc(file_deckhand_v1_inbox, 10, 7);
 
 /**
  * Reply answers a question.
@@ -558,15 +797,21 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 5);
+  messageDesc(file_deckhand_v1_inbox, 10, 8);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
- * taken effect twice.
+ * taken effect twice. Of an escalated task, it has that go on.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Retry
  */
 export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemRequest.Retry"> & {
+  /**
+   * What an escalated task goes on with in the place of what it had.
+   *
+   * @generated from field: deckhand.v1.TaskOverride override = 1;
+   */
+  override?: TaskOverride | undefined;
 };
 
 /**
@@ -574,7 +819,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 6);
+  messageDesc(file_deckhand_v1_inbox, 10, 9);
 
 /**
  * Skip leaves the call out and tells the agent so.
@@ -589,7 +834,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 7);
+  messageDesc(file_deckhand_v1_inbox, 10, 10);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -608,7 +853,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6, 8);
+  messageDesc(file_deckhand_v1_inbox, 10, 11);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -625,7 +870,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * InboxKind is what sort of answer an item waits for.
@@ -658,6 +903,20 @@ export enum InboxKind {
    * @generated from enum value: INBOX_KIND_UNKNOWN = 3;
    */
   UNKNOWN = 3,
+
+  /**
+   * A run in review mode is done: accept it, ask for changes, or reject it.
+   *
+   * @generated from enum value: INBOX_KIND_REVIEW = 4;
+   */
+  REVIEW = 4,
+
+  /**
+   * A task does not go on by itself: retry it, or close it.
+   *
+   * @generated from enum value: INBOX_KIND_ESCALATION = 5;
+   */
+  ESCALATION = 5,
 }
 
 /**
@@ -710,7 +969,8 @@ export const InboxStateSchema: GenEnum<InboxState> = /*@__PURE__*/
 
 /**
  * InboxService is what waits for a person: calls to approve, questions of
- * agents, and calls of which nobody knows whether they took effect.
+ * agents, calls of which nobody knows whether they took effect, work to review,
+ * and tasks that do not go on by themselves.
  *
  * @generated from service deckhand.v1.InboxService
  */

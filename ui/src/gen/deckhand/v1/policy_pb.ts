@@ -442,7 +442,8 @@ export type AllowRule = Message<"deckhand.v1.AllowRule"> & {
   tool: string;
 
   /**
-   * "exact" (these arguments), "commands" (by their first words) or "tool".
+   * "exact" (these arguments), "commands" (by their first words), "shape" (of
+   * the arguments) or "tool".
    *
    * @generated from field: string scope = 5;
    */
@@ -505,7 +506,7 @@ export const AllowRuleSchema: GenMessage<AllowRule> = /*@__PURE__*/
  */
 export type AlwaysAllow = Message<"deckhand.v1.AlwaysAllow"> & {
   /**
-   * "exact", "commands" or "tool".
+   * "exact", "commands", "shape" or "tool".
    *
    * @generated from field: string scope = 1;
    */

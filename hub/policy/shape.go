@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+)
+
+// This file is about calls that look alike (E8): when people have approved many
+// of one agent, tool and shape, and rejected none, they are offered to be asked
+// no more. It is offered once, and one later rejection takes it back.
+
+const (
+	// offerAfter approvals, and no rejection, within offerWithin.
+	offerAfter  = 10
+	offerWithin = 30 * 24 * time.Hour
+	maxShape    = 500
+)
+
+// ShapeOf answers what a call has in common with others that do the like: which
+// arguments it has, the folder of each path, the host of each address, and what
+// is switched on or off. What a shell runs has no shape: see commands.
+func ShapeOf(tool string, arguments map[string]any) string {
+	if _, ok := arguments["command"]; ok && shellTools[tool] {
+		return ""
+	}
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(arguments)) {
+		texts := stringsOf(arguments[key])
+		switch value := arguments[key].(type) {
+		case bool:
+			parts = append(parts, fmt.Sprintf("%s=%t", key, value))
+			continue
+		case string, []any:
+		default:
+			parts = append(parts, key)
+			continue
+		}
+		var shown []string
+		for _, text := range texts {
+			switch {
+			case slices.Contains(pathKeys, key):
+				shown = append(shown, path.Join(path.Dir(Abs(text)), "*"))
+			case slices.Contains(hostKeys, key):
+				host := hostOf(text)
+				if u, err := url.Parse(text); err == nil && u.Host != "" {
+					host = u.Scheme + "://" + strings.ToLower(u.Host)
+				}
+				shown = append(shown, host+"/*")
+			}
+		}
+		slices.Sort(shown)
+		if shown = slices.Compact(shown); len(shown) > 0 {
+			key += "=" + strings.Join(shown, " ")
+		}
+		parts = append(parts, key)
+	}
+	shape := tool + "(" + strings.Join(parts, ", ") + ")"
+	if len(shape) > maxShape {
+		return "" // nobody reads it
+	}
+	return shape
+}
+
+// Offer answers how many calls of the shape of one that a person is asked about
+// were approved, where that is to be offered now: 0 for not.
+func (s *Service) Offer(ctx context.Context, tx *event.Tx, t db.Task, tool, shape, itemID string) (int32, error) {
+	if shape == "" {
+		return 0, nil
+	}
+	n, err := tx.CountApprovals(ctx, db.CountApprovalsParams{OrgID: t.OrgID, AgentID: t.AgentID, Tool: tool, Shape: shape, Since: offerWithin})
+	if err != nil {
+		return 0, fmt.Errorf("count what was approved of %s: %w", tool, err)
+	}
+	if n.Approved < offerAfter || n.Rejected > 0 {
+		return 0, nil
+	}
+	fresh, err := tx.OfferOnce(ctx, db.OfferOnceParams{OrgID: t.OrgID, AgentID: t.AgentID, Tool: tool, Shape: shape, ItemID: itemID})
+	if err != nil {
+		return 0, fmt.Errorf("offer to approve %s: %w", tool, err)
+	}
+	if fresh == 0 {
+		return 0, nil
+	}
+	return n.Approved, nil
+}
+
+// Rejected takes back what was allowed of calls that look like one that a person
+// rejects.
+func (s *Service) Rejected(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, by event.Actor) error {
+	if item.Shape == "" {
+		return nil
+	}
+	rules, err := tx.RevokeShape(ctx, db.RevokeShapeParams{OrgID: t.OrgID, AgentID: t.AgentID, Tool: item.Tool, Shape: item.Shape, RevokedBy: by.ID})
+	if err != nil {
+		return fmt.Errorf("take back what is allowed of %s: %w", item.Tool, err)
+	}
+	for _, rule := range rules {
+		tx.AfterCommit(func() { s.forget(t.OrgID) })
+		if err := audit.Append(tx, audit.Entry{
+			OrgID: t.OrgID, By: by, Action: "policy.rule_revoked", ObjectKind: "allow_rule", ObjectID: rule.ID,
+			Reason: "a call like it was rejected: " + item.ID,
+			Before: map[string]any{"tool": rule.Tool, "scope": rule.Scope, "agent_id": rule.AgentID, "shape": rule.Shape},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

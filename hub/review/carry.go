@@ -1,0 +1,357 @@
+package review
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/message"
+	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// This file does what was decided on reviews.
+
+// batch bounds what one sweep takes on; nodeTimeout is how long a node has to
+// kill what runs in a jail and to look at the workspace.
+const (
+	batch       = 100
+	nodeTimeout = time.Minute
+)
+
+// busy are the items that this hub is at.
+type busy struct {
+	mu    sync.Mutex
+	items map[string]bool
+}
+
+func (b *busy) take(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.items[id] {
+		return false
+	}
+	b.items[id] = true
+	return true
+}
+
+func (b *busy) leave(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.items, id)
+}
+
+// Kick has reviews looked at now.
+func (s *Service) Kick() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Start begins to carry out what was decided, what was left by a hub that died
+// among it.
+func (s *Service) Start(ctx context.Context) error {
+	return s.Run(ctx, func(ctx context.Context) error {
+		var at sync.WaitGroup
+		defer at.Wait()
+		ticker := time.NewTicker(s.cfg.Sweep)
+		defer ticker.Stop()
+		for {
+			if err := s.sweep(ctx, &at); err != nil && ctx.Err() == nil {
+				s.cfg.Log.Warn("cannot look for reviews; will try again", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			case <-s.kick:
+			}
+		}
+	})
+}
+
+func (s *Service) sweep(ctx context.Context, at *sync.WaitGroup) error {
+	open, err := s.cfg.Store.ReviewsToStill(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("find open reviews: %w", err)
+	}
+	decided, err := s.cfg.Store.ReviewsToCarry(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("find reviews to carry out: %w", err)
+	}
+	do := func(id string, what func(ctx context.Context) error) {
+		if !s.busy.take(id) {
+			return
+		}
+		at.Go(func() {
+			defer s.busy.leave(id)
+			err := what(ctx)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case fault.Is(err, fault.Unavailable):
+				s.cfg.Log.Debug("a review waits for its node", "item_id", id, "error", err)
+			default:
+				s.cfg.Log.Warn("cannot go on with a review; will try again", "item_id", id, "error", err)
+			}
+		})
+	}
+	for _, row := range open {
+		do(row.ID, func(ctx context.Context) error {
+			return s.still(ctx, row.OrgID, row.ID, row.TaskID)
+		})
+	}
+	for _, row := range decided {
+		do(row.ID, func(ctx context.Context) error { return s.carry(ctx, row) })
+	}
+	return nil
+}
+
+// standing is what an answer holds for: the state of the workspace.
+type standing struct {
+	Record string `json:"record,omitempty"`
+	State  int64  `json:"state,omitempty"`
+	// None is why there is none.
+	None string `json:"none,omitempty"`
+}
+
+// still ends what runs in the workspace of a review and notes with the item how
+// the workspace stands.
+func (s *Service) still(ctx context.Context, orgID, itemID, taskID string) error {
+	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
+	if err != nil {
+		return fmt.Errorf("load task %s: %w", taskID, err)
+	}
+	now, err := s.stand(ctx, row.Task, true)
+	if err != nil {
+		return err
+	}
+	return s.bind(ctx, orgID, itemID, now)
+}
+
+func (s *Service) bind(ctx context.Context, orgID, itemID string, now standing) error {
+	data, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("encode how a workspace stands: %w", err)
+	}
+	if _, err := s.cfg.Store.BindReview(ctx, db.BindReviewParams{OrgID: orgID, ID: itemID, Binding: data}); err != nil {
+		return fmt.Errorf("note how the workspace of review %s stands: %w", itemID, err)
+	}
+	return nil
+}
+
+// stand answers how a task's workspace stands; with kill, after everything that
+// runs there has been killed.
+func (s *Service) stand(ctx context.Context, t db.Task, kill bool) (standing, error) {
+	if t.NodeID == nil {
+		return standing{None: "the task ran on no node"}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	node, err := s.cfg.Node(*t.NodeID)
+	if err != nil {
+		return standing{}, err
+	}
+	if kill {
+		_, err := node.Jails().KillJail(ctx, &nodev1.KillJailRequest{JailId: t.JailID, By: "review of " + t.ID})
+		if err = fault.FromGRPC(err); err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
+			return standing{}, fmt.Errorf("end what runs in jail %s: %w", t.JailID, err)
+		}
+	}
+	seen, err := node.Snapshots().TakeSnapshot(ctx, &nodev1.TakeSnapshotRequest{JailId: t.JailID})
+	switch err = fault.FromGRPC(err); {
+	case err == nil:
+		return standing{Record: seen.GetRecord(), State: seen.GetSnapshot()}, nil
+	case fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Canceled):
+		return standing{}, err
+	}
+	return standing{None: "its node keeps no states"}, nil
+}
+
+// Unchanged refuses to accept a workspace that is not as it was when its review
+// was shown: whoever accepts it must have seen it. It implements inbox.Reviews.
+func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {
+	var was standing
+	if err := json.Unmarshal(item.Binding, &was); err != nil {
+		return fmt.Errorf("read the binding of %s: %w", item.ID, err)
+	}
+	if was == (standing{}) {
+		return s.still(ctx, item.OrgID, item.ID, item.TaskID)
+	}
+	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: item.OrgID, ID: item.TaskID})
+	if err != nil {
+		return fmt.Errorf("load task %s: %w", item.TaskID, err)
+	}
+	now, err := s.stand(ctx, row.Task, false)
+	if err != nil || now == was {
+		return err
+	}
+	if err := s.bind(ctx, item.OrgID, item.ID, now); err != nil {
+		return err
+	}
+	return fault.New(fault.Aborted, "the workspace of %s has changed since its review was asked for", item.TaskID).WithObject(item.ID).
+		WithCode(fault.FileConflict).WithFix("look at it again (deckhand task diff %s), and answer again", item.TaskID)
+}
+
+// Decided is the part of an answer's transaction that is about the task. The
+// task's row is locked. It implements inbox.Reviews.
+func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.Answer) error {
+	who := a.By.ID
+	if a.Verdict == inbox.Changes {
+		if err := dropHeld(ctx, tx, t, who+" asked for changes", "it was not made: "+who+" asked for changes. Make it again if it is still right."); err != nil {
+			return err
+		}
+		text := "The work was reviewed and is not accepted as it is. Asked for is: " + a.Reason +
+			"\nCalls that were held are dropped; make those again that are still right."
+		if _, _, err := message.Say(ctx, tx, t, text, "", a.By); err != nil {
+			return err
+		}
+		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		_, err := task.Move(ctx, tx, t, task.Queued, who+" asked for changes; waits for a worker", a.By)
+		return err
+	}
+	tx.AfterCommit(s.Kick)
+	reason := "accepted by " + who + "; what was held is being made"
+	if a.Verdict == inbox.Reject {
+		reason = "rejected by " + who + "; its workspace is being given back as it was"
+	}
+	if err := tx.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}); err != nil {
+		return fmt.Errorf("say what becomes of %s: %w", t.ID, err)
+	}
+	return nil
+}
+
+func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation string) error {
+	if _, err := tx.DropHeldSteps(ctx, db.DropHeldStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: reason, Observation: observation}); err != nil {
+		return fmt.Errorf("drop what is held of %s: %w", t.ID, err)
+	}
+	return nil
+}
+
+// carry does what was decided on a review.
+func (s *Service) carry(ctx context.Context, row db.ReviewsToCarryRow) error {
+	got, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: row.OrgID, ID: row.TaskID})
+	if err != nil {
+		return fmt.Errorf("load task %s: %w", row.TaskID, err)
+	}
+	item, err := s.cfg.Store.GetInboxItem(ctx, db.GetInboxItemParams{OrgID: row.OrgID, ID: row.ID})
+	if err != nil {
+		return fmt.Errorf("load inbox item %s: %w", row.ID, err)
+	}
+	t := got.Task
+	end := outcome{state: task.Failed, by: event.Actor{Kind: event.User, ID: item.InboxItem.AnsweredBy}}
+	switch {
+	case task.State(t.State) != task.ReviewNeeded: // it was cancelled, or told to do more
+	case row.Answer == string(inbox.Accept):
+		err = s.release(ctx, t, &end)
+	default:
+		err = s.restore(ctx, t, item.InboxItem, &end)
+	}
+	if err != nil {
+		return s.stuck(ctx, t, err)
+	}
+	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.TaskID})
+		if err != nil {
+			return fmt.Errorf("lock task %s: %w", row.TaskID, err)
+		}
+		n, err := tx.ReviewCarried(ctx, db.ReviewCarriedParams{OrgID: row.OrgID, ID: row.ID})
+		if err != nil {
+			return fmt.Errorf("note that review %s was carried out: %w", row.ID, err)
+		}
+		if n == 0 || task.State(t.State) != task.ReviewNeeded {
+			return nil // somebody else did it
+		}
+		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
+		if end.state == task.Succeeded {
+			_, err = task.Move(ctx, tx, t, task.Succeeded, end.reason, end.by)
+			return err
+		}
+		if err := dropHeld(ctx, tx, t, end.reason, "it was never made: "+end.reason); err != nil {
+			return err
+		}
+		if err := tx.SetTaskResult(ctx, db.SetTaskResultParams{
+			OrgID: t.OrgID, ID: t.ID, Summary: t.Summary, ErrorCode: string(end.code), ErrorMessage: end.reason,
+		}); err != nil {
+			return fmt.Errorf("store result of %s: %w", t.ID, err)
+		}
+		_, err = task.Move(ctx, tx, t, task.Failed, end.reason, end.by)
+		return err
+	})
+}
+
+// outcome is what becomes of a task whose review was answered.
+type outcome struct {
+	state  task.State
+	code   fault.Code
+	reason string
+	by     event.Actor
+}
+
+// stuck says in the task's reason what it waits for, and answers the error.
+func (s *Service) stuck(ctx context.Context, t db.Task, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	reason := "what was decided on its review is not done yet; tries again: " + s.cfg.Redact.String(fault.FromGRPC(err).Error())
+	return errors.Join(err, s.cfg.Store.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}))
+}
+
+// release makes what was held, in order. The first that does not succeed ends
+// it: a later one may build on it.
+func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
+	begun, err := s.cfg.Store.StartedStepsOf(ctx, db.StartedStepsOfParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return fmt.Errorf("find what is being made of %s: %w", t.ID, err)
+	}
+	held, err := s.cfg.Store.HeldSteps(ctx, db.HeldStepsParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return fmt.Errorf("find what is held of %s: %w", t.ID, err)
+	}
+	made, err := s.cfg.Store.ReleasedBefore(ctx, db.ReleasedBeforeParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return fmt.Errorf("find what was made of %s: %w", t.ID, err)
+	}
+	for _, one := range append(append(made, begun...), held...) {
+		if one.State == string(step.Held) || one.State == string(step.Started) {
+			if one, err = s.cfg.Steps.Release(ctx, t, one.ID); err != nil {
+				return fmt.Errorf("make step %s, which was held: %w", one.ID, err)
+			}
+		}
+		if step.State(one.State) != step.Succeeded {
+			end.code = fault.Code(one.ErrorCode)
+			end.reason = fmt.Sprintf("accepted by %s, but step %d (%s), which was held, is %s; what was held after it was not made", end.by.ID, one.Number, one.Tool, one.State)
+			return nil
+		}
+	}
+	end.state, end.reason = task.Succeeded, "accepted by "+end.by.ID
+	if n := len(made) + len(begun) + len(held); n > 0 {
+		end.reason += fmt.Sprintf("; %d calls that were held have been made", n)
+	}
+	return nil
+}
+
+// restore gives a workspace back as it was before the task.
+func (s *Service) restore(ctx context.Context, t db.Task, item db.InboxItem, end *outcome) error {
+	if _, err := s.stand(ctx, t, true); err != nil {
+		return err
+	}
+	_, err := s.cfg.Workspaces.Undo(ctx, workspace.Request{Task: t, OnConflict: nodev1.OnConflict_ON_CONFLICT_OVERWRITE, By: end.by})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("give back the workspace of %s: %w", t.ID, err)
+	}
+	end.code, end.reason = fault.PermissionDenied, "rejected by "+end.by.ID
+	if item.Reason != "" {
+		end.reason += ": " + item.Reason
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+// Package review is what becomes of runs in review mode: all of their work is
+// done in the workspace, and nothing leaves it until a person accepts it.
+//
+// When such a run is done, its task waits as review_needed, without a slot, and
+// an inbox item shows what it did: the files that it changed, the calls that
+// would have left the workspace, which are held, and where its commands
+// connected to. What still runs in its jail is killed, and the state of the
+// workspace is noted with the item: an answer holds for that state.
+//
+// An acceptance has every held call made once, by the hub, in the order in which
+// the agent made them; then the task has succeeded. A rejection gives the
+// workspace back as it was, and the held calls are never made. Either is decided
+// in one transaction and carried out after it, by whichever hub: each held call
+// has the name that its node runs at most once, so a hub that dies in between
+// leaves nothing that is made twice.
+package review
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Steps makes held calls.
+type Steps interface {
+	// Release makes a held call of a task that was accepted, or re-attaches to it,
+	// and answers it as it ended.
+	Release(ctx context.Context, t db.Task, stepID string) (db.Step, error)
+}
+
+// Workspaces takes back what a task changed.
+type Workspaces interface {
+	Undo(ctx context.Context, req workspace.Request) (workspace.Undone, error)
+}
+
+// Config says what a Service works with.
+type Config struct {
+	Store      *store.Store
+	Recorder   *event.Recorder
+	Tools      *tool.Registry
+	Steps      Steps
+	Workspaces Workspaces
+	Redact     *redact.Redactor
+	// Node answers the live link to a node, or an error of kind Unavailable.
+	Node func(nodeID string) (tool.Node, error)
+	// Admit is called after a commit that may let another task start.
+	Admit func(orgID string)
+	// Sweep is how often reviews are looked for that nobody carries out.
+	Sweep time.Duration
+	Log   hclog.Logger
+}
+
+// Service opens reviews and carries out what was decided on them. It is a
+// lifecycle.Service; any number of hubs may run one.
+type Service struct {
+	lifecycle.Runner
+
+	cfg  Config
+	kick chan struct{}
+	busy busy
+}
+
+// New makes a Service.
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, kick: make(chan struct{}, 1), busy: busy{items: map[string]bool{}}}
+}
+
+// Detail is what a review shows, as it is stored with its item: masked.
+type Detail struct {
+	Summary string   `json:"summary"`
+	Files   int      `json:"files"`
+	Paths   []string `json:"paths,omitempty"`
+	Held    []Held   `json:"held,omitempty"`
+	Hosts   []Host   `json:"hosts,omitempty"`
+}
+
+// Held is a call that would have left the workspace.
+type Held struct {
+	StepID   string `json:"step_id"`
+	Number   int32  `json:"number"`
+	Tool     string `json:"tool"`
+	Category string `json:"category"`
+	Preview  string `json:"preview"`
+}
+
+// Host is one that commands connected to.
+type Host struct {
+	Host          string `json:"host"`
+	Requests      int64  `json:"requests"`
+	SentBytes     int64  `json:"sent_bytes"`
+	ReceivedBytes int64  `json:"received_bytes"`
+}
+
+const (
+	shownPaths = 200
+	shownHosts = 100
+)
+
+// Open opens the review of a run that is done, in the transaction that ends it.
+// summary is the agent's, masked.
+func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary string) error {
+	d, category, err := s.detail(ctx, tx.Queries, t)
+	if err != nil {
+		return err
+	}
+	d.Summary = summary
+	detail, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("encode the review of %s: %w", t.ID, err)
+	}
+	item, err := tx.CreateInboxItem(ctx, db.CreateInboxItemParams{
+		ID: ident.New("inbox"), OrgID: t.OrgID, Kind: string(inbox.Review), TaskID: t.ID, AgentID: t.AgentID, Category: category,
+		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"), Detail: detail, Preview: d.preview(),
+		Why: "the run was in review mode: nothing leaves its workspace until somebody accepts it",
+	})
+	if err != nil {
+		return fmt.Errorf("store the review of %s: %w", t.ID, err)
+	}
+	tx.AfterCommit(s.Kick)
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "review_requested", Payload: map[string]any{
+		"item_id": item.ID, "files": d.Files, "held": len(d.Held), "hosts": len(d.Hosts), "why": item.Why,
+	}})
+}
+
+// detail answers what a run did, and the category of what is held of it: whoever
+// may not call such a tool may not accept it.
+func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detail, category string, err error) {
+	category = tool.CategoryName(tool.CategoryOf("safe"))
+	changed, err := q.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return d, "", fmt.Errorf("list the changes of %s: %w", t.ID, err)
+	}
+	var paths []string
+	for _, row := range changed {
+		if row.StepChange.UndoneAt != nil {
+			continue
+		}
+		var files []workspace.Recorded
+		if err := json.Unmarshal(row.StepChange.Changes, &files); err != nil {
+			return d, "", fmt.Errorf("read the changes of step %s: %w", row.StepChange.StepID, err)
+		}
+		for _, f := range files {
+			paths = append(paths, f.Path)
+		}
+	}
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	d.Files, d.Paths = len(paths), paths[:min(len(paths), shownPaths)]
+	held, err := q.HeldSteps(ctx, db.HeldStepsParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return d, "", fmt.Errorf("find what is held of %s: %w", t.ID, err)
+	}
+	for _, step := range held {
+		one := Held{StepID: step.ID, Number: step.Number, Tool: step.Tool, Category: step.Category}
+		var arguments map[string]any
+		if record := s.cfg.Tools.Get(step.Tool); record != nil && json.Unmarshal(step.Arguments, &arguments) == nil {
+			one.Preview = s.cfg.Redact.String(record.Preview(arguments))
+		}
+		d.Held = append(d.Held, one)
+		if tool.CategoryOf(step.Category) > tool.CategoryOf(category) {
+			category = step.Category
+		}
+	}
+	d.Hosts, err = hosts(ctx, q, t)
+	return d, category, err
+}
+
+// hosts sums up where a task's commands connected to.
+func hosts(ctx context.Context, q *db.Queries, t db.Task) ([]Host, error) {
+	rows, err := q.EgressOf(ctx, db.EgressOfParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return nil, fmt.Errorf("find where the commands of %s connected to: %w", t.ID, err)
+	}
+	var out []Host
+	at := map[string]int{}
+	for _, row := range rows {
+		var some []Host
+		if err := json.Unmarshal(row, &some); err != nil {
+			return nil, fmt.Errorf("read where the commands of %s connected to: %w", t.ID, err)
+		}
+		for _, h := range some {
+			i, known := at[h.Host]
+			if !known {
+				if len(out) == shownHosts {
+					continue
+				}
+				i, out = len(out), append(out, Host{Host: h.Host})
+				at[h.Host] = i
+			}
+			out[i].Requests, out[i].SentBytes, out[i].ReceivedBytes = out[i].Requests+h.Requests, out[i].SentBytes+h.SentBytes, out[i].ReceivedBytes+h.ReceivedBytes
+		}
+	}
+	return out, nil
+}
+
+// preview says in a line or more what there is to review.
+func (d Detail) preview() string {
+	out := fmt.Sprintf("%d files changed, %d calls held, %d hosts reached", d.Files, len(d.Held), len(d.Hosts))
+	for _, h := range d.Held {
+		out += fmt.Sprintf("\nstep %d, %s:\n%s", h.Number, h.Tool, h.Preview)
+	}
+	const most = 16 << 10
+	if len(out) > most {
+		out = out[:most] + " [...]"
+	}
+	return out
+}
+
+// DetailOf reads what is stored with an item.
+func DetailOf(item db.InboxItem) (d Detail, err error) {
+	if err := json.Unmarshal(item.Detail, &d); err != nil {
+		return d, fmt.Errorf("read the review %s: %w", item.ID, err)
+	}
+	return d, nil
+}

@@ -1,0 +1,342 @@
+package hub_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/simnode"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	stepHeld   = deckhandv1.StepState_STEP_STATE_HELD
+	taskReview = deckhandv1.TaskState_TASK_STATE_REVIEW_NEEDED
+)
+
+// requests are what a node was told to send, with what its jail might reach then.
+type requests struct {
+	mu    sync.Mutex
+	node  func() *simnode.Node
+	ids   []string
+	hosts [][]string
+	// answers are those of the requests in turn; all is well where there is none.
+	answers []string
+}
+
+func (s *requests) run(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var hosts []string
+	for _, rule := range s.node().Jail(spec.GetJailId()).GetEgress().GetRules() {
+		hosts = append(hosts, rule.GetHost())
+	}
+	answer := `{"answer":"204 No Content"}`
+	if n := len(s.ids); n < len(s.answers) {
+		answer = s.answers[n]
+	}
+	s.ids, s.hosts = append(s.ids, spec.GetExecId()), append(s.hosts, hosts)
+	return answer, &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+}
+
+func (s *requests) all() ([]string, [][]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.ids...), append([][]string(nil), s.hosts...)
+}
+
+// reviewed is a persona in review mode that may post to one host, and read
+// another.
+func reviewed(name string) string {
+	text := strings.Replace(scripted(name), "limits:", "mode: review\negress: {allow: [hooks.example.org, {host: docs.example.org, read_only: true}]}\nlimits:", 1)
+	return strings.Replace(text, "[shell_exec,", "[http_post, http_get, handoff_to_agent, shell_exec,", 1)
+}
+
+func newReview(t *testing.T, answers ...string) (*rig, *requests) {
+	sent := &requests{answers: answers}
+	var r *rig
+	sent.node = func() *simnode.Node { return r.node }
+	r = newRig(t, hubtest.Config(t), sent.run)
+	r.apply("careful", reviewed("careful"))
+	return r, sent
+}
+
+const note = `{"url":"https://hooks.example.org/notes","body":"it is done"}`
+
+// review runs a task that would send two notes, and answers it as it waits for
+// its review, with its item.
+func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxItem) {
+	r.t.Helper()
+	task := r.submit("careful")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	var held []*deckhandv1.Step
+	for i := range int32(2) {
+		step, err := r.propose(lease, 1, i, "http_post", note)
+		require.NoError(r.t, err)
+		require.Equal(r.t, stepHeld, step.GetState())
+		require.Contains(r.t, step.GetObservation(), "when a person accepts your work")
+		// A worker that wants it made all the same gets it as it stands.
+		step, err = r.execute(lease, step.GetId())
+		require.NoError(r.t, err)
+		require.Equal(r.t, stepHeld, step.GetState())
+		held = append(held, step)
+	}
+	r.finish(lease)
+	return r.task(task.GetId()), held, r.item(task.GetId())
+}
+
+func accept(id string) *deckhandv1.AnswerInboxItemRequest {
+	return &deckhandv1.AnswerInboxItemRequest{ItemId: id, Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{}}
+}
+
+// E1: a run in review mode sends nothing; when it is done its task waits without
+// a slot and shows what it did. What was held is made once, when a person accepts
+// it, and only then may the jail reach what cannot be read only.
+func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t)
+	task, held, item := r.review()
+	require.Equal(t, taskReview, task.GetState())
+	require.Contains(t, task.GetReason(), "deckhand inbox list")
+	require.Nil(t, task.GetFinishedAt())
+	require.Equal(t, deckhandv1.InboxKind_INBOX_KIND_REVIEW, item.GetKind())
+	require.Equal(t, "done", item.GetReview().GetSummary())
+	require.Len(t, item.GetReview().GetHeld(), 2)
+	require.Equal(t, held[0].GetId(), item.GetReview().GetHeld()[0].GetStepId())
+	require.Contains(t, item.GetReview().GetHeld()[0].GetPreview(), "POST https://hooks.example.org/notes")
+	require.Equal(t, "moderate", r.sql("SELECT category FROM inbox_items WHERE id = $1", item.GetId()))
+	ids, _ := sent.all()
+	require.Empty(t, ids, "nothing has left")
+	require.Equal(t, "", r.sql("SELECT coalesce(lease_hash::text, '') FROM tasks WHERE id = $1", task.GetId()), "it holds no slot")
+
+	_, err := r.answer(approve(item.GetId(), ""))
+	require.ErrorContains(t, err, "accept it, ask for changes, or reject it")
+	basic := r.as("bea", "basic")
+	_, err = answerAs(t, basic, accept(item.GetId()))
+	require.True(t, fault.Is(err, fault.Denied), "E6: %v", err)
+
+	// Two people at once: one wins, and the other is told who did.
+	other := r.as("ann", "admin")
+	errs := make([]error, 2)
+	var both sync.WaitGroup
+	both.Go(func() { _, errs[0] = r.answer(accept(item.GetId())) })
+	both.Go(func() { _, errs[1] = answerAs(t, other, reject(item.GetId(), "no")) })
+	both.Wait()
+	if errs[0] != nil {
+		require.NoError(t, errs[1])
+		require.ErrorContains(t, errs[0], "reject by ann")
+		done := r.awaitTask(task.GetId(), taskFailed)
+		require.Contains(t, done.GetReason(), "rejected by ann: no")
+		ids, _ = sent.all()
+		require.Empty(t, ids)
+		return
+	}
+	require.ErrorContains(t, errs[1], "accept by admin")
+	done := r.awaitTask(task.GetId(), taskSucceeded)
+	require.Contains(t, done.GetReason(), "accepted by admin; 2 calls that were held have been made")
+	ids, hosts := sent.all()
+	require.Equal(t, []string{held[0].GetId(), held[1].GetId()}, ids, "each once, in their order")
+	require.Contains(t, hosts[0], "hooks.example.org")
+	jail := r.sql("SELECT jail_id FROM tasks WHERE id = $1", task.GetId())
+	require.Eventually(t, func() bool { return len(r.node.Jail(jail).GetEgress().GetRules()) == 1 }, 30*time.Second, 10*time.Millisecond,
+		"the jail to reach no more than what is read only")
+	require.Equal(t, stepSucceeded, r.step(held[0].GetId()).GetState())
+	require.Len(t, r.audited("inbox.accept"), 1)
+	again, err := r.answer(accept(item.GetId()))
+	require.NoError(t, err, "repeating one's own answer is harmless")
+	require.Equal(t, "accept", again.GetAnswer())
+	ids, _ = sent.all()
+	require.Len(t, ids, 2)
+}
+
+// E1: the agent goes on with what a person asks for; what was held is dropped,
+// and what it holds then is reviewed anew.
+func TestAReviewThatAsksForChanges(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t)
+	task, held, item := r.review()
+	_, err := r.answer(&deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), Answer: &deckhandv1.AnswerInboxItemRequest_Changes_{
+		Changes: &deckhandv1.AnswerInboxItemRequest_Changes{Text: "one note is enough"},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, stepSkipped, r.step(held[0].GetId()).GetState())
+	claimed := r.claim(task.GetId(), 2)
+	require.Contains(t, r.sql("SELECT content FROM task_messages WHERE task_id = $1", task.GetId()), "one note is enough")
+	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	require.NoError(t, err)
+	r.turn(claimed.GetLease(), 2)
+	one, err := r.propose(claimed.GetLease(), 2, 0, "http_post", note)
+	require.NoError(t, err)
+	require.Equal(t, stepHeld, one.GetState())
+	r.finish(claimed.GetLease())
+	next := r.item(task.GetId())
+	require.NotEqual(t, item.GetId(), next.GetId())
+	require.Len(t, next.GetReview().GetHeld(), 1)
+	_, err = r.answer(accept(next.GetId()))
+	require.NoError(t, err)
+	r.awaitTask(task.GetId(), taskSucceeded)
+	ids, _ := sent.all()
+	require.Equal(t, []string{one.GetId()}, ids)
+}
+
+// E1: what was held of a rejected run is never made; a cancelled one asks for
+// nothing any more.
+func TestARejectedAndACancelledReview(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t)
+	task, held, item := r.review()
+	_, err := r.answer(reject(item.GetId(), "not like this"))
+	require.NoError(t, err)
+	done := r.awaitTask(task.GetId(), taskFailed)
+	require.Contains(t, done.GetReason(), "rejected by admin: not like this")
+	require.Equal(t, stepSkipped, r.step(held[1].GetId()).GetState())
+
+	task, held, item = r.review()
+	r.cancel(task.GetId())
+	require.Equal(t, "withdrawn", r.sql("SELECT state FROM inbox_items WHERE id = $1", item.GetId()))
+	_, err = r.answer(accept(item.GetId()))
+	require.ErrorContains(t, err, "waits for nothing any more")
+	ids, _ := sent.all()
+	require.Empty(t, ids)
+	_ = held
+}
+
+// E1: the first held call that fails ends it: those after it are not made, and
+// the task has failed, and says where.
+func TestAHeldCallThatFails(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t, `{"error":"the server answered 500"}`)
+	task, held, item := r.review()
+	_, err := r.answer(accept(item.GetId()))
+	require.NoError(t, err)
+	done := r.awaitTask(task.GetId(), taskFailed)
+	require.Contains(t, done.GetReason(), "step 1 (http_post), which was held, is failed")
+	require.Equal(t, string(fault.ToolFailed), done.GetErrorCode())
+	require.Equal(t, stepFailed, r.step(held[0].GetId()).GetState())
+	require.Equal(t, stepSkipped, r.step(held[1].GetId()).GetState())
+	ids, _ := sent.all()
+	require.Len(t, ids, 1)
+}
+
+// E1, G2: what the policy denies by the time that the run is accepted is not made.
+func TestAPolicyThatDeniesWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t)
+	task, held, item := r.review()
+	_, err := r.policy("", "rules:\n  - {name: hooks, effect: deny, host: hooks.example.org}\n")
+	require.NoError(t, err)
+	_, err = r.answer(accept(item.GetId()))
+	require.NoError(t, err)
+	r.awaitTask(task.GetId(), taskFailed)
+	require.Equal(t, stepDenied, r.step(held[0].GetId()).GetState())
+	ids, _ := sent.all()
+	require.Empty(t, ids)
+}
+
+// E1: a review waits across restarts; a hub that dies after somebody accepted it
+// leaves what was held to the next one, which makes each once.
+func TestAReviewOutlivesItsHub(t *testing.T) {
+	t.Parallel()
+	sent := &requests{}
+	var r *rig
+	sent.node = func() *simnode.Node { return r.node }
+	cfg := hubtest.Config(t)
+	r = newRig(t, cfg, sent.run)
+	r.apply("careful", reviewed("careful"))
+	task, held, item := r.review()
+	cfg.Listen, cfg.EdgeListen = strings.TrimPrefix(r.URL(), "http://"), r.EdgeAddress()
+	r.Hub.Stop()
+	r.through(hubtest.Start(t, cfg))
+	require.Equal(t, taskReview, r.task(task.GetId()).GetState())
+	require.Equal(t, item.GetId(), r.item(task.GetId()).GetId())
+
+	// As a hub leaves it that dies after the answer, before anything came of it.
+	r.exec(`UPDATE inbox_items SET state = 'answered', answer = 'accept', answered_by = 'admin', answered_at = clock_timestamp() WHERE id = '` + item.GetId() + `'`)
+	r.Hub.Stop()
+	r.through(hubtest.Start(t, cfg))
+	r.awaitTask(task.GetId(), taskSucceeded)
+	ids, _ := sent.all()
+	require.Equal(t, []string{held[0].GetId(), held[1].GetId()}, ids)
+}
+
+// E1: nothing of a run in review mode goes to another agent, and what a run gives
+// to others is reviewed as well.
+func TestWhatARunInReviewModeGivesAway(t *testing.T) {
+	t.Parallel()
+	r, _ := newReview(t)
+	r.applyAll(map[string]string{
+		"free":  strings.Replace(scripted("free"), "[shell_exec,", "[http_post, shell_exec,", 1),
+		"giver": strings.Replace(strings.Replace(reviewed("giver"), "[http_post,", "[create_subtask, delegate, http_post,", 1), "limits:", "agents: {delegate: [free], handoff: [free]}\nlimits:", 1),
+	})
+	task := r.submit("giver")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	over, err := r.propose(lease, 1, 0, "handoff_to_agent", `{"target_agent":"free","status":"done","artifacts":{},"summary_for_target":"go on"}`)
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, over.GetState(), over.GetObservation())
+	given := r.give(lease, 1, 1, "delegate", `{"agent":"free","goal":"do it"}`)
+	require.Equal(t, stepWaiting, given.GetState(), given.GetObservation())
+	child := r.below(task.GetId())[0]
+	require.Equal(t, "review", child.GetOverride().GetMode())
+	below := r.begin(child.GetId(), 1)
+	r.turn(below, 1)
+	held, err := r.propose(below, 1, 0, "http_post", note)
+	require.NoError(t, err)
+	require.Equal(t, stepHeld, held.GetState())
+	r.finish(below)
+	require.Equal(t, taskReview, r.task(child.GetId()).GetState())
+}
+
+// C10, E6: an escalated task is in the inbox with its answers.
+func TestAnEscalatedTaskIsInTheInbox(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	escalate := func() (*deckhandv1.Task, *deckhandv1.InboxItem) {
+		task := r.submit("walker")
+		r.exec(`UPDATE tasks SET failures = 3 WHERE id = '` + task.GetId() + `'`)
+		lease := r.begin(task.GetId(), 1)
+		_, err := r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+			Lease: lease, State: taskFailed, ErrorCode: string(fault.ModelUnavailable), ErrorMessage: "the model is away", Transient: true,
+		}))
+		require.NoError(t, err)
+		return r.task(task.GetId()), r.item(task.GetId())
+	}
+	task, item := escalate()
+	require.Equal(t, deckhandv1.TaskState_TASK_STATE_ESCALATED, task.GetState())
+	require.Equal(t, deckhandv1.InboxKind_INBOX_KIND_ESCALATION, item.GetKind())
+	require.Contains(t, item.GetWhy(), "the model is away")
+	_, err := r.answer(reject(item.GetId(), ""))
+	require.ErrorContains(t, err, "retry or close it")
+	_, err = r.answer(&deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), Answer: &deckhandv1.AnswerInboxItemRequest_Retry_{
+		Retry: &deckhandv1.AnswerInboxItemRequest_Retry{Override: &deckhandv1.TaskOverride{MemoryBytes: 1 << 30}},
+	}})
+	require.NoError(t, err)
+	require.Equal(t, taskQueued, r.task(task.GetId()).GetState())
+	require.EqualValues(t, 1<<30, r.task(task.GetId()).GetOverride().GetMemoryBytes())
+	r.cancel(task.GetId())
+
+	task, item = escalate()
+	closing := &deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), Reason: "nobody needs it", Answer: &deckhandv1.AnswerInboxItemRequest_Close_{}}
+	_, err = answerAs(t, r.as("ben", "basic"), closing)
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	_, err = r.answer(closing)
+	require.NoError(t, err)
+	require.Equal(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, r.task(task.GetId()).GetState())
+
+	task, item = escalate()
+	closing.ItemId = item.GetId()
+	_, err = r.user.Tasks.RetryTask(t.Context(), connect.NewRequest(&deckhandv1.RetryTaskRequest{TaskId: task.GetId()}))
+	require.NoError(t, err)
+	require.Equal(t, "withdrawn", r.sql("SELECT state FROM inbox_items WHERE id = $1", item.GetId()), "answered another way")
+	_, err = r.answer(closing)
+	require.ErrorContains(t, err, "waits for nothing any more")
+}

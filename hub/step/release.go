@@ -1,0 +1,134 @@
+package step
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Release makes a held call of a task that a person has accepted, with the hub's
+// own stored arguments, or re-attaches to one that is being made, and answers it
+// as it ended. Any number of hubs may: its node runs it once. What the policies
+// of now deny is denied. It implements review.Steps.
+func (s *Steps) Release(ctx context.Context, t db.Task, stepID string) (db.Step, error) {
+	step, err := s.releaseOne(ctx, t, stepID)
+	if err != nil || State(step.State) != Started {
+		return step, err
+	}
+	record := s.cfg.Tools.Get(step.Tool)
+	if record == nil {
+		return step, fault.New(fault.Internal, "step %s was held for tool %q, which this hub does not have", step.ID, step.Tool)
+	}
+	closed, err := s.open(ctx, t)
+	if err != nil {
+		return step, err
+	}
+	defer closed()
+	for {
+		call, err := s.call(ctx, t, step, record)
+		if err != nil {
+			return step, err
+		}
+		result, err := record.Run(ctx, call)
+		if err != nil {
+			return step, err
+		}
+		if result.NotStarted && step.Run < maxRuns {
+			if step, err = s.again(ctx, step); err != nil || State(step.State) != Started {
+				return step, err
+			}
+			continue
+		}
+		return s.end(context.WithoutCancel(ctx), t.OrgID, t, step, record, result)
+	}
+}
+
+// releaseOne has a held step start.
+func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step db.Step, err error) {
+	if step, err = s.Get(ctx, t.OrgID, stepID); err != nil || State(step.State) == Started {
+		return step, err
+	}
+	if step.NodeID != nil {
+		// Nothing is begun that cannot be made.
+		if _, err := s.cfg.Node(*step.NodeID); err != nil {
+			return step, err
+		}
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: t.OrgID, ID: t.ID})
+		if err != nil {
+			return fmt.Errorf("lock task %s: %w", t.ID, err)
+		}
+		if task.State(t.State) != task.ReviewNeeded {
+			return fault.New(fault.Precondition, "task %s is %s, and waits for no review", t.ID, t.State).WithObject(t.ID)
+		}
+		raw, err := s.arguments(step)
+		if err != nil {
+			return err
+		}
+		decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+		if err != nil {
+			return err
+		}
+		if decided.Effect == policy.Deny {
+			if err := s.deniedSince(ctx, tx, step, decided); err != nil {
+				return err
+			}
+			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+			return err
+		}
+		released, err := tx.ReleaseStep(ctx, db.ReleaseStepParams{OrgID: t.OrgID, ID: stepID})
+		if store.IsNotFound(err) {
+			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("start step %s: %w", stepID, err)
+		}
+		step = released
+		return tx.Append(t.OrgID, t.ID, event.Hub, executing(step))
+	})
+	return step, err
+}
+
+// open gives a task's jail the egress of its persona, in which nothing of the
+// agent's runs any more, and answers what takes it back.
+func (s *Steps) open(ctx context.Context, t db.Task) (closed func(), err error) {
+	closed = func() {}
+	if t.NodeID == nil {
+		return closed, nil
+	}
+	node, err := s.cfg.Node(*t.NodeID)
+	if err != nil {
+		return closed, err
+	}
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return closed, err
+	}
+	usual, err := jailOf(t, p)
+	if err != nil {
+		return closed, err
+	}
+	opened, err := jailOf(t, p)
+	if err != nil {
+		return closed, err
+	}
+	opened.Egress = egressOf(p.Egress)
+	if _, err := node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: opened}); err != nil {
+		return closed, fmt.Errorf("make jail %s: %w", t.JailID, fault.FromGRPC(err))
+	}
+	return func() {
+		// Where it cannot be taken back now, the next task's jail has its own.
+		if _, err := node.Jails().EnsureJail(context.WithoutCancel(ctx), &nodev1.EnsureJailRequest{Spec: usual}); err != nil {
+			s.cfg.Log.Warn("the egress of a jail was not narrowed again", "jail_id", t.JailID, "error", err)
+		}
+	}, nil
+}

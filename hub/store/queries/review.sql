@@ -1,0 +1,50 @@
+-- name: HeldSteps :many
+SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'held' ORDER BY number;
+
+-- name: DropHeldSteps :many
+UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
+WHERE org_id = @org_id AND task_id = @task_id AND state = 'held'
+RETURNING *;
+
+-- name: ReleaseStep :one
+-- A held call is made now.
+UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL, released = true
+WHERE org_id = @org_id AND id = @id AND state = 'held'
+RETURNING *;
+
+-- name: StartedStepsOf :many
+SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'started' AND released ORDER BY number;
+
+-- name: EgressOf :many
+-- What the commands of a task sent out of its jail.
+SELECT (outcome -> 'egress' -> 'hosts')::jsonb AS hosts FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND outcome -> 'egress' -> 'hosts' IS NOT NULL
+ORDER BY number LIMIT 10000;
+
+-- name: ReviewsToCarry :many
+-- Reviews of which what a person decided has not been done.
+SELECT id, org_id, task_id, answer FROM inbox_items
+WHERE kind = 'review' AND state = 'answered' AND answer IN ('accept', 'reject') AND carried_at IS NULL
+ORDER BY answered_at LIMIT @max_rows;
+
+-- name: ReviewsToStill :many
+-- Open reviews of which it is not known how their workspaces stand.
+SELECT i.id, i.org_id, i.task_id FROM inbox_items i
+WHERE i.kind = 'review' AND i.state = 'open' AND i.binding = '{}'
+ORDER BY i.asked_at LIMIT @max_rows;
+
+-- name: BindReview :execrows
+-- Stores what the answer to an open review holds for.
+UPDATE inbox_items SET binding = @binding WHERE org_id = @org_id AND id = @id AND state = 'open';
+
+-- name: ReviewCarried :execrows
+UPDATE inbox_items SET carried_at = clock_timestamp() WHERE org_id = @org_id AND id = @id AND carried_at IS NULL;
+
+-- name: SetReviewReason :exec
+UPDATE tasks SET reason = @reason WHERE (org_id = @org_id) IS TRUE AND id = @id AND state = 'review_needed' AND reason <> @reason;
+
+-- name: ReleasedBefore :many
+-- Held calls of a task that have been made already.
+SELECT * FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND released AND state NOT IN ('held', 'started')
+ORDER BY number;
