@@ -20,6 +20,7 @@ export const pages: PageToLook[] = [
   { name: "notifications", path: "notifications", heading: "Notifications" },
   { name: "providers", path: "providers", heading: "Providers" },
   { name: "settings", path: "settings", heading: "Settings" },
+  { name: "statistics", path: "statistics", heading: "Statistics" },
   { name: "tasks", path: "tasks", heading: "Tasks" },
   { name: "teams", path: "users?tab=teams", heading: "Users" },
   { name: "tokens", path: "users?tab=tokens", heading: "Users" },

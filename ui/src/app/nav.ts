@@ -1,4 +1,4 @@
-import { BellRing, Bot, Cpu, Inbox, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, Users, Wallet, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, ChartColumn, Cpu, Inbox, LayoutGrid, ListChecks, MessageCircle, ScrollText, Server, Settings, Users, Wallet, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -20,6 +20,7 @@ export const nav: NavItem[] = [
   { to: "/tasks", label: "Tasks", icon: ListChecks, key: "t", section: "Work" },
   { to: "/inbox", label: "Inbox", icon: Inbox, key: "i", section: "Work" },
   { to: "/chat", label: "Chat", icon: MessageCircle, key: "c", section: "Work" },
+  { to: "/statistics", label: "Statistics", icon: ChartColumn, key: "e", section: "Work" },
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },

@@ -6,6 +6,7 @@ import { budgetRoutes } from "@/features/budget/route";
 import { destinationRoutes } from "@/features/destination/route";
 import { chatRoutes } from "@/features/chat/route";
 import { fleetRoutes } from "@/features/fleet/route";
+import { historyRoutes } from "@/features/history/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
@@ -35,6 +36,7 @@ export const routeTree = rootRoute.addChildren([
     ...destinationRoutes,
     ...chatRoutes,
     ...fleetRoutes,
+    ...historyRoutes,
     ...inboxRoutes,
     ...nodeRoutes,
     ...personaRoutes,

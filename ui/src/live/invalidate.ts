@@ -2,6 +2,7 @@ import type { DescMethod, DescService } from "@bufbuild/protobuf";
 import type { QueryClient } from "@tanstack/react-query";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { FileService } from "@/gen/deckhand/v1/file_pb";
+import { HistoryService } from "@/gen/deckhand/v1/history_pb";
 import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
@@ -19,6 +20,8 @@ const touched: [types: RegExp, of: (DescService | DescMethod)[]][] = [
   [/^(progress_update|iteration_complete)/, [TaskService.method.getTask]],
   [/^(state_changed|agent\.)/, [AgentService]],
   [/^(tool_|approval_|outcome_|inbox_)/, [TaskService.method.listSteps]],
+  [/^(iteration_complete|execution_)/, [HistoryService.method.getEstimate]],
+  [/^(execution_)/, [HistoryService.method.getStatistics]],
   [/^(checkpoint_created)/, [TaskService.method.listCheckpoints]],
   [/^(tool_completed|workspace_|execution_completed)/, [WorkspaceService.method.listChanges, FileService]],
   // The inbox of a task that has ended is withdrawn.

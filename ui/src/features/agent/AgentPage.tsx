@@ -1,9 +1,9 @@
 import { createClient } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { SquareTerminal } from "lucide-react";
+import { Rocket, SquareTerminal } from "lucide-react";
 import { Tabs } from "radix-ui";
-import { lazy, Suspense, useMemo } from "react";
+import { lazy, Suspense, useMemo, useState } from "react";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
@@ -14,6 +14,7 @@ import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { AgentBadge, final, TaskBadge, taskWord } from "@/components/state";
+import { Run } from "@/features/history/Run";
 import { may } from "@/features/session/queries";
 import { TaskControls } from "@/features/task/actions";
 import { Composer } from "@/features/task/Composer";
@@ -58,6 +59,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
   const { side = "files", terminal } = route.useSearch();
   const navigate = route.useNavigate();
   const session = useSession();
+  const [running, setRunning] = useState(false);
   const tell = (text: string, key: string) => agents.tellAgent({ agentId: agent.id, text, idempotencyKey: key });
   return (
     <Page
@@ -91,6 +93,11 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
           )}
           {task && <TaskControls task={task} onRetried={(t) => void navigate({ search: (s) => ({ ...s, task: t.id }) })} />}
           <AgentHold agent={agent} />
+          {may(session, "basic") && (
+            <Button onClick={() => setRunning(true)}>
+              <Rocket aria-hidden className="size-4" /> Run
+            </Button>
+          )}
           {task?.nodeId && may(session, "advanced") && (
             <Button
               aria-pressed={terminal !== undefined}
@@ -102,6 +109,9 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
         </>
       }
     >
+      {running && (
+        <Run agent={agent} onClose={() => setRunning(false)} started={(id) => void navigate({ search: (s) => ({ ...s, task: id }) })} />
+      )}
       <div className="flex h-full min-h-0 flex-col border-t">
         {agent.statusReason && <p className="border-b px-5 py-2 text-warn">{inert(agent.statusReason)}</p>}
         <div className="grid min-h-0 flex-1 grid-cols-[minmax(0,3fr)_minmax(0,2fr)] max-lg:grid-cols-1 max-lg:grid-rows-2">

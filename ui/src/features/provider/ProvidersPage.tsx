@@ -23,6 +23,7 @@ import { millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { ProviderService, type ModelUsage, type Provider } from "@/gen/deckhand/v1/provider_pb";
 import { ConnectProvider } from "./ConnectProvider";
+import { Prices } from "./Prices";
 import { SetPrice } from "./SetPrice";
 import { sinceTime, type Since } from "./since";
 
@@ -154,22 +155,23 @@ function Used({ admin }: { admin: boolean }) {
   const models = usage.data?.models ?? [];
   const cost = models.reduce((sum, m) => sum + (m.usage?.costMicros ?? 0n), 0n);
   return (
-    <Section
-      title="Usage by model"
-      actions={
-        <>
-          <Select
-            aria-label="Since"
-            value={since}
-            onChange={(e) => void navigate({ search: { since: e.target.value === "month" ? undefined : (e.target.value as Since) } })}
-          >
-            {Object.entries(words).map(([value, label]) => (
-              <option key={value} value={value}>
-                {label}
-              </option>
-            ))}
-          </Select>
-          {admin && <Button onClick={() => setPriced({ provider: "", model: "" })}>Set a price</Button>}
+    <>
+      <Section
+        title="Usage by model"
+        actions={
+          <>
+            <Select
+              aria-label="Since"
+              value={since}
+              onChange={(e) => void navigate({ search: { since: e.target.value === "month" ? undefined : (e.target.value as Since) } })}
+            >
+              {Object.entries(words).map(([value, label]) => (
+                <option key={value} value={value}>
+                  {label}
+                </option>
+              ))}
+            </Select>
+            {admin && <Button onClick={() => setPriced({ provider: "", model: "" })}>Set a price</Button>}
         </>
       }
     >
@@ -193,8 +195,10 @@ function Used({ admin }: { admin: boolean }) {
           </Row>
         </Table>
       )}
-      {priced && <SetPrice of={priced} onClose={() => setPriced(undefined)} />}
     </Section>
+    <Prices set={admin ? setPriced : undefined} />
+    {priced && <SetPrice of={priced} onClose={() => setPriced(undefined)} />}
+    </>
   );
 }
 

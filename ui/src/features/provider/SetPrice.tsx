@@ -1,6 +1,7 @@
 import { useMutation } from "@connectrpc/connect-query";
 import { useState } from "react";
 import { toast } from "sonner";
+import { useRefresh } from "@/api/refresh";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { Field, Input } from "@/components/Field";
@@ -14,8 +15,10 @@ export function SetPrice(props: { of: { provider: string; model: string }; onClo
   const [model, setModel] = useState(props.of.model);
   const [prices, setPrices] = useState({ input: "", output: "", cacheRead: "", cacheWrite: "" });
   const [tried, setTried] = useState(false);
+  const refresh = useRefresh(ProviderService);
   const set = useMutation(ProviderService.method.setPrice, {
-    onSuccess: () => {
+    onSuccess: async () => {
+      await refresh();
       toast.success(`${model} has this price from now on.`);
       props.onClose();
     },

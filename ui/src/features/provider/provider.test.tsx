@@ -44,6 +44,12 @@ const services =
         if (refuse) throw new ConnectError("the provider refuses the key", Code.InvalidArgument);
         return {};
       },
+      listPrices: () => ({
+        prices: [
+          { provider: "anthropic", model: "claude", input: 3, output: 15, cacheRead: 0.3 },
+          { provider: "qwen", model: "own", input: 0, output: 0.005, setBy: "bob", setAt: { seconds: now - 60n } },
+        ],
+      }),
       disconnectProvider: (req) => (calls("disconnect", req.name), {}),
       setPrice: (req) => (calls("price", req.provider, req.model, req.input, req.output, req.cacheRead), {}),
     });
@@ -110,5 +116,20 @@ describe("providers", () => {
     showPage("/providers", providerRoutes, services(), "viewer");
     await screen.findByText("…wxyz");
     for (const name of ["Connect a provider", "Disconnect", "Another key", "Set a price"]) expect(screen.queryByRole("button", { name })).toBeNull();
+  });
+
+  // I3: the price table, shipped and overridden.
+  it("show what models cost, and who said so", async () => {
+    showPage("/providers", providerRoutes, services());
+    const user = userEvent.setup();
+    const prices = within(await screen.findByRole("group", { name: "Prices" }));
+    expect(prices.getByText("$15.00")).toBeTruthy();
+    expect(prices.getByText("$0.30")).toBeTruthy();
+    expect(prices.getByText("shipped")).toBeTruthy();
+    expect(prices.getByText("bob")).toBeTruthy();
+    await user.type(screen.getByLabelText("Find a model"), "QWEN");
+    await waitFor(() => expect(prices.queryByText("claude")).toBeNull());
+    await user.click(screen.getByRole("button", { name: "Change the price of own" }));
+    expect(await screen.findByRole("dialog")).toBeTruthy();
   });
 });

@@ -8,6 +8,7 @@ import { Command } from "@/components/Command";
 import { Field, Input } from "@/components/Field";
 import { Problem } from "@/components/Problem";
 import type { CreateSessionRequestSchema } from "@/gen/deckhand/v1/session_pb";
+import { OIDC } from "./OIDC";
 import { sessions, setSession } from "./queries";
 
 const route = getRouteApi("/login");
@@ -106,6 +107,7 @@ export function LoginPage() {
             </form>
           </Tabs.Content>
         </Tabs.Root>
+        <OIDC />
         {error !== undefined && <Problem error={error} />}
         <div className="space-y-1.5 text-sm text-dim">
           <p>On the hub&apos;s own machine this prints a link that logs you in:</p>

@@ -25,6 +25,8 @@ import { NewPassword } from "@/features/user/Users";
 import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_pb";
 import { SessionService } from "@/gen/deckhand/v1/session_pb";
 import { UserService } from "@/gen/deckhand/v1/user_pb";
+import { AccessRules } from "./AccessRules";
+import { AllowRules } from "./AllowRules";
 import { browserOf } from "./browser";
 
 const control = createClient(ControlService, transport);
@@ -34,6 +36,7 @@ const sessions = createClient(SessionService, transport);
 // organisation.
 export function SettingsPage() {
   const [making, setMaking] = useState(false);
+  const admin = may(useSession(), "admin");
   return (
     <Page title="Settings">
       <div>
@@ -43,6 +46,8 @@ export function SettingsPage() {
         </Section>
         <Sessions />
         <Holds />
+        <AllowRules />
+        {admin && <AccessRules />}
         <Looks />
         <Keys />
       </div>

@@ -11,6 +11,8 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
+import { Export } from "@/features/history/Export";
+import { Likely } from "@/features/history/Likely";
 import { Changes } from "@/features/workspace/Changes";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
@@ -134,6 +136,7 @@ function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
       {task.progress > 0 && !final(task.state) && (
         <progress className="h-1.5 w-full max-w-md accent-accent" value={task.progress} max={1} aria-label="Progress" />
       )}
+      {task.agentId && !final(task.state) && <Likely taskId={task.id} />}
       {task.reason && !final(task.state) && <p className="text-warn">{inert(task.reason)}</p>}
       {task.errorCode && (
         <p className="text-bad">
@@ -183,6 +186,10 @@ function Details({ task }: { task: Task }) {
             </div>
           ))}
       </dl>
+      <section className="space-y-2">
+        <h2 className="font-semibold">Export</h2>
+        <Export taskId={task.id} />
+      </section>
       {children.data && children.data.tasks.length > 0 && (
         <section className="space-y-2">
           <h2 className="font-semibold">Subtasks</h2>

@@ -1,0 +1,44 @@
+import { createClient } from "@connectrpc/connect";
+import { useQueryClient } from "@tanstack/react-query";
+import { useRef, useState } from "react";
+import { transport } from "@/api/transport";
+import { Field, TextArea } from "@/components/Field";
+import { FormDialog } from "@/components/FormDialog";
+import { TaskService } from "@/gen/deckhand/v1/task_pb";
+import { Likely } from "./Likely";
+
+const tasks = createClient(TaskService, transport);
+
+// Run gives an agent something to do, and says before what that is likely to take.
+export function Run(props: { agent: { id: string; name: string }; onClose: () => void; started: (taskId: string) => void }) {
+  const queries = useQueryClient();
+  const [goal, setGoal] = useState("");
+  // What is sent again, since nobody knows whether it came, is one.
+  const key = useRef(crypto.randomUUID());
+  return (
+    <FormDialog
+      title={`Run ${props.agent.name}`}
+      action="Run"
+      onClose={props.onClose}
+      run={async () => {
+        const { task } = await tasks.submitTask({ agentId: props.agent.id, goal: goal.trim(), idempotencyKey: key.current });
+        await queries.invalidateQueries();
+        if (task) props.started(task.id);
+      }}
+    >
+      <Field label="Goal" hint="Empty: what its persona says.">
+        <TextArea
+          rows={4}
+          maxLength={10_000}
+          value={goal}
+          autoFocus
+          onChange={(e) => {
+            key.current = crypto.randomUUID();
+            setGoal(e.target.value);
+          }}
+        />
+      </Field>
+      <Likely agentId={props.agent.id} />
+    </FormDialog>
+  );
+}

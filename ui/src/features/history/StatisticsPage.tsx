@@ -1,0 +1,129 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { Empty } from "@/components/Empty";
+import { Select } from "@/components/Field";
+import { count, dollars } from "@/components/money";
+import { Page } from "@/components/Page";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { duration } from "@/components/Time";
+import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { HistoryService, type StatisticsRow } from "@/gen/deckhand/v1/history_pb";
+import { bys, periods, since, type By } from "./search";
+import { spanMillis } from "./words";
+
+const route = getRouteApi("/shell/statistics");
+const labels: Record<By, string> = { agent: "Agent", tool: "Tool", outcome: "Outcome", day: "Day", month: "Month" };
+
+// StatisticsPage adds tasks up: by agent, tool, outcome and time.
+export function StatisticsPage() {
+  const { by = "agent", days = 30, agent = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const from = useMemo(() => since(days, new Date()), [days]);
+  const agents = useQuery(AgentService.method.listAgents, {});
+  const { data, error, isPending, refetch } = useQuery(HistoryService.method.getStatistics, { by, since: from, agentId: agent });
+  return (
+    <Page
+      title="Statistics"
+      actions={
+        <>
+          <Select aria-label="By" value={by} onChange={(e) => void navigate({ search: (s) => ({ ...s, by: e.target.value as By }) })}>
+            {bys.map((b) => (
+              <option key={b} value={b}>
+                By {labels[b].toLowerCase()}
+              </option>
+            ))}
+          </Select>
+          <Select aria-label="Period" value={days} onChange={(e) => void navigate({ search: (s) => ({ ...s, days: Number(e.target.value) }) })}>
+            {periods.map((d) => (
+              <option key={d} value={d}>
+                The last {d} days
+              </option>
+            ))}
+          </Select>
+          <Select aria-label="Agent" value={agent} onChange={(e) => void navigate({ search: (s) => ({ ...s, agent: e.target.value || undefined }) })}>
+            <option value="">Every agent</option>
+            {agents.data?.agents.map((a) => (
+              <option key={a.id} value={a.name}>
+                {a.name}
+              </option>
+            ))}
+          </Select>
+        </>
+      }
+    >
+      {data?.userName && <p className="pb-3 text-dim">Of your own tasks: those of others are for administrators.</p>}
+      {isPending ? (
+        <Skeletons rows={5} />
+      ) : error ? (
+        <Problem error={error} retry={() => void refetch()} />
+      ) : data.rows.length === 0 ? (
+        <Empty title="Nothing ran in this time" command="deckhand task stats">
+          How many tasks ended how, how long they took and what they cost stands here.
+        </Empty>
+      ) : by === "tool" ? (
+        <Table label="Statistics" head={["Tool", "Calls", "Failed", "Tasks", "Middle", "90 %"]}>
+          {data.rows.map((r) => (
+            <Row key={r.key}>
+              <Cell className="font-mono text-xs">{r.key}</Cell>
+              <Cell>{count(r.calls)}</Cell>
+              <Cell>
+                {count(r.callsFailed)} <Share of={r.callsFailed} all={r.calls} />
+              </Cell>
+              <Cell>{count(r.tasks)}</Cell>
+              <Took of={r} />
+            </Row>
+          ))}
+        </Table>
+      ) : (
+        <Table label="Statistics" head={[labels[by], "Tasks", "Succeeded", "Failed", "Timed out", "Cancelled", "Live", "Middle", "90 %", "Tokens", "Cost"]}>
+          {data.rows.map((r) => (
+            <Row key={r.key}>
+              <Cell>
+                <Key of={r} by={by} />
+              </Cell>
+              <Cell>{count(r.tasks)}</Cell>
+              <Cell>
+                {count(r.succeeded)} <Share of={r.succeeded} all={r.tasks - r.live} />
+              </Cell>
+              <Cell>{count(r.failed)}</Cell>
+              <Cell>{count(r.timedOut)}</Cell>
+              <Cell>{count(r.cancelled)}</Cell>
+              <Cell>{count(r.live)}</Cell>
+              <Took of={r} />
+              <Cell>{count((r.usage?.inputTokens ?? 0n) + (r.usage?.outputTokens ?? 0n))}</Cell>
+              <Cell>{dollars(r.usage?.costMicros ?? 0n)}</Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+    </Page>
+  );
+}
+
+function Key({ of: r, by }: { of: StatisticsRow; by: By }) {
+  if (by !== "agent") return <>{r.key.replaceAll("_", " ")}</>;
+  if (!r.key) return <span className="text-dim">people and nobody</span>;
+  return (
+    <Link to="/agents/$agent" params={{ agent: r.key }} className="inline-flex min-h-6 items-center text-accent hover:underline">
+      {r.key}
+    </Link>
+  );
+}
+
+function Share({ of, all }: { of: bigint; all: bigint }) {
+  if (all <= 0n) return null;
+  return <span className="text-xs text-dim">({Math.round((Number(of) / Number(all)) * 100)} %)</span>;
+}
+
+function Took({ of: r }: { of: StatisticsRow }) {
+  const [middle, high] = [spanMillis(r.durationP50), spanMillis(r.durationP90)];
+  return (
+    <>
+      <Cell className="whitespace-nowrap">{middle === undefined ? "–" : duration(middle)}</Cell>
+      <Cell className="whitespace-nowrap">{high === undefined ? "–" : duration(high)}</Cell>
+    </>
+  );
+}

@@ -1,0 +1,67 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { useState } from "react";
+import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
+import { Input } from "@/components/Field";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
+
+const usd = (v: number) => `$${v.toFixed(v !== 0 && v < 0.1 ? 3 : 2)}`;
+
+// Prices are what models cost: those that came with the hub, and those that an
+// administrator set.
+export function Prices(props: { set?: (of: { provider: string; model: string }) => void }) {
+  const { set } = props;
+  const [text, setText] = useState("");
+  const { data, error, isPending, refetch } = useQuery(ProviderService.method.listPrices, {});
+  const shown = data?.prices.filter((p) => `${p.provider}/${p.model}`.toLowerCase().includes(text.trim().toLowerCase())) ?? [];
+  return (
+    <Section
+      title="Prices of a million tokens"
+      actions={<Input aria-label="Find a model" placeholder="Find a model" className="max-w-56" value={text} onChange={(e) => setText(e.target.value)} />}
+    >
+      {isPending ? (
+        <Skeletons rows={4} />
+      ) : error ? (
+        <Problem error={error} retry={() => void refetch()} />
+      ) : shown.length === 0 ? (
+        <p className="text-dim">No model with a price is called so. A model without a price is refused.</p>
+      ) : (
+        <Table label="Prices" head={["Model", "Input", "Output", "Cache read", "Cache written", "Set by", ""]}>
+          {shown.map((p) => (
+            <Row key={`${p.provider}/${p.model}`}>
+              <Cell>
+                <div className="font-medium break-all">{p.model}</div>
+                <div className="text-xs text-dim">{p.provider}</div>
+              </Cell>
+              <Cell>{usd(p.input)}</Cell>
+              <Cell>{usd(p.output)}</Cell>
+              <Cell>{usd(p.cacheRead)}</Cell>
+              <Cell>{usd(p.cacheWrite)}</Cell>
+              <Cell>
+                {p.setBy ? (
+                  <>
+                    <Badge tone="info">{p.setBy}</Badge> <Time at={p.setAt} />
+                  </>
+                ) : (
+                  <span className="text-dim">shipped</span>
+                )}
+              </Cell>
+              <Cell>
+                {set && p.provider !== "script" && (
+                  <Button small aria-label={`Change the price of ${p.model}`} onClick={() => set({ provider: p.provider, model: p.model })}>
+                    Change
+                  </Button>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+    </Section>
+  );
+}

@@ -1,0 +1,92 @@
+import { createClient } from "@connectrpc/connect";
+import { useQuery } from "@connectrpc/connect-query";
+import { useState } from "react";
+import { useRefresh } from "@/api/refresh";
+import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { inert } from "@/components/inert";
+import { Problem } from "@/components/Problem";
+import { Section } from "@/components/Section";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { may } from "@/features/session/queries";
+import { PolicyService, type AllowRule } from "@/gen/deckhand/v1/policy_pb";
+
+const policies = createClient(PolicyService, transport);
+
+// AllowRules are what people said is always allowed, and where they take it back:
+// one's own, or anybody's as an administrator.
+export function AllowRules() {
+  const session = useSession();
+  const [past, setPast] = useState(false);
+  const [revoking, setRevoking] = useState<AllowRule>();
+  const refresh = useRefresh(PolicyService);
+  // A rule that ends has no event: it is asked for again.
+  const list = useQuery(PolicyService.method.listAllowRules, { past }, { refetchInterval: 30_000 });
+  return (
+    <Section
+      title="Always allowed"
+      actions={
+        <label className="flex min-h-6 items-center gap-2">
+          <input type="checkbox" checked={past} onChange={(e) => setPast(e.target.checked)} /> Those that ended too
+        </label>
+      }
+    >
+      {list.isPending ? (
+        <Skeletons rows={2} />
+      ) : list.error ? (
+        <Problem error={list.error} retry={() => void list.refetch()} />
+      ) : list.data.rules.length === 0 ? (
+        <p className="rounded-lg border bg-panel p-3 text-dim">Nothing. Whoever answers an approval with “always” leaves a rule here.</p>
+      ) : (
+        <Table label="Always allowed" head={["What", "Agent", "By", "Since", "Ends", ""]}>
+          {list.data.rules.map((r) => (
+            <Row key={r.id}>
+              <Cell>
+                <span className="font-mono text-xs">{r.tool}</span>
+                <div className="text-xs break-words text-dim">{inert(r.description)}</div>
+              </Cell>
+              <Cell>{r.agentName || "every agent"}</Cell>
+              <Cell>{r.createdBy}</Cell>
+              <Cell>
+                <Time at={r.createdAt} />
+              </Cell>
+              <Cell>
+                {r.revokedAt ? (
+                  <>
+                    revoked by {r.revokedBy} <Time at={r.revokedAt} />
+                  </>
+                ) : (
+                  <Time at={r.expiresAt} none="never" />
+                )}
+              </Cell>
+              <Cell className="text-right">
+                {!r.revokedAt && (may(session, "admin") || r.createdBy === session.userName) && (
+                  <Button small look="danger" aria-label={`Revoke ${r.description || r.tool}`} onClick={() => setRevoking(r)}>
+                    Revoke
+                  </Button>
+                )}
+              </Cell>
+            </Row>
+          ))}
+        </Table>
+      )}
+      <Confirm
+        open={revoking !== undefined}
+        onClose={() => setRevoking(undefined)}
+        title="Revoke a rule"
+        action="Revoke"
+        danger
+        run={async () => {
+          await policies.revokeAllowRule({ ruleId: revoking!.id });
+          await refresh();
+        }}
+      >
+        <p>From the next call on it is asked about again.</p>
+      </Confirm>
+    </Section>
+  );
+}

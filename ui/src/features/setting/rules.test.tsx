@@ -1,0 +1,73 @@
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { createRoute } from "@tanstack/react-router";
+import axe from "axe-core";
+import { describe, expect, it, vi } from "vitest";
+import { shellRoute } from "@/app/root";
+import { AccessService } from "@/gen/deckhand/v1/access_pb";
+import { PolicyService } from "@/gen/deckhand/v1/policy_pb";
+import { showPage } from "@/test/page";
+import { AccessRules } from "./AccessRules";
+import { AllowRules } from "./AllowRules";
+
+const page = (component: () => React.ReactNode) => [createRoute({ path: "/rules", getParentRoute: () => shellRoute, component })];
+
+// E4: what is always allowed is seen, and taken back by whoever may.
+describe("what is always allowed", () => {
+  const services = (calls = vi.fn()): Parameters<typeof showPage>[2] => (r) =>
+    r.service(PolicyService, {
+      listAllowRules: (req) => {
+        calls("list", req.past);
+        return {
+          rules: [
+            { id: "rule_1", tool: "shell_exec", description: "git status", createdBy: "bob" },
+            { id: "rule_2", tool: "file_write", description: "notes", createdBy: "ada", agentName: "coder" },
+          ],
+        };
+      },
+      revokeAllowRule: (req) => (calls("revoke", req.ruleId), {}),
+    });
+
+  it("is revoked", async () => {
+    const calls = vi.fn();
+    const { container } = showPage("/rules", page(AllowRules), services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Revoke git status" }));
+    await user.click(screen.getByRole("button", { name: "Revoke" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("revoke", "rule_1"));
+    await user.click(screen.getByLabelText("Those that ended too"));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("list", true));
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("is one's own to revoke, for whoever is no administrator", async () => {
+    showPage("/rules", page(AllowRules), services(), "basic");
+    expect(await screen.findByRole("button", { name: "Revoke notes" })).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Revoke git status" })).toBeNull();
+  });
+});
+
+describe("from where calls may come", () => {
+  it("is set and taken away", async () => {
+    const calls = vi.fn();
+    const { container } = showPage("/rules", page(AccessRules), (r) =>
+      r.service(AccessService, {
+        listAccessRules: () => ({ rules: [{ what: "admin", networks: ["10.0.0.0/8"], changedBy: "ada" }] }),
+        setAccessRule: (req) => (calls("set", req.what, req.networks, req.force), {}),
+        deleteAccessRule: (req) => (calls("delete", req.what), {}),
+      }),
+    );
+    const user = userEvent.setup();
+    expect(await screen.findByText("what needs an administrator")).toBeTruthy();
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "New rule" }));
+    await user.type(screen.getByLabelText("Of which calls"), "NodeExecService");
+    await user.type(screen.getByLabelText("Networks"), "10.1.0.0/16, 192.0.2.0/24");
+    await user.click(screen.getByRole("button", { name: "Set it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("set", "NodeExecService", ["10.1.0.0/16", "192.0.2.0/24"], false));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    await user.click(screen.getByRole("button", { name: "Delete the rule of admin" }));
+    await user.click(screen.getByRole("button", { name: "Delete" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("delete", "admin"));
+  });
+});
