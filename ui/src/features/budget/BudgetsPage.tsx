@@ -16,6 +16,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { may } from "@/features/session/queries";
 import { BudgetService, type Budget } from "@/gen/deckhand/v1/provider_pb";
 import { everyWords, share } from "./limit";
+import { Plan } from "./Plan";
 import { SetBudget } from "./SetBudget";
 
 // BudgetsPage says what models may cost, and what of it is spent.
@@ -70,6 +71,7 @@ export function BudgetsPage() {
           ))}
         </Table>
       )}
+      <Plan />
       {setting && <SetBudget of={setting === "new" ? undefined : setting} onClose={() => setSetting(undefined)} />}
     </Page>
   );

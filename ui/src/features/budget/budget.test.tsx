@@ -4,6 +4,7 @@ import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
 import { BudgetSchema, BudgetService } from "@/gen/deckhand/v1/provider_pb";
+import { PlanService } from "@/gen/deckhand/v1/plan_pb";
 import { showPage } from "@/test/page";
 import { parseDollars, share } from "./limit";
 import { budgetRoutes } from "./route";
@@ -71,5 +72,51 @@ describe("budgets", () => {
     showPage("/budgets", budgetRoutes, services(), "viewer");
     await screen.findAllByRole("meter");
     expect(screen.queryByRole("button", { name: "Set a limit" })).toBeNull();
+  });
+});
+
+// I5, A8: what of the plan's runs is used, and which models may be called.
+describe("the plan", () => {
+  const set = vi.fn();
+  const show = (role?: string) =>
+    showPage(
+      "/budgets",
+      budgetRoutes,
+      (r) => {
+        services()(r);
+        r.service(PlanService, {
+          getPlan: () => ({
+            plan: { name: "free", period: "2026-11", runs: 50n, used: 50n, left: 0n, tools: "safe", activeTime: { seconds: 300n }, models: ["anthropic/*"] },
+          }),
+          setPlan: (req) => (set(req.name, req.runs), {}),
+          setAllowedModels: (req) => (set(req.models), {}),
+        });
+      },
+      role,
+    );
+
+  it("says what is used up, and is changed", async () => {
+    const { container } = show();
+    const user = userEvent.setup();
+    expect(await screen.findByText(/50 of 50/)).toBeTruthy();
+    expect(screen.getByText("at most 5 min 0 s")).toBeTruthy();
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "Change the plan" }));
+    await user.selectOptions(screen.getByRole("combobox", { name: "Plan" }), "enterprise");
+    await user.type(screen.getByLabelText(/^Runs a month/), "10x");
+    expect((screen.getByRole("button", { name: "Change it" }) as HTMLButtonElement).disabled).toBe(true);
+    await user.type(screen.getByLabelText(/^Runs a month/), "{Backspace}0");
+    await user.click(screen.getByRole("button", { name: "Change it" }));
+    await waitFor(() => expect(set).toHaveBeenCalledWith("enterprise", 100n));
+    await user.click(await screen.findByRole("button", { name: "Models" }));
+    await user.type(screen.getByLabelText(/^PROVIDER/), "{Enter}openai/gpt-5 openai/gpt-5");
+    await user.click(screen.getByRole("button", { name: "Set them" }));
+    await waitFor(() => expect(set).toHaveBeenCalledWith(["anthropic/*", "openai/gpt-5"]));
+  });
+
+  it("is an administrator's to change", async () => {
+    show("advanced");
+    expect(await screen.findByText(/50 of 50/)).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Change the plan" })).toBeNull();
   });
 });
