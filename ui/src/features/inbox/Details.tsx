@@ -4,6 +4,7 @@ import { Time } from "@/components/Time";
 import { Code } from "@/features/task/tools";
 import { InboxKind, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { ToolCategory } from "@/gen/deckhand/v1/step_pb";
+import { Preview } from "./Preview";
 
 const risks: Record<ToolCategory, [string, Tone]> = {
   [ToolCategory.UNSPECIFIED]: ["", "neutral"],
@@ -53,7 +54,7 @@ export function Details(props: { item: InboxItem }) {
       </div>
       {item.question?.text && <p className="font-medium break-words whitespace-pre-wrap">{inert(item.question.text)}</p>}
       {item.why && <p className="break-words text-dim">{inert(item.why)}</p>}
-      {item.preview && !item.question && <Code text={item.preview} label="What would happen" />}
+      {item.preview && !item.question && <Preview item={item} />}
       {item.evidence && <Code text={item.evidence} label="What is known" />}
       {item.reasoning && (
         <details>

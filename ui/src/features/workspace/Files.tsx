@@ -4,11 +4,14 @@ import { useMemo, useState } from "react";
 import { Code } from "@/features/task/tools";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
+import { Select } from "@/components/Field";
 import { inert } from "@/components/inert";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { FileService, type FileInfo } from "@/gen/deckhand/v1/file_pb";
+import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
+import { Since } from "./Since";
 
 const shown = 256 * 1024;
 
@@ -105,7 +108,7 @@ export function Files(props: { taskId: string; live: boolean }) {
     <div className="space-y-3">
       <ul aria-label="Files of the workspace">{rows(nodes, 0)}</ul>
       {data.truncated && <p className="text-xs text-dim">There are more than can be shown.</p>}
-      {open && <Viewer taskId={props.taskId} path={open} />}
+      {open && <Viewer key={open} taskId={props.taskId} path={open} />}
     </div>
   );
 }
@@ -116,16 +119,35 @@ function Viewer(props: { taskId: string; path: string }) {
     { workspace: { case: "taskId", value: props.taskId }, path: props.path, limit: BigInt(shown) },
     { retry: false },
   );
+  // Those of the task's steps that changed it, in order.
+  const changes = useQuery(WorkspaceService.method.listChanges, { taskId: props.taskId }, { retry: false });
+  const steps = changes.data?.steps.filter((s) => s.changes.some((c) => c.path === props.path)) ?? [];
+  const [since, setSince] = useState("");
+  const from = steps.findIndex((s) => s.stepId === since);
   const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
   return (
     <section aria-label={props.path} className="space-y-1 border-t pt-3">
-      <h3 className="font-mono text-xs">{inert(props.path)}</h3>
+      <div className="flex flex-wrap items-center gap-2">
+        <h3 className="min-w-0 flex-1 truncate font-mono text-xs">{inert(props.path)}</h3>
+        {steps.length > 0 && (
+          <Select aria-label="Compare with" value={from < 0 ? "" : since} onChange={(e) => setSince(e.target.value)}>
+            <option value="">As it is</option>
+            {steps.map((s) => (
+              <option key={s.stepId} value={s.stepId}>
+                Since before step {s.number} ({s.tool})
+              </option>
+            ))}
+          </Select>
+        )}
+      </div>
       {isPending ? (
         <Skeletons rows={4} />
       ) : error ? (
         <Problem error={error} />
       ) : text.includes("\u0000") ? (
         <p className="text-dim">A binary file of {bytes(data.size)}.</p>
+      ) : from >= 0 ? (
+        <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map((s) => s.stepId)} now={text} />
       ) : (
         <>
           <Code text={text} label={props.path} />
