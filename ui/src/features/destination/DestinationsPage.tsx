@@ -2,6 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
 import { problemOf } from "@/api/error";
@@ -17,12 +18,15 @@ import { inert } from "@/components/inert";
 import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
+import { Secret } from "@/components/Secret";
 import { Section } from "@/components/Section";
+import { useShortcut } from "@/components/shortcuts";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { DestinationService, DestinationState, NoticeState, type Destination } from "@/gen/deckhand/v1/destination_pb";
+import { EditDestination } from "./EditDestination";
 import { noticeLooks, noticeStates, whereOf, type NoticeWord } from "./words";
 
 const destinations = createClient(DestinationService, transport);
@@ -31,11 +35,27 @@ const route = getRouteApi("/shell/notifications");
 // DestinationsPage says who is told of what happens, and how the telling went.
 export function DestinationsPage() {
   const admin = may(useSession(), "admin");
+  const [editing, setEditing] = useState<Destination | "new">();
+  const [secret, setSecret] = useState("");
+  useShortcut("n", "New destination", "Notifications", () => setEditing("new"), admin);
   return (
-    <Page title="Notifications">
+    <Page
+      title="Notifications"
+      actions={
+        admin && (
+          <Button look="primary" onClick={() => setEditing("new")}>
+            <Plus aria-hidden className="size-4" /> New destination
+          </Button>
+        )
+      }
+    >
+      {editing && <EditDestination of={editing === "new" ? undefined : editing} told={setSecret} onClose={() => setEditing(undefined)} />}
+      {secret && !editing && (
+        <Secret title="The secret of its messages" secret={secret} hint="Give it to the receiver: it proves by it who sent them." onClose={() => setSecret("")} />
+      )}
       {admin ? (
         <>
-          <Destinations />
+          <Destinations edit={setEditing} told={setSecret} />
           <Notices />
         </>
       ) : (
@@ -45,11 +65,12 @@ export function DestinationsPage() {
   );
 }
 
-function Destinations() {
+function Destinations(props: { edit: (d: Destination) => void; told: (secret: string) => void }) {
   const queries = useQueryClient();
   const navigate = route.useNavigate();
   const [busy, setBusy] = useState("");
   const [leaving, setLeaving] = useState<Destination>();
+  const [rotating, setRotating] = useState<Destination>();
   // What is sent has no events: it is asked for again.
   const list = useQuery(DestinationService.method.listDestinations, {}, { refetchInterval: 10_000 });
   const all = list.data?.destinations ?? [];
@@ -150,6 +171,14 @@ function Destinations() {
                     Enable
                   </Button>
                 )}
+                <Button small onClick={() => props.edit(d)} aria-label={`Change ${d.name}`}>
+                  Change
+                </Button>
+                {d.kind === "webhook" && (
+                  <Button small onClick={() => setRotating(d)} aria-label={`Rotate the secret of ${d.name}`}>
+                    Rotate
+                  </Button>
+                )}
                 <Button small look="danger" onClick={() => setLeaving(d)} aria-label={`Delete ${d.name}`}>
                   Delete
                 </Button>
@@ -158,6 +187,19 @@ function Destinations() {
           </Row>
         ))}
       </Table>
+      <Confirm
+        open={rotating !== undefined}
+        onClose={() => setRotating(undefined)}
+        title={`Another secret for ${rotating?.name}`}
+        action="Rotate"
+        run={async () => {
+          const { secret } = await destinations.rotateDestinationSecret({ destinationId: rotating?.id });
+          await anew();
+          props.told(secret);
+        }}
+      >
+        <p>For a day its messages are signed with the secret before, too.</p>
+      </Confirm>
       <Confirm
         open={leaving !== undefined}
         onClose={() => setLeaving(undefined)}

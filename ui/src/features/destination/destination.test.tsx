@@ -28,6 +28,9 @@ const services =
         return { notices: [{ id: "notice_1", type: "execution_failed", taskId: "task_1", destinationName: "hooks", state: NoticeState.DEAD, attempts: 9, error: "500" }] };
       },
       testDestination: (req) => (calls("test", req.destinationId), { notice: { state: NoticeState.DELIVERED } }),
+      createDestination: (req) => (calls("create", req.name, req.spec?.events, req.spec?.to.value, req.secret), { secret: "whsec_made" }),
+      updateDestination: (req) => (calls("update", req.destinationId, req.spec?.to.value, req.secret), {}),
+      rotateDestinationSecret: (req) => (calls("rotate", req.destinationId), { secret: "whsec_other" }),
       redriveNotices: (req) => (calls("redrive", req.which.case, req.which.value), { redriven: 2n }),
     });
 
@@ -52,6 +55,33 @@ describe("notifications", () => {
     await waitFor(() => expect(history.location.search).toBe("?state=dead"));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("list", "", [NoticeState.DEAD]));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  // E7: destinations are made, changed and given another secret, which is shown once.
+  it("are made, changed and rotated", async () => {
+    const calls = vi.fn();
+    showPage("/notifications", destinationRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "New destination" }));
+    await user.type(screen.getByLabelText("Name"), "ops");
+    await user.click(screen.getByRole("button", { name: "Make it" }));
+    expect(await screen.findByText(/url: a whole address/)).toBeTruthy();
+    await user.type(screen.getByLabelText("URL"), "https://hooks.example.com/new");
+    await user.click(screen.getByLabelText("failures"));
+    await user.click(screen.getByRole("button", { name: "Make it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("create", "ops", ["failures"], expect.objectContaining({ url: "https://hooks.example.com/new" }), ""));
+    expect((await screen.findByTestId("secret")).textContent).toContain("whsec_made");
+    await user.click(screen.getByRole("button", { name: "I have kept it" }));
+    await user.click(screen.getByRole("button", { name: "Change hooks" }));
+    await user.clear(screen.getByLabelText("URL"));
+    await user.type(screen.getByLabelText("URL"), "https://hooks.example.com/y");
+    await user.click(screen.getByRole("button", { name: "Change it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "dest_1", expect.objectContaining({ url: "https://hooks.example.com/y" }), ""));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+    await user.click(screen.getByRole("button", { name: "Rotate the secret of hooks" }));
+    await user.click(screen.getByRole("button", { name: "Rotate" }));
+    expect((await screen.findByTestId("secret")).textContent).toContain("whsec_other");
+    expect(calls).toHaveBeenCalledWith("rotate", "dest_1");
   });
 
   it("are for administrators", async () => {
