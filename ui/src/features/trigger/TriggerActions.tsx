@@ -11,10 +11,11 @@ import { Confirm } from "@/components/Confirm";
 import { Field, Select, TextArea } from "@/components/Field";
 import { Secret } from "@/components/Secret";
 import { TriggerKind, TriggerService, TriggerState, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
+import { EditTrigger } from "./EditTrigger";
 
 const triggers = createClient(TriggerService, transport);
 
-type Act = "fire" | "disable" | "rotate" | "delete";
+type Act = "fire" | "edit" | "disable" | "rotate" | "delete";
 
 const keeps: [seconds: number, words: string][] = [
   [86_400, "for a day"],
@@ -62,6 +63,8 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
       ) : (
         <Button onClick={() => void enable()}>Enable</Button>
       )}
+      <Button onClick={() => setAct("edit")}>Change</Button>
+      {act === "edit" && <EditTrigger trigger={trigger} onClose={close} />}
       {trigger.kind === TriggerKind.WEBHOOK && <Button onClick={() => setAct("rotate")}>Rotate secret</Button>}
       <Button look="danger" onClick={() => setAct("delete")}>
         Delete

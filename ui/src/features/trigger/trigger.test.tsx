@@ -112,7 +112,7 @@ const services =
         calls("test", req.deliveryId, req.spec?.filter, req.spec?.mapping, req.spec?.goal);
         return { state: DeliveryState.STARTED, mapped: { title: "hello" }, prompt: "Look at hello" };
       },
-      updateTrigger: (req) => (calls("update", req.spec?.filter, req.spec?.webhook?.verify), {}),
+      updateTrigger: (req) => (calls("update", req.spec?.filter, req.spec?.webhook?.verify, req.spec?.webhook?.ratePerMinute), {}),
       rotateTriggerSecret: (req) => (calls("rotate", req.keep?.seconds), { secret: "s3cret" }),
       fireTrigger: (req) => (calls("fire", req.goal, req.idempotencyKey.length > 10), { delivery: { id: "d", taskId: "task_10" } }),
       disableTrigger: (req) => (calls("disable", req.reason), {}),
@@ -190,7 +190,7 @@ describe("a trigger", () => {
     expect((await screen.findByLabelText("Prompt")).textContent).toBe("Look at hello");
     expect(screen.getByLabelText("Mapped").textContent).toContain('"title": "hello"');
     await user.click(screen.getByRole("button", { name: "Keep these" }));
-    await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "payload.b", "github"));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "payload.b", "github", 0));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
@@ -224,6 +224,20 @@ describe("a trigger", () => {
     await user.type(await screen.findByLabelText("Type on-push to confirm"), "on-push{Enter}");
     await waitFor(() => expect(calls).toHaveBeenCalledWith("delete", "trigger_1"));
     await waitFor(() => expect(history.location.pathname).toBe("/triggers"));
+  });
+
+  it("has its settings changed, and keeps what they do not name", async () => {
+    const calls = vi.fn();
+    showPage("/triggers/hook", triggerRoutes, services({ spec: { filter: "payload.b", webhook: { verify: "github" } } }, calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Change" }));
+    await user.type(screen.getByLabelText("Deliveries a minute"), "many");
+    await user.click(screen.getByRole("button", { name: "Change it" }));
+    expect((await screen.findAllByText("a whole number, or empty")).length).toBeGreaterThan(0);
+    await user.clear(screen.getByLabelText("Deliveries a minute"));
+    await user.type(screen.getByLabelText("Deliveries a minute"), "30");
+    await user.click(screen.getByRole("button", { name: "Change it" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "payload.b", "github", 30));
   });
 
   it("leaves those who only look with nothing to press", async () => {
