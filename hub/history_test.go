@@ -53,3 +53,28 @@ func TestTasksAreFoundByWordsAndTimes(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, find(c.req)) })
 	}
 }
+
+// C6: a page of history has 20 tasks where nobody says, and the next one goes on
+// behind it: none is left out and none is there twice, also while others are made.
+func TestHistoryHasPages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	made := map[string]bool{}
+	for range 45 {
+		made[r.submit("walker").GetId()] = true
+	}
+	var sizes []int
+	for token, first := "", true; first || token != ""; first = false {
+		res, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{PageToken: token}))
+		require.NoError(t, err)
+		for _, task := range res.Msg.GetTasks() {
+			require.True(t, made[task.GetId()], "it is there once")
+			delete(made, task.GetId())
+		}
+		sizes = append(sizes, len(res.Msg.GetTasks()))
+		token = res.Msg.GetNextPageToken()
+		r.submit("walker") // newer than all pages
+	}
+	require.Empty(t, made)
+	require.Equal(t, []int{20, 20, 5}, sizes)
+}
