@@ -127,16 +127,41 @@ func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(&deckhandv1.ReorderTaskResponse{Task: m}), err
 }
 
+// task finds a task of the caller's organisation.
+func (h *Queue) task(ctx context.Context, who auth.Identity, ref string) (string, db.Task, error) {
+	id, err := h.Tasks.Find(ctx, who.OrgID, ref)
+	if err != nil {
+		return "", db.Task{}, err
+	}
+	row, err := h.Tasks.Get(ctx, who.OrgID, id)
+	return id, row.Task, err
+}
+
+// ownOrGiven refuses whoever may not say what becomes of a task: it is its
+// submitter's, that of the person who has it to do, and an administrator's.
+func ownOrGiven(who auth.Identity, t db.Task) error {
+	if t.Assignee != "" && t.Assignee == who.UserName {
+		return nil
+	}
+	return own(who, t)
+}
+
 // AssignTask says who is to do a task.
 func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.AssignTaskRequest]) (*connect.Response[deckhandv1.AssignTaskResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Tasks.Find(ctx, who.OrgID, req.Msg.GetTaskId())
+	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	to, err := assignee(ctx, h.Agents, h.Tasks, who.OrgID, req.Msg.GetAssignTo())
 	if err != nil {
 		return nil, err
+	}
+	// What is nobody's anybody may take.
+	if taken := t.AgentID == "" && t.Assignee == "" && to.Human == who.UserName; !taken {
+		if err := ownOrGiven(who, t); err != nil {
+			return nil, err
+		}
 	}
 	if err := h.Tasks.Assign(ctx, who.OrgID, id, to, actor(who), who.Role); err != nil {
 		return nil, err
@@ -148,8 +173,11 @@ func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.
 // CompleteTask ends a task that a person did by hand.
 func (h *Queue) CompleteTask(ctx context.Context, req *connect.Request[deckhandv1.CompleteTaskRequest]) (*connect.Response[deckhandv1.CompleteTaskResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Tasks.Find(ctx, who.OrgID, req.Msg.GetTaskId())
+	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
 	if err != nil {
+		return nil, err
+	}
+	if err := ownOrGiven(who, t); err != nil {
 		return nil, err
 	}
 	if err := h.Tasks.Complete(ctx, who.OrgID, id, req.Msg.GetSummary(), actor(who)); err != nil {

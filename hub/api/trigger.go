@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -94,10 +95,39 @@ func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckh
 // UpdateTrigger changes what a trigger does.
 func (h *Triggers) UpdateTrigger(ctx context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
 	who := auth.From(ctx)
-	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(id string) error {
+	m, err := h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) error {
 		return h.Triggers.Update(ctx, who.OrgID, id, req.Msg.GetSpec(), actor(who))
 	})
 	return connect.NewResponse(&deckhandv1.UpdateTriggerResponse{Trigger: m}), err
+}
+
+// mine finds a trigger that the caller may have do things. Its tasks run with the
+// rights of who made it, so it is theirs, and an administrator's. Anybody who may
+// have triggers may stop it.
+func (h *Triggers) mine(ctx context.Context, ref string) (string, error) {
+	who := auth.From(ctx)
+	id, err := h.Triggers.Find(ctx, who.OrgID, ref)
+	if err != nil {
+		return "", err
+	}
+	row, err := h.Triggers.Get(ctx, who.OrgID, id)
+	if err != nil {
+		return "", err
+	}
+	if by := row.Trigger.CreatedBy; by != who.UserName && who.Role != adminRole {
+		return "", fault.New(fault.Denied, "trigger %s is %s's, with whose rights its tasks run", row.Trigger.Name, by).
+			WithCode(fault.PermissionDenied).WithObject(id).WithFix("ask them or an administrator, or make one of your own")
+	}
+	return id, nil
+}
+
+// changeMine is change of a trigger that is the caller's.
+func (h *Triggers) changeMine(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Trigger, error) {
+	id, err := h.mine(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return h.change(ctx, id, do)
 }
 
 // change finds a trigger, does something to it and answers it.
@@ -159,7 +189,7 @@ func (h *Triggers) ListTriggers(ctx context.Context, req *connect.Request[deckha
 // EnableTrigger lets a trigger fire.
 func (h *Triggers) EnableTrigger(ctx context.Context, req *connect.Request[deckhandv1.EnableTriggerRequest]) (*connect.Response[deckhandv1.EnableTriggerResponse], error) {
 	who := auth.From(ctx)
-	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(id string) error { return h.Triggers.Enable(ctx, who.OrgID, id, actor(who)) })
+	m, err := h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) error { return h.Triggers.Enable(ctx, who.OrgID, id, actor(who)) })
 	return connect.NewResponse(&deckhandv1.EnableTriggerResponse{Trigger: m}), err
 }
 
@@ -175,7 +205,7 @@ func (h *Triggers) DisableTrigger(ctx context.Context, req *connect.Request[deck
 // DeleteTrigger ends a trigger for good.
 func (h *Triggers) DeleteTrigger(ctx context.Context, req *connect.Request[deckhandv1.DeleteTriggerRequest]) (*connect.Response[deckhandv1.DeleteTriggerResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Triggers.Find(ctx, who.OrgID, req.Msg.GetTriggerId())
+	id, err := h.mine(ctx, req.Msg.GetTriggerId())
 	if err == nil {
 		err = h.Triggers.Delete(ctx, who.OrgID, id, actor(who))
 	}
@@ -191,7 +221,7 @@ func (h *Triggers) RotateTriggerSecret(ctx context.Context, req *connect.Request
 	}
 	res := &deckhandv1.RotateTriggerSecretResponse{}
 	var err error
-	res.Trigger, err = h.change(ctx, req.Msg.GetTriggerId(), func(id string) (err error) {
+	res.Trigger, err = h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) (err error) {
 		res.Secret, err = h.Triggers.Rotate(ctx, who.OrgID, id, req.Msg.GetSecret(), keep, actor(who))
 		return err
 	})
@@ -201,7 +231,7 @@ func (h *Triggers) RotateTriggerSecret(ctx context.Context, req *connect.Request
 // FireTrigger starts a run by hand.
 func (h *Triggers) FireTrigger(ctx context.Context, req *connect.Request[deckhandv1.FireTriggerRequest]) (*connect.Response[deckhandv1.FireTriggerResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Triggers.Find(ctx, who.OrgID, req.Msg.GetTriggerId())
+	id, err := h.mine(ctx, req.Msg.GetTriggerId())
 	if err != nil {
 		return nil, err
 	}
@@ -314,6 +344,13 @@ func (h *Triggers) ReplayDelivery(ctx context.Context, req *connect.Request[deck
 	who := auth.From(ctx)
 	id, err := h.Triggers.FindDelivery(ctx, who.OrgID, req.Msg.GetDeliveryId())
 	if err != nil {
+		return nil, err
+	}
+	sent, err := h.Triggers.Delivery(ctx, who.OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.mine(ctx, sent.Delivery.TriggerID); err != nil {
 		return nil, err
 	}
 	made, err := h.Triggers.Replay(ctx, who.OrgID, id, actor(who))

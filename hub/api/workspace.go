@@ -218,6 +218,9 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
+	if err := own(auth.From(ctx), t); err != nil {
+		return nil, err
+	}
 	ids, err := h.steps(ctx, t, req.Msg.GetStepIds())
 	if err != nil {
 		return nil, err
