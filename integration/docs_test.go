@@ -149,6 +149,14 @@ func (s *stage) set(document string) (end func()) {
 	case "triggers.md":
 		s.cli(0, "trigger", "create", "by-hand", "--agent", "log-triage", "--manual")
 		s.delivery = strings.TrimSpace(s.cli(0, "trigger", "fire", "by-hand", "-o", "name").out)
+	case "modes.md":
+		before := s.task
+		s.task = s.runs("coder", "mode: review\ntools: [shell_exec]", "touch report")
+		eventually(s.t, time.Minute, "the review to be asked for", func() bool {
+			s.item = strings.TrimSpace(s.cli(0, "inbox", "list", "--kind", "review", "--task", s.task, "-o", "name").out)
+			return s.item != ""
+		})
+		return func() { s.task = before }
 	case "inbox.md":
 		s.runs("cleaner", "tools: [shell_exec]\napprovals: {tools: [shell_exec]}", "rm -rf old")
 		eventually(s.t, time.Minute, "the question to be asked", func() bool {

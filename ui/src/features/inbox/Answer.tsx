@@ -17,14 +17,17 @@ const inbox = createClient(InboxService, transport);
 type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
 
 // What a form asks for before the answer is sent.
-type Form = "change" | "reject" | "always" | "suggest" | "replan" | "clarify" | undefined;
+type Form = "change" | "reject" | "always" | "suggest" | "replan" | "clarify" | "changes" | "retry" | undefined;
 
 // Answers in words that the agent gets in the place of the call.
 const inWords = {
   suggest: ["Suggest another way", "Another way"],
   replan: ["Replace its plan", "What to plan instead"],
   clarify: ["Ask about it", "Your question"],
+  changes: ["Ask for changes", "What is to be changed"],
 } as const;
+
+const inOwnWords = (form: Form): form is keyof typeof inWords => form !== undefined && form in inWords;
 
 // Answer is how a person answers an open item. keys has the letters of the
 // buttons do the same.
@@ -39,6 +42,9 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
   const [scope, setScope] = useState("exact");
   const [everyAgent, setEveryAgent] = useState(false);
   const [words, setWords] = useState("");
+  const [memory, setMemory] = useState("");
+  const [provider, setProvider] = useState("");
+  const [model, setModel] = useState("");
   const [busy, setBusy] = useState("");
   const [error, setError] = useState<unknown>();
 
@@ -63,15 +69,22 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
   const approval = item.kind === InboxKind.APPROVAL;
   const question = item.kind === InboxKind.QUESTION;
   const unknown = item.kind === InboxKind.UNKNOWN;
+  const review = item.kind === InboxKind.REVIEW;
+  const escalated = item.kind === InboxKind.ESCALATION;
+  const accept = () => void give("accept", { case: "accept", value: {} }, "Accepted");
   const approve = () => void give("approve", { case: "approve", value: {} }, "Approved");
   const on = Boolean(props.keys) && allowed;
   useShortcut("a", "Approve", "Inbox", approve, on && approval);
   useShortcut("c", "Approve with changed arguments", "Inbox", () => setForm("change"), on && approval);
-  useShortcut("r", "Reject", "Inbox", () => setForm("reject"), on && (approval || question));
+  useShortcut("r", "Reject", "Inbox", () => setForm("reject"), on && (approval || question || review));
+  useShortcut("a", "Accept the work", "Inbox", accept, on && review);
+  useShortcut("c", "Ask for changes", "Inbox", () => setForm("changes"), on && review);
+  useShortcut("t", "Retry the task", "Inbox", () => setForm("retry"), on && escalated);
   useShortcut("s", "Skip", "Inbox", () => void give("skip", { case: "skip", value: {} }, "Skipped"), on && (approval || unknown));
 
   if (!allowed) return <p className="text-dim">Your role may not answer this.</p>;
 
+  const memoryProblem = memory.trim() && !(Number(memory) > 0 && Number(memory) <= 16384) ? "Give GiB above 0, such as 8." : undefined;
   let problem: string | undefined;
   if (form === "change") {
     try {
@@ -118,12 +131,30 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           <TextArea className="font-mono text-xs" rows={8} value={args} spellCheck={false} autoFocus onChange={(e) => setArgs(e.target.value)} />
         </Field>
       )}
+      {item.offer && form === undefined && may(session, "admin") && (
+        <div role="note" className="flex flex-wrap items-center gap-3 rounded-md border bg-raised p-2.5">
+          <p className="min-w-0 flex-1 break-words">
+            {item.offer.approvals} calls like this were approved in 30 days, and none was rejected:{" "}
+            <span className="font-mono text-xs">{inert(item.offer.shape)}</span>
+          </p>
+          <Button
+            small
+            onClick={() => {
+              setScope("shape");
+              setForm("always");
+            }}
+          >
+            Ask no more about them
+          </Button>
+        </div>
+      )}
       {form === "always" && (
         <div className="flex flex-wrap items-end gap-4">
           <Field label="From now on, for 30 days, allow">
             <Select value={scope} onChange={(e) => setScope(e.target.value)}>
               <option value="exact">this call, exactly</option>
               <option value="commands">these commands</option>
+              {item.offer && <option value="shape">calls that look like it</option>}
               <option value="tool">every call of {item.tool}</option>
             </Select>
           </Field>
@@ -138,13 +169,29 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           </label>
         </div>
       )}
-      {(form === "suggest" || form === "replan" || form === "clarify") && (
-        <Field label={inWords[form][1]} hint="The call is left out, and the agent gets this.">
+      {form === "retry" && (
+        <div className="grid gap-3 sm:grid-cols-3">
+          <Field label="Memory, in GiB" hint="As it has, where empty." problem={memoryProblem}>
+            <Input inputMode="decimal" value={memory} onChange={(e) => setMemory(e.target.value)} />
+          </Field>
+          <Field label="Provider" hint="As it has, where empty.">
+            <Input value={provider} maxLength={64} onChange={(e) => setProvider(e.target.value)} />
+          </Field>
+          <Field label="Model" problem={Boolean(provider.trim()) !== Boolean(model.trim()) ? "Provider and model go together." : undefined}>
+            <Input value={model} maxLength={128} onChange={(e) => setModel(e.target.value)} />
+          </Field>
+        </div>
+      )}
+      {inOwnWords(form) && (
+        <Field
+          label={inWords[form][1]}
+          hint={form === "changes" ? "The agent goes on with this; what was held is left out." : "The call is left out, and the agent gets this."}
+        >
           <TextArea rows={3} value={words} maxLength={4000} autoFocus onChange={(e) => setWords(e.target.value)} />
         </Field>
       )}
-      {form && (
-        <Field label="Reason" hint={form === "reject" ? "The agent sees it." : "For the record."}>
+      {form && form !== "changes" && (
+        <Field label="Reason" hint={form === "reject" && review ? "The workspace is given back as it was, and the task ends." : form === "reject" ? "The agent sees it." : "For the record."}>
           <Input value={reason} maxLength={4000} autoFocus={form === "reject"} onChange={(e) => setReason(e.target.value)} />
         </Field>
       )}
@@ -161,7 +208,37 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
             </Button>
             <Button onClick={() => setForm(undefined)}>Back</Button>
           </>
-        ) : form === "suggest" || form === "replan" || form === "clarify" ? (
+        ) : form === "retry" ? (
+          <>
+            <Button
+              look="primary"
+              disabled={memoryProblem !== undefined || Boolean(provider.trim()) !== Boolean(model.trim())}
+              busy={busy === "retry"}
+              onClick={() =>
+                void give(
+                  "retry",
+                  {
+                    case: "retry",
+                    value:
+                      memory.trim() || provider.trim()
+                        ? {
+                            override: {
+                              memoryBytes: BigInt(Math.round(Number(memory.trim() || "0") * 2 ** 30)),
+                              provider: provider.trim(),
+                              model: model.trim(),
+                            },
+                          }
+                        : {},
+                  },
+                  "It is tried again",
+                )
+              }
+            >
+              Retry the task
+            </Button>
+            <Button onClick={() => setForm(undefined)}>Back</Button>
+          </>
+        ) : inOwnWords(form) ? (
           <>
             <Button
               look="primary"
@@ -239,7 +316,25 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
                 Skip
               </Button>
             )}
-            {(approval || question) && (
+            {review && (
+              <>
+                <Button look="primary" busy={busy === "accept"} onClick={accept}>
+                  Accept
+                </Button>
+                <Button onClick={() => setForm("changes")}>Ask for changes</Button>
+              </>
+            )}
+            {escalated && (
+              <>
+                <Button look="primary" onClick={() => setForm("retry")}>
+                  Retry
+                </Button>
+                <Button look="danger" busy={busy === "close"} onClick={() => void give("close", { case: "close", value: {} }, "Closed")}>
+                  Close the task
+                </Button>
+              </>
+            )}
+            {(approval || question || review) && (
               <Button look="danger" onClick={() => setForm("reject")}>
                 Reject
               </Button>

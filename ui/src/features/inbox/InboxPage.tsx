@@ -68,7 +68,7 @@ export function InboxPage() {
         </div>
       ) : !item ? (
         <Empty title="Nothing waits for you" command="deckhand inbox list">
-          Approvals, questions and calls with an unknown outcome stand here, and on the command line.
+          Approvals, questions, reviews, escalated tasks and calls with an unknown outcome stand here, and on the command line.
         </Empty>
       ) : (
         <div className="grid h-full min-h-0 grid-cols-[minmax(16rem,24rem)_minmax(0,1fr)] border-t max-lg:grid-cols-1 max-lg:grid-rows-[14rem_minmax(0,1fr)]">

@@ -1,0 +1,116 @@
+import { screen, waitFor } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import axe from "axe-core";
+import { describe, expect, it, vi } from "vitest";
+import { InboxKind, InboxService, InboxState } from "@/gen/deckhand/v1/inbox_pb";
+import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
+import { showPage } from "@/test/page";
+import { inboxRoutes } from "./route";
+
+// What jsdom, which lays nothing out, does not have.
+Element.prototype.scrollIntoView = () => undefined;
+
+const review = {
+  id: "inbox_1",
+  kind: InboxKind.REVIEW,
+  state: InboxState.OPEN,
+  taskId: "task_1",
+  taskTitle: "Write the report",
+  agentName: "coder",
+  review: {
+    summary: "I wrote it.",
+    files: 2,
+    paths: ["a.txt", "b.txt"],
+    held: [{ stepId: "step_1", number: 3, tool: "http_post", preview: "POST https://hooks.example.org" }],
+    hosts: [{ host: "docs.example.org", requests: 2n, sentBytes: 10n, receivedBytes: 20n }],
+  },
+};
+const escalation = {
+  id: "inbox_2",
+  kind: InboxKind.ESCALATION,
+  state: InboxState.OPEN,
+  taskId: "task_2",
+  taskTitle: "Move the tables",
+  agentName: "dba",
+  why: "it failed 4 times in a row",
+};
+const offered = {
+  id: "inbox_3",
+  kind: InboxKind.APPROVAL,
+  state: InboxState.OPEN,
+  taskId: "task_3",
+  taskTitle: "Docs",
+  agentName: "writer",
+  tool: "file_write",
+  offer: { shape: "file_write(content, path=/workspace/docs/*)", approvals: 10 },
+};
+
+const services =
+  (items: object[], calls = vi.fn()): Parameters<typeof showPage>[2] =>
+  (r) => {
+    r.service(InboxService, {
+      listInbox: () => ({ items }),
+      answerInboxItem: (req) => (calls(req.itemId, req.answer, req.reason), {}),
+    });
+    r.service(WorkspaceService, { listChanges: () => ({ steps: [] }) });
+  };
+
+// E1, E2: a review shows what was done and what is held, and takes its three
+// answers.
+describe("a review", () => {
+  it("shows what leaves when it is accepted", async () => {
+    const calls = vi.fn();
+    const { container } = showPage("/inbox", inboxRoutes, services([review], calls));
+    expect(await screen.findByText("I wrote it.")).toBeTruthy();
+    expect(screen.getByText("One call is held")).toBeTruthy();
+    expect(screen.getByText(/POST https:\/\/hooks.example.org/)).toBeTruthy();
+    expect(screen.getByText("2 files were changed")).toBeTruthy();
+    expect(screen.getByText(/docs.example.org: 2 requests/)).toBeTruthy();
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+    await userEvent.setup().click(screen.getByRole("button", { name: "Accept" }));
+    await waitFor(() => expect(calls.mock.calls[0]?.slice(0, 2)).toMatchObject(["inbox_1", { case: "accept" }]));
+  });
+
+  it("is sent back in words, and rejected with a reason", async () => {
+    const calls = vi.fn();
+    showPage("/inbox", inboxRoutes, services([review], calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Ask for changes" }));
+    await user.type(screen.getByLabelText(/What is to be changed/), "the tests are missing");
+    await user.click(screen.getByRole("button", { name: "Ask for changes" }));
+    await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "changes", value: { text: "the tests are missing" } }));
+    await user.click(await screen.findByRole("button", { name: "Reject" }));
+    await user.type(screen.getByLabelText(/Reason/), "not like this");
+    await user.click(screen.getByRole("button", { name: "Reject" }));
+    await waitFor(() => expect(calls.mock.calls[1]?.slice(1)).toMatchObject([{ case: "reject" }, "not like this"]));
+  });
+});
+
+// C10: an escalated task is retried with what helps, or closed.
+describe("an escalated task", () => {
+  it("is retried with more memory, or closed", async () => {
+    const calls = vi.fn();
+    showPage("/inbox", inboxRoutes, services([escalation], calls));
+    const user = userEvent.setup();
+    expect(await screen.findByText("it failed 4 times in a row")).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Retry" }));
+    await user.type(screen.getByLabelText(/Memory/), "8");
+    await user.click(screen.getByRole("button", { name: "Retry the task" }));
+    await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "retry", value: { override: { memoryBytes: 8589934592n } } }));
+    await user.click(await screen.findByRole("button", { name: "Close the task" }));
+    await waitFor(() => expect(calls.mock.calls[1]?.[1]).toMatchObject({ case: "close" }));
+  });
+});
+
+// E8: to be asked no more is offered, and never assumed.
+describe("an offer", () => {
+  it("is taken as a rule of its shape", async () => {
+    const calls = vi.fn();
+    showPage("/inbox", inboxRoutes, services([offered], calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Ask no more about them" }));
+    expect(calls).not.toHaveBeenCalled();
+    await user.click(screen.getByRole("button", { name: "Approve and allow" }));
+    await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "approve", value: { always: { scope: "shape" } } }));
+  });
+});
