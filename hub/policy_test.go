@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -299,4 +300,51 @@ func TestAnApprovalOfThreeDaysAcrossThreeRestarts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stepGranted, r.step(step.GetId()).GetState())
 	require.Equal(t, taskQueued, r.task(task.GetId()).GetState())
+}
+
+// E3, G2: a worker that lies: about the arguments of a call that was decided,
+// about whose call it is, about what was decided, and about the task.
+func TestAWorkerThatLies(t *testing.T) {
+	t.Parallel()
+	var node ran
+	r := newRig(t, hubtest.Config(t), node.run)
+	r.apply("asker", strings.Replace(asking("asker", "tools: [shell_exec]"), "limits:", "workspace: {scope: task}\nlimits:", 1))
+	r.apply("other", strings.Replace(scripted("other"), "limits:", "workspace: {scope: task}\nlimits:", 1))
+	task, step, item := r.park("asker", "shell_exec", command("make"))
+	theirs := r.begin(r.submit("other").GetId(), 1)
+	r.turn(theirs, 1)
+
+	_, err := r.execute(theirs, step.GetId())
+	require.True(t, fault.Is(err, fault.NotFound), "a step of another task: %v", err)
+	forged := &deckhandv1.Lease{TaskId: task.GetId(), Attempt: theirs.GetAttempt(), Token: theirs.GetToken()}
+	_, err = r.execute(forged, step.GetId())
+	require.Error(t, err, "another task's lease")
+	_, err = r.propose(forged, 1, 1, "shell_exec", command("true"))
+	require.Error(t, err)
+	require.Equal(t, stepWaiting, r.step(step.GetId()).GetState())
+
+	_, err = r.answer(approve(item.GetId(), ""))
+	require.NoError(t, err)
+	lease := r.begin(task.GetId(), 2)
+	_, err = r.propose(lease, 1, 0, "shell_exec", command("make install"))
+	require.True(t, fault.Is(err, fault.Exists), "other arguments than were approved: %v", err)
+	_, err = r.propose(lease, 1, 0, "file_write", `{"path":"a","content":"b"}`)
+	require.True(t, fault.Is(err, fault.Exists), "another tool: %v", err)
+	done, err := r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.Equal(t, stepSucceeded, done.GetState())
+	require.Equal(t, []string{"make"}, node.all(), "what was approved, as the hub has it")
+
+	// It cannot end a run in a state of its own choosing, or make a call of a run
+	// that it has ended.
+	second, err := r.propose(lease, 2, 0, "shell_exec", command("make clean"))
+	if err == nil {
+		second, err = r.execute(lease, second.GetId())
+		require.NoError(t, err)
+		require.Equal(t, stepWaiting, second.GetState(), "it does not run because it was said to be granted")
+	}
+	r.finish(lease)
+	_, err = r.execute(lease, step.GetId())
+	require.Error(t, err, "its lease has ended")
+	require.Equal(t, []string{"make"}, node.all())
 }

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -90,8 +91,23 @@ func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxI
 		require.Equal(r.t, stepHeld, step.GetState())
 		held = append(held, step)
 	}
-	r.finish(lease)
+	said, err := structpb.NewStruct(map[string]any{"summary": "done"})
+	require.NoError(r.t, err)
+	_, err = r.workers.Workers.FinishTask(r.t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+		Lease: lease, State: taskSucceeded, Summary: "done", Events: []*deckhandv1.EventDraft{{Type: "execution_completed", Payload: said}},
+	}))
+	require.NoError(r.t, err)
+	require.NotContains(r.t, r.types(task.GetId()), "execution_completed", "nobody is told what it came to")
 	return r.task(task.GetId()), held, r.item(task.GetId())
+}
+
+// types are those of a task's events.
+func (r *rig) types(id string) (out []string) {
+	r.t.Helper()
+	for _, e := range r.events(id, false) {
+		out = append(out, e.GetType())
+	}
+	return out
 }
 
 func accept(id string) *deckhandv1.AnswerInboxItemRequest {
@@ -150,6 +166,7 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	require.Eventually(t, func() bool { return len(r.node.Jail(jail).GetEgress().GetRules()) == 1 }, 30*time.Second, 10*time.Millisecond,
 		"the jail to reach no more than what is read only")
 	require.Equal(t, stepSucceeded, r.step(held[0].GetId()).GetState())
+	require.Contains(t, r.types(task.GetId()), "execution_completed")
 	require.Len(t, r.audited("inbox.accept"), 1)
 	again, err := r.answer(accept(item.GetId()))
 	require.NoError(t, err, "repeating one's own answer is harmless")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -39,8 +38,9 @@ type Config struct {
 	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
 	// Propose decides calls of a turn in the transaction that stores it.
 	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error)
-	// Review opens the review of a run that is done, in the transaction that ends it.
-	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string) error
+	// Review opens the review of a run that is done, in the transaction that ends
+	// it. completed is what its event would say, which comes when it is accepted.
+	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error
 	// Stop ends the running command of a step, best effort.
 	Stop func(step db.Step, by string)
 	// Admit is called after a commit that may let another task start.
@@ -332,13 +332,25 @@ type End struct {
 // goOn has a task whose agent has ended its run go on, because somebody spoke
 // meanwhile: the next attempt hears it.
 func (r *Reports) goOn(ctx context.Context, tx *event.Tx, t db.Task, end End, by event.Actor) error {
-	events := slices.DeleteFunc(slices.Clone(end.Events), func(d event.Draft) bool { return d.Type == "execution_completed" })
+	events, _ := withoutEnd(end.Events)
 	if err := tx.Append(t.OrgID, t.ID, by, events...); err != nil {
 		return err
 	}
 	tx.AfterCommit(func() { r.cfg.Admit(t.OrgID) })
 	_, err := task.Requeue(ctx, tx, t, "a message came as the agent ended its run; waits for a worker to go on with it", "released", by)
 	return err
+}
+
+// withoutEnd answers events without that of the run's end, and what that says.
+func withoutEnd(events []event.Draft) (rest []event.Draft, completed map[string]any) {
+	for _, d := range events {
+		if d.Type == "execution_completed" {
+			completed = d.Payload
+			continue
+		}
+		rest = append(rest, d)
+	}
+	return rest, completed
 }
 
 // keepLast keeps the last checkpoint of a task that failed for somebody to look
@@ -384,12 +396,14 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		if goesOn {
 			return r.goOn(ctx, tx, t, end, by)
 		}
+		var completed map[string]any
 		if end.State == task.Succeeded {
 			reviewed, err := r.reviewed(ctx, tx, t)
 			if err != nil {
 				return err
 			}
 			if reviewed {
+				end.Events, completed = withoutEnd(end.Events)
 				end.State, end.Reason = task.ReviewNeeded, "the agent is done, and its work waits for somebody to accept it: deckhand inbox list --task "+t.ID
 			}
 		}
@@ -421,7 +435,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		reason := r.cfg.Redact.String(end.Reason)
 		open, err := task.End(ctx, tx, t, end.State, reason, result, by)
 		if err == nil && end.State == task.ReviewNeeded {
-			err = r.cfg.Review(ctx, tx, t, result.Summary)
+			err = r.cfg.Review(ctx, tx, t, result.Summary, completed)
 		}
 		if err == nil && end.State == task.Paused && end.RetryAfter > 0 {
 			// It goes on then, unless somebody has it go on sooner.

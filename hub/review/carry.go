@@ -273,6 +273,15 @@ func (s *Service) carry(ctx context.Context, row db.ReviewsToCarryRow) error {
 		}
 		tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
 		if end.state == task.Succeeded {
+			d, err := DetailOf(item.InboxItem)
+			if err != nil {
+				return err
+			}
+			if d.Completed != nil {
+				if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "execution_completed", Payload: d.Completed}); err != nil {
+					return err
+				}
+			}
 			_, err = task.Move(ctx, tx, t, task.Succeeded, end.reason, end.by)
 			return err
 		}

@@ -86,6 +86,8 @@ type Detail struct {
 	Paths   []string `json:"paths,omitempty"`
 	Held    []Held   `json:"held,omitempty"`
 	Hosts   []Host   `json:"hosts,omitempty"`
+	// Completed is what the event of the run's end says, once it is accepted.
+	Completed map[string]any `json:"completed,omitempty"`
 }
 
 // Held is a call that would have left the workspace.
@@ -111,13 +113,14 @@ const (
 )
 
 // Open opens the review of a run that is done, in the transaction that ends it.
-// summary is the agent's, masked.
-func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary string) error {
+// summary is the agent's, masked; completed is what the event of its end says:
+// it is for others, so it waits too.
+func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error {
 	d, category, err := s.detail(ctx, tx.Queries, t)
 	if err != nil {
 		return err
 	}
-	d.Summary = summary
+	d.Summary, d.Completed = summary, s.cfg.Redact.Map(completed)
 	detail, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode the review of %s: %w", t.ID, err)

@@ -128,6 +128,8 @@ func (a *app) stepNoun() output.Noun[*deckhandv1.Step] {
 			{Header: "refused", Value: refusedHosts, Wide: true},
 			{Header: "error", Value: (*deckhandv1.Step).GetErrorCode, Wide: true},
 			{Header: "decision", Value: (*deckhandv1.Step).GetDecisionReason, Wide: true},
+			{Header: "rule", Value: func(x *deckhandv1.Step) string { return x.GetDecision().GetRule() }, Wide: true},
+			{Header: "policy", Value: func(x *deckhandv1.Step) string { return x.GetDecision().GetVersion() }, Wide: true},
 			{Header: "attempt", Value: func(x *deckhandv1.Step) string { return fmt.Sprint(x.GetAttempt()) }, Wide: true},
 			{Header: "observation", Value: (*deckhandv1.Step).GetObservation, Wide: true},
 		},
@@ -307,7 +309,7 @@ func stepStyle(s deckhandv1.StepState) lipgloss.Style {
 		return style.Foreground(lipgloss.Red)
 	case deckhandv1.StepState_STEP_STATE_STARTED:
 		return style.Foreground(lipgloss.Cyan)
-	case deckhandv1.StepState_STEP_STATE_WAITING:
+	case deckhandv1.StepState_STEP_STATE_WAITING, deckhandv1.StepState_STEP_STATE_HELD:
 		return style.Foreground(lipgloss.Yellow)
 	}
 	return style

@@ -176,7 +176,7 @@ deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06
 			if err != nil {
 				return err
 			}
-			return output.Brief(a.printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
+			return output.One(a.printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "the agent that makes the call")

@@ -2,7 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Plus, TriangleAlert } from "lucide-react";
-import { useEffect, useMemo, useRef } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -26,6 +26,8 @@ import { useTaskView } from "@/live/context";
 import { asContext, conversationsOf, linesOf } from "./conversation";
 import { setMode, useMode } from "./mode";
 import { ModeToggle } from "./ModeToggle";
+import { asPersona, overrideOf, problemsOf } from "./override";
+import { RunOptions } from "./RunOptions";
 import { Say } from "./Say";
 
 const tasks = createClient(TaskService, transport);
@@ -50,6 +52,7 @@ export function ChatPage() {
   const asked = useQuery(TaskService.method.getTask, { taskId: search.chat ?? "" }, { enabled: Boolean(search.chat) });
   // Of a conversation the newest, also where an older one is linked.
   const chat = conversations.find((c) => c.id === asked.data?.task?.lineageId)?.newest ?? asked.data?.task;
+  const [choices, setChoices] = useState(asPersona);
   const fresh = () => void navigate({ search: { agent: search.agent } });
   useShortcut("n", "New conversation", "Chat", fresh);
   useShortcut("m", "Change between chat and agent mode", "Chat", () => setMode(mode === "chat" ? "agent" : "chat"));
@@ -58,8 +61,9 @@ export function ChatPage() {
     const { task } = await tasks.submitTask(
       mode === "chat"
         ? { agentId: to, goal: text, chat: true, replyTo: chat?.id ?? "", idempotencyKey: key }
-        : { agentId: to, goal: text, idempotencyKey: key },
+        : { agentId: to, goal: text, idempotencyKey: key, override: overrideOf(choices) },
     );
+    setChoices(asPersona);
     await refresh();
     void navigate({ search: mode === "chat" ? { agent: search.agent, chat: task?.id } : { agent: search.agent, task: task?.id } });
   };
@@ -162,12 +166,13 @@ export function ChatPage() {
               </Empty>
             </div>
           )}
+          {allowed && mode === "agent" && <RunOptions choices={choices} change={setChoices} />}
           {allowed ? (
             <Say
               label={mode === "chat" ? "Your question" : "The task"}
               placeholder={waiting ? "Wait for the answer first" : mode === "chat" ? `Ask ${chat?.agentName ?? agent}` : `What ${agent} is to do`}
               action={mode === "chat" ? "Ask" : "Run"}
-              disabled={waiting}
+              disabled={waiting || (mode === "agent" && Object.keys(problemsOf(choices)).length > 0)}
               send={send}
             />
           ) : (
