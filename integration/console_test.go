@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
@@ -33,7 +34,13 @@ func TestConsoleInABrowser(t *testing.T) {
 		browser, err = exec.LookPath("chromium-browser")
 	}
 	require.NoError(t, err, "scripts/setup installs it")
-	s := &stories{fleet: &fleet{t: t, dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func())}
+	s := &stories{
+		fleet: &fleet{t: t, dir: jailtest.Dir(t)}, t: t, port: quietPort(t), calls: make(chan func()),
+		nodeDir: jailtest.Dir(t), containerd: jailtest.Containerd(t),
+	}
+	t.Cleanup(func() {
+		jailtest.RemoveAll(t, jail.Config{DataDir: s.nodeDir, Containerd: s.containerd, Namespace: namespaceOf(s.nodeDir)})
+	})
 	s.up()
 	token, err := os.ReadFile(filepath.Join(s.fleet.dir, "admin-token"))
 	require.NoError(t, err)
@@ -45,7 +52,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	if artefacts != "" {
 		artefacts = filepath.Join(artefacts, "console")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "node_modules/vitest/vitest.mjs", "run", "--config", "e2e/vitest.config.ts")
 	cmd.Dir = "../ui"
@@ -78,6 +85,9 @@ type stories struct {
 	t     *testing.T
 	port  int
 	p     *process
+	// node is the one that a story enrols, with its own folder and containerd.
+	node                *process
+	nodeDir, containerd string
 	// calls are what stories ask for; the test's own goroutine does it.
 	calls chan func()
 }
@@ -135,6 +145,21 @@ func (s *stories) do(r *http.Request) (string, error) {
 		return "", nil
 	case "/start":
 		s.up()
+		return "", nil
+	case "/join":
+		var j struct{ Command, Name string }
+		if err := json.NewDecoder(r.Body).Decode(&j); err != nil {
+			return "", err
+		}
+		words := strings.Fields(j.Command)
+		if len(words) < 2 || words[1] != "deckhand-node" {
+			return "", fmt.Errorf("this enrols nothing: %s", j.Command)
+		}
+		s.node = start(s.t, words[:1], bin(s.t, "deckhand-node"), append(words[2:],
+			"--name", j.Name, "--data-dir", s.nodeDir, "--containerd", s.containerd, "--containerd-namespace", namespaceOf(s.nodeDir))...)
+		return "", nil
+	case "/leave":
+		s.node.kill()
 		return "", nil
 	case "/persona":
 		var p struct {

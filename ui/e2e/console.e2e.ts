@@ -1,7 +1,8 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pages } from "./pages";
-import { accessible, cli, close, inBothThemes, json, kill, live, open, persona, poll, start, steps, token, url } from "./world";
+import { work } from "./work";
+import { accessible, cli, close, inBothThemes, kill, live, newest, open, persona, poll, start, state, steps, tell, token, url } from "./world";
 
 let page: Page;
 let problems: string[];
@@ -10,22 +11,6 @@ beforeAll(async () => {
   ({ page, problems } = await open());
 });
 afterAll(close);
-
-// task is the id of the newest task.
-async function task(): Promise<string> {
-  const [newest] = await json<{ id: string }[]>("task", "list");
-  if (!newest) throw new Error("there is no task");
-  return newest.id;
-}
-const state = async (id: string) => (await json<{ state: string }>("task", "show", id)).state;
-
-// tell opens an agent's page and says something to it.
-async function tell(agent: string, words: string) {
-  await page.goto(`${url}/agents/${agent}`);
-  await page.getByLabel("Tell the agent").fill(words);
-  await page.getByRole("button", { name: "Send" }).click();
-  await page.getByText("Sent", { exact: true }).first().waitFor();
-}
 
 const everyPage = async (suffix: string) => {
   for (const p of pages) {
@@ -83,7 +68,7 @@ turns:
     await page.getByLabel("Tell the agent").fill("Say hello");
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("It says hello.").first().waitFor();
-    const id = await task();
+    const id = await newest();
     expect(await state(id)).toBe("TASK_STATE_SUCCEEDED");
     // The tree of its files, and one of them.
     await page.getByRole("button", { name: "hello.txt" }).click();
@@ -107,7 +92,7 @@ turns:
   });
 
   it("takes back what a task changed, after a look at it (H7)", async () => {
-    const id = await task();
+    const id = await newest();
     await page.goto(`${url}/tasks/${id}?tab=changes`);
     await page.getByTestId("undo-left").getByText("Can be undone for").waitFor();
     await page.getByRole("button", { name: /Step 1/ }).click();
@@ -136,8 +121,8 @@ turns:
 `,
       ["workspace: {scope: task}"],
     );
-    await tell("slow", "Go");
-    const id = await task();
+    await tell(page, "slow", "Go");
+    const id = await newest();
     await page.goto(`${url}/tasks/${id}`);
     await page.locator("[data-step='1'][data-state=started]").waitFor();
     await page.getByRole("button", { name: "Pause on next tool" }).click();
@@ -162,8 +147,8 @@ turns:
 `,
       ["workspace: {scope: task}", "approvals: {tools: [shell_exec]}"],
     );
-    await tell("careful", "Go");
-    const id = await task();
+    await tell(page, "careful", "Go");
+    const id = await newest();
     await page.getByTestId("inbox-count").getByText("1").waitFor();
     await page.getByRole("button", { name: "Change and approve" }).waitFor(); // inline, too
     await page.keyboard.press("Escape");
@@ -171,7 +156,7 @@ turns:
     await page.keyboard.press("g");
     await page.keyboard.press("i");
     await page.getByRole("heading", { name: "Inbox", level: 1 }).waitFor();
-    await page.getByLabel("What would happen").getByText("echo as asked").waitFor();
+    await page.getByLabel("Command", { exact: true }).getByText("echo as asked").waitFor();
     await inBothThemes(page, "inbox-item");
     await page.keyboard.press("c");
     await page.getByLabel("Arguments (JSON)").fill('{"command": "echo as changed > out"}');
@@ -194,8 +179,8 @@ turns:
 `,
       ["workspace: {scope: task}"],
     );
-    await tell("looper", "Go on until told to stop");
-    const id = await task();
+    await tell(page, "looper", "Go on until told to stop");
+    const id = await newest();
     await page.goto(`${url}/tasks/${id}`);
     await page.locator("[data-step='2']").waitFor();
     await page.getByLabel("Tell the agent").fill("Look at the weather instead");
@@ -210,8 +195,8 @@ turns:
   });
 
   it("catches up when the hub was killed and is back: no reload, no gap, no repeat (L6)", async () => {
-    await tell("looper", "Go on for long");
-    const id = await task();
+    await tell(page, "looper", "Go on for long");
+    const id = await newest();
     await page.goto(`${url}/tasks/${id}`);
     await page.locator("[data-step='2']").waitFor();
     await page.evaluate(() => ((window as unknown as { stays: boolean }).stays = true));
@@ -240,8 +225,8 @@ turns:
   });
 
   it("acts on a frozen selection, and kills after a typed word (L1, L5)", async () => {
-    await tell("looper", "Go on for the last time");
-    const id = await task();
+    await tell(page, "looper", "Go on for the last time");
+    const id = await newest();
     await page.goto(`${url}/fleet?q=looper`);
     await page.getByRole("article", { name: "looper" }).getByRole("button", { name: "Pause", exact: true }).waitFor();
     await page.getByLabel("Select looper").check();
@@ -272,6 +257,8 @@ turns:
     await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
   });
 
+  work(() => page);
+
   it("has one stream for all tabs, and another leads when the first is closed (L6)", async () => {
     const other = await page.context().newPage();
     await other.goto(`${url}/fleet`);
@@ -282,7 +269,7 @@ turns:
     page = other;
     await poll(() => other.evaluate(async () => (await navigator.locks.query()).pending?.length)).toBe(0);
     await live(other);
-    await tell("writer", "Once more");
+    await tell(page, "writer", "Once more");
     await page.getByText("It says hello.").first().waitFor();
   });
 
@@ -304,6 +291,17 @@ turns:
 
   it("is accessible with everything on it, in both themes (L5)", async () => {
     await everyPage("full");
+    // On a narrow screen nothing is lost to the side, either.
+    await page.setViewportSize({ width: 400, height: 800 });
+    for (const p of pages.filter((p) => p.narrow)) {
+      await page.goto(`${url}/${p.path}`);
+      await page.getByRole("heading", { level: 1, name: p.heading }).waitFor();
+      await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
+      await inBothThemes(page, `${p.name}-narrow`);
+      const [wide, there] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+      expect(wide, `${p.name}: no wider than the window`).toBeLessThanOrEqual(there!);
+    }
+    await page.setViewportSize({ width: 1440, height: 900 });
     expect(problems, "what the browser complained of").toEqual([]);
   });
 

@@ -45,6 +45,26 @@ export const persona = (name: string, script: string, keys: string[] = []) => po
 export type Step = { id: string; number: number; tool: string; state: string };
 export const steps = (task: string) => json<Step[]>("task", "steps", task);
 
+// newest is the id of the newest task.
+export async function newest(): Promise<string> {
+  const [first] = await json<{ id: string }[]>("task", "list");
+  if (!first) throw new Error("there is no task");
+  return first.id;
+}
+export const state = async (id: string) => (await json<{ state: string }>("task", "show", id)).state;
+
+// tell opens an agent's page and says something to it.
+export async function tell(page: Page, agent: string, words: string) {
+  await page.goto(`${url}/agents/${agent}`);
+  await page.getByLabel("Tell the agent").fill(words);
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText("Sent", { exact: true }).first().waitFor();
+}
+
+// enrol runs the command that enrols a node, on this machine; leave ends it.
+export const enrol = (command: string, name: string) => post("/join", { command, name });
+export const leave = () => post("/leave");
+
 // poll waits until what fn answers is what is wanted.
 export const poll = <T>(fn: () => Promise<T>) => expect.poll(fn, { timeout: patience, interval: 250 });
 

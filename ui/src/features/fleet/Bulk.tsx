@@ -2,14 +2,14 @@ import { useQueryClient } from "@tanstack/react-query";
 import { OctagonX, Pause, Play } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { problemOf } from "@/api/error";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { agents as agentClient } from "@/features/agent/AgentHold";
 import { may } from "@/features/session/queries";
-import { control, killed, tasks as taskClient } from "@/features/task/actions";
-import type { Agent } from "@/gen/deckhand/v1/agent_pb";
+import { control, killed, pause, resume } from "@/features/task/actions";
+import { useEach } from "@/features/task/each";
+import { AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
 import { KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
 import { TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 
@@ -17,24 +17,18 @@ import { TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 // goes meanwhile changes nothing of it.
 type Frozen = { agents: Agent[]; tasks: Task[] };
 
+const hold = (a: Agent) => agentClient.pauseAgent({ agentId: a.id });
+const release = (a: Agent) => agentClient.resumeAgent({ agentId: a.id });
+const held = (a: Agent) => a.status === AgentStatus.PAUSED || a.status === AgentStatus.ERROR_SUSPENDED;
+
 // Bulk acts on all agents that are selected, and on their tasks.
 export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => void }) {
   const queries = useQueryClient();
   const session = useSession();
   const [kill, setKill] = useState<Frozen>();
-  const [busy, setBusy] = useState("");
+  const { busy, each } = useEach();
   const n = props.agents.length;
   if (n === 0) return null;
-  const each = async (name: string, what: string, calls: (() => Promise<unknown>)[]) => {
-    setBusy(name);
-    const done = await Promise.allSettled(calls.map((call) => call()));
-    const failed = done.filter((d) => d.status === "rejected");
-    const words = `${what}: ${done.length - failed.length} of ${done.length}`;
-    if (failed[0]) toast.error(words, { description: problemOf(failed[0].reason).message });
-    else toast(words);
-    await queries.invalidateQueries();
-    setBusy("");
-  };
   const paused = props.tasks.filter((t) => t.state === TaskState.PAUSED);
   const going = props.tasks.filter((t) => t.state !== TaskState.PAUSED);
   return (
@@ -47,7 +41,7 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
         small
         disabled={going.length === 0}
         busy={busy === "pause"}
-        onClick={() => void each("pause", "Paused", going.map((t) => () => taskClient.pauseTask({ taskId: t.id })))}
+        onClick={() => void each("pause", "Paused", going, pause, resume)}
       >
         <Pause aria-hidden className="size-4" /> Pause {going.length}
       </Button>
@@ -55,7 +49,7 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
         small
         disabled={paused.length === 0}
         busy={busy === "resume"}
-        onClick={() => void each("resume", "Resumed", paused.map((t) => () => taskClient.resumeTask({ taskId: t.id })))}
+        onClick={() => void each("resume", "Resumed", paused, resume, pause)}
       >
         <Play aria-hidden className="size-4" /> Resume {paused.length}
       </Button>
@@ -63,7 +57,7 @@ export function Bulk(props: { agents: Agent[]; tasks: Task[]; onClear: () => voi
         <Button
           small
           busy={busy === "hold"}
-          onClick={() => void each("hold", "Held", props.agents.map((a) => () => agentClient.pauseAgent({ agentId: a.id })))}
+          onClick={() => void each("hold", "Held", props.agents.filter((a) => !held(a)), hold, release)}
         >
           Hold new tasks
         </Button>

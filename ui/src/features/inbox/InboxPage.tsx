@@ -109,7 +109,7 @@ export function InboxPage() {
             <header className="space-y-1">
               <h2 className="text-base font-semibold break-words">{heading(item)}</h2>
               <p className="flex flex-wrap items-center gap-x-3 text-xs text-dim">
-                <Link to="/tasks/$task" params={{ task: item.taskId }} className="text-accent hover:underline">
+                <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
                   {item.taskTitle || item.taskId}
                 </Link>
                 <span>{item.agentName}</span>

@@ -4,6 +4,7 @@ import { Lock, LockOpen } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
 import { transport } from "@/api/transport";
+import { problemOf } from "@/api/error";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
@@ -23,9 +24,11 @@ export function NodeActions({ node }: { node: Node }) {
   const [act, setAct] = useState<Act>();
   if (!may(session, "admin") || node.status === "revoked") return null;
   const close = () => setAct(undefined);
-  const done = async (text: string) => {
-    toast.success(text);
-    await queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: NodeService.typeName }] });
+  const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: NodeService.typeName }] });
+  const done = async (text: string, back?: () => Promise<unknown>) => {
+    const undo = () => void back?.().then(anew, (e: unknown) => toast.error(problemOf(e).message));
+    toast.success(text, { action: back && { label: "Undo", onClick: undo } });
+    await anew();
   };
   const nodeId = node.id;
   const force = node.lock !== undefined && (node.lock.by !== session.userName || node.lock.execId !== "");
@@ -56,7 +59,7 @@ export function NodeActions({ node }: { node: Node }) {
         reason
         run={async (reason) => {
           const { activeTasks } = await nodes.drainNode({ nodeId, reason });
-          await done(`${node.name} takes no new task. ${tasksGoOn(activeTasks)}`);
+          await done(`${node.name} takes no new task. ${tasksGoOn(activeTasks)}`, () => nodes.undrainNode({ nodeId }));
         }}
       >
         <p>No new task starts there. Those under way go on.</p>
@@ -68,7 +71,7 @@ export function NodeActions({ node }: { node: Node }) {
         action="Undrain"
         run={async () => {
           await nodes.undrainNode({ nodeId });
-          await done(`${node.name} takes tasks again.`);
+          await done(`${node.name} takes tasks again.`, () => nodes.drainNode({ nodeId, reason: node.drain?.reason }));
         }}
       >
         <p>Tasks may start there again.</p>
@@ -81,7 +84,7 @@ export function NodeActions({ node }: { node: Node }) {
         reason
         run={async (reason) => {
           const { activeTasks } = await nodes.lockNode({ nodeId, reason: reason || "work on the machine" });
-          await done(`You hold ${node.name}. ${tasksGoOn(activeTasks)}`);
+          await done(`You hold ${node.name}. ${tasksGoOn(activeTasks)}`, () => nodes.unlockNode({ nodeId }));
         }}
       >
         <p>For work on the machine itself: until you unlock it no task starts there, and nobody else works on it. All who wait see the reason.</p>

@@ -2,7 +2,6 @@ import { useQueryClient } from "@tanstack/react-query";
 import { OctagonX, Pause, Play } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { problemOf } from "@/api/error";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
@@ -11,29 +10,20 @@ import { final } from "@/components/state";
 import { may } from "@/features/session/queries";
 import { KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
 import { TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
-import { control, killed, tasks as client } from "./actions";
+import { control, killed, pause, resume } from "./actions";
+import { useEach } from "./each";
 
 // TasksBulk acts on the tasks that are selected. A kill is for those that were
 // selected when it was chosen, and asks for a typed word.
 export function TasksBulk(props: { tasks: Task[]; onClear: () => void }) {
   const queries = useQueryClient();
   const session = useSession();
-  const [busy, setBusy] = useState("");
+  const { busy, each } = useEach();
   const [kill, setKill] = useState<Task[]>();
   if (props.tasks.length === 0 || !may(session, "basic")) return null;
   const live = props.tasks.filter((t) => !final(t.state));
   const paused = live.filter((t) => t.state === TaskState.PAUSED);
   const going = live.filter((t) => t.state !== TaskState.PAUSED);
-  const each = async (name: string, words: string, of: Task[], call: (t: Task) => Promise<unknown>) => {
-    setBusy(name);
-    const done = await Promise.allSettled(of.map(call));
-    const failed = done.find((d) => d.status === "rejected");
-    const count = done.filter((d) => d.status === "fulfilled").length;
-    if (failed) toast.error(`${words}: ${count} of ${done.length}`, { description: problemOf(failed.reason).message });
-    else toast(`${words}: ${count}`);
-    await queries.invalidateQueries();
-    setBusy("");
-  };
   return (
     <div
       role="region"
@@ -46,7 +36,7 @@ export function TasksBulk(props: { tasks: Task[]; onClear: () => void }) {
         small
         disabled={going.length === 0}
         busy={busy === "pause"}
-        onClick={() => void each("pause", "Paused", going, (t) => client.pauseTask({ taskId: t.id }))}
+        onClick={() => void each("pause", "Paused", going, pause, resume)}
       >
         <Pause aria-hidden className="size-4" /> Pause {going.length}
       </Button>
@@ -54,7 +44,7 @@ export function TasksBulk(props: { tasks: Task[]; onClear: () => void }) {
         small
         disabled={paused.length === 0}
         busy={busy === "resume"}
-        onClick={() => void each("resume", "Resumed", paused, (t) => client.resumeTask({ taskId: t.id }))}
+        onClick={() => void each("resume", "Resumed", paused, resume, pause)}
       >
         <Play aria-hidden className="size-4" /> Resume {paused.length}
       </Button>

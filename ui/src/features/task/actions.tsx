@@ -17,6 +17,9 @@ import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 export const tasks = createClient(TaskService, transport);
 export const control = createClient(ControlService, transport);
 
+export const pause = (t: Task) => tasks.pauseTask({ taskId: t.id });
+export const resume = (t: Task) => tasks.resumeTask({ taskId: t.id });
+
 // newKey makes a key by which the hub knows a call that is sent twice.
 export function newKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
@@ -59,7 +62,8 @@ export function useTaskActions(task: Task) {
     }
   };
   const id = task.id;
-  const resume = () => run("resume", () => tasks.resumeTask({ taskId: id }));
+  const undone = () => run("resume", () => resume(task));
+  const undo = { label: "Undo", onClick: () => void undone() };
   return {
     busy,
     allowed: may(session, "basic"),
@@ -67,15 +71,22 @@ export function useTaskActions(task: Task) {
     paused: task.state === TaskState.PAUSED,
     pause: () =>
       run("pause", async () => {
-        await tasks.pauseTask({ taskId: id });
-        toast(`Paused ${task.agentName}`, { description: shorten(id), action: { label: "Undo", onClick: () => void resume() } });
+        await pause(task);
+        toast(`Paused ${task.agentName}`, { description: shorten(id), action: undo });
       }),
     pauseNext: () =>
       run("pauseNext", async () => {
         await tasks.pauseTask({ taskId: id, onNextTool: true });
-        toast(`${task.agentName} pauses before its next tool call`, { action: { label: "Undo", onClick: () => void resume() } });
+        toast(`${task.agentName} pauses before its next tool call`, { action: undo });
       }),
-    resume,
+    resume: () =>
+      run("resume", async () => {
+        await resume(task);
+        toast(`Resumed ${task.agentName}`, {
+          description: shorten(id),
+          action: { label: "Undo", onClick: () => void run("pause", () => pause(task)) },
+        });
+      }),
     retry: () => tasks.retryTask({ taskId: id, idempotencyKey: newKey() }),
     kill: async (reason: string) => {
       const res = await control.kill({ scope: KillScope.TASK, objectId: id, reason });

@@ -1,6 +1,7 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
+import { useMemo } from "react";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
@@ -15,7 +16,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
-import { TriggerService } from "@/gen/deckhand/v1/trigger_pb";
+import { TriggerService, type Delivery } from "@/gen/deckhand/v1/trigger_pb";
 import { DeliveryBadge, NextRuns, TriggerBadge } from "./parts";
 import { kinds, whenOf } from "./words";
 
@@ -38,6 +39,13 @@ export function TriggersPage() {
     { pageParamKey: "pageToken", getNextPageParam: (page) => page.nextPageToken || undefined, refetchInterval: 10_000 },
   );
   const triggers = pages.data?.pages.flatMap((page) => page.triggers) ?? [];
+  // One question for the last delivery of all of them.
+  const recent = useQuery(TriggerService.method.listDeliveries, { pageSize: 200 }, { refetchInterval: 10_000 });
+  const last = useMemo(() => {
+    const of = new Map<string, Delivery>();
+    for (const d of recent.data?.deliveries ?? []) if (!of.has(d.triggerId)) of.set(d.triggerId, d);
+    return of;
+  }, [recent.data]);
   return (
     <Page
       title="Triggers"
@@ -96,7 +104,11 @@ export function TriggersPage() {
                 <NextRuns of={t} />
               </Cell>
               <Cell>
-                <LastDelivery triggerId={t.id} />
+                {last.has(t.id) || recent.isPending || !recent.data?.nextPageToken ? (
+                  <Last delivery={last.get(t.id)} pending={recent.isPending} />
+                ) : (
+                  <LongAgo triggerId={t.id} />
+                )}
               </Cell>
             </Row>
           ))}
@@ -107,17 +119,21 @@ export function TriggersPage() {
   );
 }
 
-function LastDelivery({ triggerId }: { triggerId: string }) {
-  // As the list, asked for again.
-  const { data, isPending } = useQuery(TriggerService.method.listDeliveries, { triggerId, pageSize: 1 }, { refetchInterval: 10_000 });
-  const last = data?.deliveries[0];
-  if (isPending) return <span className="text-dim">…</span>;
-  if (!last) return <span className="text-dim">none yet</span>;
+// LongAgo is the last delivery of a trigger that had none lately. It is asked for
+// once: a new one is among the recent ones.
+function LongAgo({ triggerId }: { triggerId: string }) {
+  const { data, isPending } = useQuery(TriggerService.method.listDeliveries, { triggerId, pageSize: 1 });
+  return <Last delivery={data?.deliveries[0]} pending={isPending} />;
+}
+
+function Last({ delivery, pending }: { delivery: Delivery | undefined; pending: boolean }) {
+  if (pending) return <span className="text-dim">…</span>;
+  if (!delivery) return <span className="text-dim">none yet</span>;
   return (
     <span className="inline-flex flex-wrap items-center gap-1.5">
-      <DeliveryBadge of={last} />
-      {last.replayOf && <Badge>replay</Badge>}
-      <Time at={last.receivedAt} />
+      <DeliveryBadge of={delivery} />
+      {delivery.replayOf && <Badge>replay</Badge>}
+      <Time at={delivery.receivedAt} />
     </span>
   );
 }

@@ -1,0 +1,258 @@
+import type { Page } from "playwright-core";
+import { expect, it } from "vitest";
+import { accessible, cli, enrol, inBothThemes, json, leave, newest, persona, poll, state, steps, tell, url } from "./world";
+
+// Where a Command or an Id is shown, what it would copy.
+async function copied(page: Page, within: string): Promise<string> {
+  const title = await page.locator(within).getByRole("button").first().getAttribute("title");
+  return title!.replace(/ \(copy\)$/, "");
+}
+
+// A page that is loaded again forgets this.
+const mark = (page: Page) => page.evaluate(() => ((window as unknown as { stays: boolean }).stays = true));
+const stays = (page: Page) => page.evaluate(() => (window as unknown as { stays?: boolean }).stays);
+
+// What the node is called that runs from the beginning.
+const nodeName = async () => (await json<{ name: string; status: string }[]>("node", "list")).find((n) => n.status === "connected")!.name;
+
+// work tells the stories of daily work.
+export function work(now: () => Page) {
+  it("makes an agent that a webhook wakes, from nothing, and shows its run as it happens (L7)", async () => {
+    const page = now();
+    await page.goto(`${url}/agents/new`);
+    await page.getByRole("link", { name: /log-triage/ }).first().waitFor();
+    await page.goto(`${url}/agents/new?from=log-triage`);
+    const settings = page.getByRole("region", { name: "Settings" });
+    await settings.getByLabel("Name", { exact: true }).fill("Wrong Name");
+    await page.getByRole("region", { name: "Problems" }).getByText(/problem/).first().waitFor(); // live validation
+    await settings.getByLabel("Name", { exact: true }).fill("listener");
+    await settings.getByRole("checkbox", { name: await nodeName() }).check();
+    await settings.getByRole("combobox", { name: "What starts it" }).selectOption("webhook");
+    await settings.getByLabel("Goal").fill("Look after {{ payload.text }}");
+    await page.getByLabel("Script", { exact: true }).fill(`
+turns:
+  - text: I heard it.
+    calls: [{tool: complete_task, arguments: {summary: "the hook was heard"}}]
+`);
+    await page.getByText("It is in order: a new agent.").waitFor();
+    await page.getByRole("button", { name: "Deploy" }).click();
+    await page.getByRole("dialog").getByText("It listens now.").waitFor();
+    const hook = await copied(page, "[data-testid=webhook-url]");
+    const secret = await copied(page, "[data-testid=webhook-secret]");
+    expect(hook).toContain(url);
+    await accessible(page, "deployed");
+    await page.getByRole("button", { name: "Done" }).click();
+
+    await page.goto(`${url}/agents/listener`);
+    await page.getByText("It has not run yet").waitFor();
+    await mark(page);
+    const call = (token: string) =>
+      fetch(hook, {
+        method: "POST",
+        headers: { "X-Deckhand-Token": token, "Content-Type": "application/json" },
+        body: JSON.stringify({ text: "the door" }),
+      });
+    expect((await call("wrong")).status).toBeGreaterThanOrEqual(400);
+    const res = await call(secret);
+    expect(res.status, await res.text()).toBeLessThan(300);
+    await page.getByText("the hook was heard").first().waitFor();
+    expect((await json<{ goal: string }>("task", "show", await newest())).goal).toMatch(/Look after .*the door/);
+    expect(await stays(page)).toBe(true);
+    await page.goto(`${url}/triggers`);
+    await page.getByRole("link", { name: "listener-webhook" }).click();
+    await page.getByRole("heading", { level: 1, name: /listener-webhook/ }).waitFor();
+    await inBothThemes(page, "trigger");
+  });
+
+  it("answers an approval with another way, another plan and a question (E2)", async () => {
+    const page = now();
+    await persona(
+      "asker",
+      `
+turns:
+  - text: One.
+    calls: [{tool: shell_exec, arguments: {command: "echo one >> done"}}]
+  - text: Two.
+    calls: [{tool: shell_exec, arguments: {command: "echo two >> done"}}]
+  - text: Three.
+    calls: [{tool: shell_exec, arguments: {command: "echo three >> done"}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "all were answered"}}]
+`,
+      ["workspace: {scope: task}", "approvals: {tools: [shell_exec]}"],
+    );
+    await tell(page, "asker", "Ask me thrice");
+    const id = await newest();
+    await page.goto(`${url}/inbox`);
+    for (const [command, button, field, words] of [
+      ["echo one", "Suggest another way", "Another way", "use the attic"],
+      ["echo two", "Replace its plan", "What to plan instead", "begin with the cellar"],
+      ["echo three", "Ask about it", "Your question", "why thrice"],
+    ] as const) {
+      await page.getByLabel("Command", { exact: true }).getByText(command).waitFor();
+      await page.getByRole("button", { name: button }).click();
+      await page.getByLabel(field).fill(words);
+      await accessible(page, button);
+      await page.getByRole("button", { name: button }).click();
+    }
+    await page.getByText("Nothing waits for you").waitFor();
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    const calls = (await steps(id)).filter((s) => s.tool === "shell_exec");
+    expect(calls.map((s) => s.state === "STEP_STATE_SUCCEEDED"), "none of the calls ran").toEqual([false, false, false]);
+    for (const [i, words] of ["use the attic", "begin with the cellar", "why thrice"].entries()) {
+      expect(JSON.stringify(calls[i]), "the agent was told").toContain(words);
+    }
+  });
+
+  it("opens a terminal in a jail and on the machine, unmistakably, and is not fooled by what they print (H4, H10, L2)", async () => {
+    const page = now();
+    await persona(
+      "sleeper",
+      `
+turns:
+  - text: I wait.
+    calls: [{tool: shell_exec, arguments: {command: "sleep 3600"}}]
+`,
+      ["workspace: {scope: task}"],
+    );
+    await tell(page, "sleeper", "Wait");
+    const id = await newest();
+    await page.locator("[data-step='1'][data-state=started]").waitFor();
+    await page.getByRole("button", { name: "Terminal", exact: true }).click();
+    const jail = page.getByRole("region", { name: "Terminal in the jail of sleeper" });
+    await jail.getByText("In the jail of sleeper").waitFor();
+    const says = async (terminal: typeof jail, command: string, words: string) => {
+      await terminal.getByLabel("Terminal input").focus();
+      await page.keyboard.type(`${command}\n`);
+      await terminal.getByText(words).first().waitFor();
+    };
+    await says(jail, "echo jail-$((40+2))", "jail-42");
+    // A title, the clipboard, and a link to an odd scheme.
+    await says(
+      jail,
+      `printf '\\033]0;owned\\007\\033]52;c;b3duZWQ=\\007\\033]8;;javascript:alert(1)\\007link\\033]8;;\\007 said-%d\\n' 7`,
+      "said-7",
+    );
+    expect(await page.title()).not.toContain("owned");
+    expect(await page.locator("a[href^=javascript]").count()).toBe(0);
+    const edge = (terminal: typeof jail) => terminal.evaluate((el) => getComputedStyle(el).borderTopColor);
+    const inside = await edge(jail);
+    await inBothThemes(page, "terminal-jail");
+    await jail.getByRole("button", { name: "Close the terminal" }).click();
+    await cli("task", "cancel", id);
+    await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");
+
+    const node = await nodeName();
+    await page.goto(`${url}/nodes/${node}`);
+    await page.getByRole("button", { name: "Terminal on the machine" }).click();
+    await accessible(page, "before a terminal on the machine");
+    await page.getByRole("button", { name: "Open it on the machine" }).click();
+    const host = page.getByRole("region", { name: "Terminal on the machine itself" });
+    await host.getByText("On the machine itself.").waitFor();
+    await says(host, "echo host-$((40+2))", "host-42");
+    expect(await edge(host), "one sees where one is").not.toBe(inside);
+    await inBothThemes(page, "terminal-host");
+    await host.getByRole("button", { name: "Close the terminal" }).click();
+    await host.waitFor({ state: "detached" });
+    await poll(() => json<unknown[]>("node", "locks")).toEqual([]);
+  });
+
+  it("chats without acting, makes a task of it, and keeps its mode (L4)", async () => {
+    const page = now();
+    await persona(
+      "talker",
+      `
+turns:
+  - text: I look.
+    calls: [{tool: shell_exec, arguments: {command: "echo acted > acted"}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "It is a quiet day."}}]
+`,
+      ["workspace: {scope: task}"],
+    );
+    await page.goto(`${url}/chat?agent=talker`);
+    await page.getByText("Chat mode: it answers and does nothing.").waitFor();
+    await page.getByLabel("Your question").fill("How is the day?");
+    await page.getByRole("button", { name: "Ask", exact: true }).click();
+    const said = page.getByRole("log", { name: "Conversation" });
+    await said.getByText("It is a quiet day.").waitFor();
+    const chat = new URL(page.url()).searchParams.get("chat")!;
+    const acted = (await steps(chat)).filter((s) => s.tool === "shell_exec").map((s) => s.state);
+    expect(acted, "what it wanted to do").not.toContain("STEP_STATE_SUCCEEDED");
+    await inBothThemes(page, "chat-full");
+    await said.getByText("Make a task of this").click();
+    await page.getByLabel("What it is to do").fill("Now do it");
+    await page.getByRole("button", { name: "Run", exact: true }).click();
+    await page.getByText("Agent mode: what you send is a task").waitFor();
+    await page.getByText("It is a quiet day.").first().waitFor();
+    const id = new URL(page.url()).searchParams.get("task")!;
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    expect(await cli("task", "files", "cat", id, "acted")).toBe("acted\n");
+    await page.reload();
+    await page.getByText("Agent mode: what you send is a task").waitFor();
+    await page.getByText("Chat", { exact: true }).locator("xpath=ancestor-or-self::label").click();
+    await page.getByLabel("Your question").waitFor();
+    await page.getByRole("navigation", { name: "Conversations" }).getByText("How is the day?").waitFor();
+  });
+
+  it("holds an agent and a task from the agent's page, and takes that back by a toast (L1, L2, L5)", async () => {
+    const page = now();
+    await persona(
+      "beater",
+      `
+turns:
+  - name: again
+    text: Once more.
+    calls: [{tool: shell_exec, arguments: {command: "sleep 2; date +%s%N >> beats"}}]
+    next: again
+`,
+      ["workspace: {scope: task}"],
+    );
+    await tell(page, "beater", "Go on while I hold you");
+    const id = await newest();
+    await page.locator("[data-step='2']").waitFor();
+    const control = page.getByRole("group", { name: /^Control/ });
+    const toast = (words: string) => page.locator("[data-sonner-toast]").filter({ hasText: words });
+    await control.getByRole("button", { name: "Pause", exact: true }).click();
+    await poll(() => state(id)).toBe("TASK_STATE_PAUSED");
+    await toast("Paused beater").getByRole("button", { name: "Undo" }).click();
+    await poll(() => state(id)).not.toBe("TASK_STATE_PAUSED");
+    await control.getByRole("button", { name: "Pause", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Hold new tasks of beater" }).click();
+    await page.getByRole("button", { name: "Let new tasks start of beater" }).waitFor();
+    await toast("beater starts no new task").getByRole("button", { name: "Undo" }).click();
+    await page.getByRole("button", { name: "Hold new tasks of beater" }).waitFor();
+    // What it changes stands beside what it does.
+    await page.getByRole("tab", { name: "changes" }).click();
+    await page.getByRole("button", { name: /Step 1/ }).first().click();
+    await page.getByText(/^\+\d+/).first().waitFor();
+    await inBothThemes(page, "agent-changes");
+    await cli("task", "cancel", id);
+    await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");
+  });
+
+  it("enrols a machine by the one command that it shows (L3)", async () => {
+    const page = now();
+    await page.goto(`${url}/nodes`);
+    await mark(page);
+    await page.getByRole("button", { name: "Enrol a node" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Labels").fill("site=attic");
+    await dialog.getByRole("button", { name: "Make the command" }).click();
+    await dialog.getByText("Waiting for the machine").waitFor();
+    await accessible(page, "enrol");
+    const command = await copied(page, "[role=dialog] code");
+    expect(command).toContain("DECKHAND_JOIN_TOKEN=");
+    expect(command).toContain(`--hub-url ${url}`);
+    await enrol(command, "attic");
+    await dialog.getByRole("link", { name: "attic" }).waitFor();
+    await dialog.getByText("is enrolled.").waitFor();
+    await dialog.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("row", { name: /attic/ }).getByText("connected").waitFor();
+    await page.getByRole("row", { name: /attic/ }).getByText("site=attic").waitFor();
+    expect(await stays(page)).toBe(true);
+    await cli("node", "revoke", "attic");
+    await page.getByRole("row", { name: /attic/ }).getByText("revoked").waitFor();
+    await leave();
+  });
+}
