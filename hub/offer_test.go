@@ -253,3 +253,41 @@ func TestARunHasMoreCareAndLessOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stepGranted, step.GetState())
 }
+
+// E8: approvals of more than 30 days ago, and those beside a rejection, offer
+// nothing.
+func TestWhatOffersNoAutoApproval(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]func(r *rig, ask func() *deckhandv1.InboxItem){
+		"old ones": func(r *rig, _ func() *deckhandv1.InboxItem) {
+			r.exec("UPDATE inbox_items SET answered_at = answered_at - interval '31 days'")
+		},
+		"a rejection": func(r *rig, ask func() *deckhandv1.InboxItem) {
+			_, err := r.answer(reject(ask().GetId(), "no"))
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, hubtest.Config(t), nil)
+			r.apply("asker", asking("asker", "tools: [file_write]"))
+			task := r.submit("asker")
+			lease := r.begin(task.GetId(), 1)
+			turn := int32(0)
+			ask := func() *deckhandv1.InboxItem {
+				turn++
+				r.turn(lease, turn)
+				_, err := r.propose(lease, turn, 0, "file_write", `{"path":"a","content":"b"}`)
+				require.NoError(t, err)
+				return r.item(task.GetId())
+			}
+			for range 10 {
+				_, err := r.answer(approve(ask().GetId(), ""))
+				require.NoError(t, err)
+			}
+			c(r, ask)
+			r.exec("DELETE FROM auto_offers")
+			require.Nil(t, ask().GetOffer())
+		})
+	}
+}
