@@ -107,5 +107,6 @@ func usageMessage(u *nodev1.Usage, names map[string]string) *deckhandv1.NodeUsag
 		JailId: u.GetJailId(), AgentName: names[u.GetJailId()], CpuMillis: u.CpuMillis, MemoryBytes: u.MemoryBytes,
 		MemoryLimitBytes: u.MemoryLimitBytes, Pids: u.Pids, PidsLimit: u.PidsLimit, DiskBytes: u.DiskBytes,
 		DiskLimitBytes: u.DiskLimitBytes, OomKills: u.OomKills,
+		Load: u.Load, Cpus: u.Cpus,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -43,6 +44,9 @@ func hostUsage(ctx context.Context, dir string) (*nodev1.Usage, error) {
 	out.DiskBytes, out.DiskLimitBytes = proto.Int64(int64(space.Used)), proto.Int64(int64(space.Used+space.Free))
 	if misc, err := load.MiscWithContext(ctx); err == nil && misc.ProcsTotal > 0 {
 		out.Pids = proto.Int64(int64(misc.ProcsTotal))
+	}
+	if average, err := load.AvgWithContext(ctx); err == nil {
+		out.Load, out.Cpus = proto.Float64(average.Load1), proto.Int32(int32(runtime.NumCPU())) //nolint:gosec // processors are few
 	}
 	for name, field := range map[string]**nodev1.Pressure{
 		"cpu": &out.CpuPressure, "memory": &out.MemoryPressure, "io": &out.IoPressure,

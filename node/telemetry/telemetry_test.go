@@ -113,6 +113,8 @@ func TestWhatAJailUsesIsSeen(t *testing.T) {
 	}
 	host := first.GetHost()
 	require.Positive(t, host.GetCpuTotalUsec())
+	require.NotNil(t, host.Load)
+	require.Positive(t, host.GetCpus())
 	require.Greater(t, host.GetMemoryLimitBytes(), host.GetMemoryBytes())
 	require.Greater(t, host.GetDiskLimitBytes(), host.GetDiskBytes())
 

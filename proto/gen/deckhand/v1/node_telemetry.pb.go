@@ -164,7 +164,11 @@ type NodeUsage struct {
 	DiskBytes        *int64 `protobuf:"varint,8,opt,name=disk_bytes,json=diskBytes,proto3,oneof" json:"disk_bytes,omitempty"`
 	DiskLimitBytes   *int64 `protobuf:"varint,9,opt,name=disk_limit_bytes,json=diskLimitBytes,proto3,oneof" json:"disk_limit_bytes,omitempty"`
 	// Processes killed for memory since the start.
-	OomKills      *int64 `protobuf:"varint,10,opt,name=oom_kills,json=oomKills,proto3,oneof" json:"oom_kills,omitempty"`
+	OomKills *int64 `protobuf:"varint,10,opt,name=oom_kills,json=oomKills,proto3,oneof" json:"oom_kills,omitempty"`
+	// Of the machine: how many processes ran or waited to, on average over the last
+	// minute, and its processors.
+	Load          *float64 `protobuf:"fixed64,11,opt,name=load,proto3,oneof" json:"load,omitempty"`
+	Cpus          *int32   `protobuf:"varint,12,opt,name=cpus,proto3,oneof" json:"cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +273,20 @@ func (x *NodeUsage) GetOomKills() int64 {
 	return 0
 }
 
+func (x *NodeUsage) GetLoad() float64 {
+	if x != nil && x.Load != nil {
+		return *x.Load
+	}
+	return 0
+}
+
+func (x *NodeUsage) GetCpus() int32 {
+	if x != nil && x.Cpus != nil {
+		return *x.Cpus
+	}
+	return 0
+}
+
 // NodeUsageEvent is something that a reader of figures must not miss.
 type NodeUsageEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,7 +380,7 @@ const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
 	"\x04host\x18\x02 \x01(\v2\x16.deckhand.v1.NodeUsageR\x04host\x12,\n" +
 	"\x05jails\x18\x03 \x03(\v2\x16.deckhand.v1.NodeUsageR\x05jails\x123\n" +
-	"\x06events\x18\x04 \x03(\v2\x1b.deckhand.v1.NodeUsageEventR\x06events\"\xf5\x03\n" +
+	"\x06events\x18\x04 \x03(\v2\x1b.deckhand.v1.NodeUsageEventR\x06events\"\xb9\x04\n" +
 	"\tNodeUsage\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x12\x1d\n" +
 	"\n" +
@@ -378,7 +396,9 @@ const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"disk_bytes\x18\b \x01(\x03H\x05R\tdiskBytes\x88\x01\x01\x12-\n" +
 	"\x10disk_limit_bytes\x18\t \x01(\x03H\x06R\x0ediskLimitBytes\x88\x01\x01\x12 \n" +
 	"\toom_kills\x18\n" +
-	" \x01(\x03H\aR\boomKills\x88\x01\x01B\r\n" +
+	" \x01(\x03H\aR\boomKills\x88\x01\x01\x12\x17\n" +
+	"\x04load\x18\v \x01(\x01H\bR\x04load\x88\x01\x01\x12\x17\n" +
+	"\x04cpus\x18\f \x01(\x05H\tR\x04cpus\x88\x01\x01B\r\n" +
 	"\v_cpu_millisB\x0f\n" +
 	"\r_memory_bytesB\x15\n" +
 	"\x13_memory_limit_bytesB\a\n" +
@@ -387,7 +407,9 @@ const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"\v_disk_bytesB\x13\n" +
 	"\x11_disk_limit_bytesB\f\n" +
 	"\n" +
-	"_oom_kills\"\x9f\x01\n" +
+	"_oom_killsB\a\n" +
+	"\x05_loadB\a\n" +
+	"\x05_cpus\"\x9f\x01\n" +
 	"\x0eNodeUsageEvent\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x17\n" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x12\n" +

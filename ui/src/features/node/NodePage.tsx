@@ -171,11 +171,14 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
             <p className="text-dim">It is not connected: there are no figures of it now.</p>
           )
         ) : (
-          <div className="grid gap-3 sm:grid-cols-2 xl:grid-cols-4">
+          <div className="grid gap-3 sm:grid-cols-2 xl:grid-cols-[repeat(auto-fit,minmax(14rem,1fr))]">
             <Chart label="CPU" times={samples.times} values={series.cpu} format={cpus} />
             <Chart label="Memory" times={samples.times} values={series.memory} format={size} limit={limit(latest?.memoryLimitBytes)} />
             <Chart label="Disk" times={samples.times} values={series.disk} format={size} limit={limit(latest?.diskLimitBytes)} />
             <Chart label="Processes" times={samples.times} values={series.pids} format={(n) => count(Math.round(n))} limit={limit(latest?.pidsLimit)} />
+            {latest?.load !== undefined && (
+              <Chart label="Load" times={samples.times} values={series.load} format={(n) => n.toFixed(2)} limit={latest.cpus} />
+            )}
           </div>
         )}
         {samples.events.length > 0 && (

@@ -191,7 +191,7 @@ describe("a node's page", () => {
         watchNodeTelemetry: async function* (_, context) {
           yield {
             time: { seconds: 1n },
-            host: { cpuMillis: 1500n, memoryBytes: 2048n },
+            host: { cpuMillis: 1500n, memoryBytes: 2048n, load: 0.75, cpus: 2 },
             jails: [{ jailId: "jail_1", agentName: "walker", cpuMillis: 250n }],
             events: [{ kind: "out_of_memory", jailId: "jail_1", time: { seconds: 1n } }],
           };
@@ -203,6 +203,7 @@ describe("a node's page", () => {
   it("shows figures, jails, events, commands and locks", async () => {
     const { container } = showPage("/nodes/web-1", nodeRoutes, services());
     expect(await screen.findByRole("img", { name: "CPU 1.50 CPU" })).toBeTruthy();
+    expect(screen.getByRole("img", { name: /^Load .*0\.75/ })).toBeTruthy();
     expect(await screen.findByText("walker")).toBeTruthy();
     expect(screen.getByText("out of memory")).toBeTruthy();
     expect(await screen.findByText("new kernel")).toBeTruthy();

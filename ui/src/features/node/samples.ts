@@ -1,7 +1,7 @@
 import type { NodeUsage, NodeUsageEvent, WatchNodeTelemetryResponse } from "@/gen/deckhand/v1/node_telemetry_pb";
 
 // Figure is what can be drawn of a machine or a jail.
-export type Figure = "cpu" | "memory" | "disk" | "pids";
+export type Figure = "cpu" | "memory" | "disk" | "pids" | "load";
 
 export type Series = Record<Figure, (number | null)[]>;
 
@@ -36,13 +36,14 @@ export class Samples {
     if (sample.host) now.set("", sample.host);
     for (const id of new Set([...this.series.keys(), ...now.keys()])) {
       const empty = () => Array.from({ length: before }, () => null);
-      const old: Series = this.series.get(id) ?? { cpu: empty(), memory: empty(), disk: empty(), pids: empty() };
+      const old: Series = this.series.get(id) ?? { cpu: empty(), memory: empty(), disk: empty(), pids: empty(), load: empty() };
       const usage = now.get(id);
       const next: Series = {
         cpu: [...old.cpu, figure(usage?.cpuMillis)].slice(-kept),
         memory: [...old.memory, figure(usage?.memoryBytes)].slice(-kept),
         disk: [...old.disk, figure(usage?.diskBytes)].slice(-kept),
         pids: [...old.pids, figure(usage?.pids)].slice(-kept),
+        load: [...old.load, usage?.load ?? null].slice(-kept),
       };
       // A jail that is long gone is forgotten.
       if (next.cpu.every((v) => v === null) && next.memory.every((v) => v === null)) this.series.delete(id);
@@ -52,7 +53,7 @@ export class Samples {
 
   // of answers the series of a jail, or of the machine for "".
   of(jailId: string): Series {
-    return this.series.get(jailId) ?? { cpu: [], memory: [], disk: [], pids: [] };
+    return this.series.get(jailId) ?? { cpu: [], memory: [], disk: [], pids: [], load: [] };
   }
 
   // latest answers the last figures of a jail, or of the machine for "".

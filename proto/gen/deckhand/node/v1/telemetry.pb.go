@@ -105,7 +105,11 @@ type Usage struct {
 	MemoryPressure *Pressure `protobuf:"bytes,11,opt,name=memory_pressure,json=memoryPressure,proto3" json:"memory_pressure,omitempty"`
 	IoPressure     *Pressure `protobuf:"bytes,12,opt,name=io_pressure,json=ioPressure,proto3" json:"io_pressure,omitempty"`
 	// Processes killed for memory since the start.
-	OomKills      *int64 `protobuf:"varint,13,opt,name=oom_kills,json=oomKills,proto3,oneof" json:"oom_kills,omitempty"`
+	OomKills *int64 `protobuf:"varint,13,opt,name=oom_kills,json=oomKills,proto3,oneof" json:"oom_kills,omitempty"`
+	// Of the machine: how many processes ran or waited to, on average over the last
+	// minute, and its processors.
+	Load          *float64 `protobuf:"fixed64,14,opt,name=load,proto3,oneof" json:"load,omitempty"`
+	Cpus          *int32   `protobuf:"varint,15,opt,name=cpus,proto3,oneof" json:"cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -227,6 +231,20 @@ func (x *Usage) GetIoPressure() *Pressure {
 func (x *Usage) GetOomKills() int64 {
 	if x != nil && x.OomKills != nil {
 		return *x.OomKills
+	}
+	return 0
+}
+
+func (x *Usage) GetLoad() float64 {
+	if x != nil && x.Load != nil {
+		return *x.Load
+	}
+	return 0
+}
+
+func (x *Usage) GetCpus() int32 {
+	if x != nil && x.Cpus != nil {
+		return *x.Cpus
 	}
 	return 0
 }
@@ -658,7 +676,7 @@ var File_deckhand_node_v1_telemetry_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_telemetry_proto_rawDesc = "" +
 	"\n" +
-	" deckhand/node/v1/telemetry.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x05\n" +
+	" deckhand/node/v1/telemetry.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x06\n" +
 	"\x05Usage\x12\x17\n" +
 	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x12\"\n" +
 	"\n" +
@@ -677,7 +695,10 @@ const file_deckhand_node_v1_telemetry_proto_rawDesc = "" +
 	"\x0fmemory_pressure\x18\v \x01(\v2\x1a.deckhand.node.v1.PressureR\x0ememoryPressure\x12;\n" +
 	"\vio_pressure\x18\f \x01(\v2\x1a.deckhand.node.v1.PressureR\n" +
 	"ioPressure\x12 \n" +
-	"\toom_kills\x18\r \x01(\x03H\bR\boomKills\x88\x01\x01B\r\n" +
+	"\toom_kills\x18\r \x01(\x03H\bR\boomKills\x88\x01\x01\x12\x17\n" +
+	"\x04load\x18\x0e \x01(\x01H\tR\x04load\x88\x01\x01\x12\x17\n" +
+	"\x04cpus\x18\x0f \x01(\x05H\n" +
+	"R\x04cpus\x88\x01\x01B\r\n" +
 	"\v_cpu_millisB\x11\n" +
 	"\x0f_cpu_total_usecB\x0f\n" +
 	"\r_memory_bytesB\x15\n" +
@@ -687,7 +708,9 @@ const file_deckhand_node_v1_telemetry_proto_rawDesc = "" +
 	"\v_disk_bytesB\x13\n" +
 	"\x11_disk_limit_bytesB\f\n" +
 	"\n" +
-	"_oom_kills\"\x86\x01\n" +
+	"_oom_killsB\a\n" +
+	"\x05_loadB\a\n" +
+	"\x05_cpus\"\x86\x01\n" +
 	"\bPressure\x12\x1d\n" +
 	"\n" +
 	"some_avg10\x18\x01 \x01(\x01R\tsomeAvg10\x12\x1d\n" +
