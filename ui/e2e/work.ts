@@ -42,6 +42,10 @@ turns:
     expect(hook).toContain(url);
     await accessible(page, "deployed");
     await page.getByRole("button", { name: "Done" }).click();
+    await page.getByText("Nothing differs from what is deployed.").waitFor();
+    await page.setViewportSize({ width: 400, height: 800 });
+    await inBothThemes(page, "edit-agent-narrow");
+    await page.setViewportSize({ width: 1440, height: 900 });
 
     await page.goto(`${url}/agents/listener`);
     await page.getByText("It has not run yet").waitFor();

@@ -132,6 +132,24 @@ describe("the list", () => {
     });
     expect(await screen.findByText("No trigger yet")).toBeTruthy();
   });
+  it("asks once for the last delivery of all, and alone for none that had one lately", async () => {
+    const asked: string[] = [];
+    showPage("/triggers", triggerRoutes, (r) => {
+      r.service(AgentService, { listAgents: () => ({}) });
+      r.service(TriggerService, {
+        listTriggers: () => ({ triggers: ["1", "2", "3"].map((n) => trigger({ id: `trigger_${n}`, name: `hook-${n}` })) }),
+        listDeliveries: (req) => {
+          asked.push(req.triggerId);
+          const of = (n: string) => ({ id: `delivery_${n}`, triggerId: `trigger_${n}`, state: DeliveryState.STARTED, receivedAt: at(-10) });
+          return req.triggerId ? {} : { deliveries: [of("2"), of("1"), of("2")], nextPageToken: "older" };
+        },
+      });
+    });
+    const row = async (name: string) => (await screen.findByRole("link", { name })).closest("tr")!;
+    expect(await within(await row("hook-3")).findByText("none yet")).toBeTruthy();
+    expect(within(await row("hook-1")).getByText(/started/i)).toBeTruthy();
+    expect(asked.sort()).toEqual(["", "trigger_3"]);
+  });
   // B7: the console shows the next five runs.
   it("shows five next runs and the last delivery", async () => {
     const { container } = showPage("/triggers", triggerRoutes, services());
