@@ -58,6 +58,9 @@ type Config struct {
 	PeerAddress string `koanf:"peer-address"`
 	// DataDir holds the keyset and the tokens of the first start.
 	DataDir string `koanf:"data-dir"`
+	// KeysetKey names the key that encrypts those that seal; see vault.OpenRoot.
+	// Empty for keyset.json in DataDir.
+	KeysetKey string `koanf:"keyset-key"`
 	// DatabaseURL names the PostgreSQL database: postgres://….
 	DatabaseURL config.Secret `koanf:"database-url"`
 	// NATSURL, NATSEventsURL and NATSWorkerURL: see bus.Config.
@@ -118,6 +121,9 @@ type Config struct {
 	// notifyAllow is NotifyAllow, read, and trustedProxies TrustedProxies.
 	notifyAllow, trustedProxies []netip.Prefix
 
+	// RotationSettle is rotation.Settle; shorter only in tests.
+	RotationSettle time.Duration `koanf:"-"`
+
 	// InProcessNATS runs the embedded NATS server without any address, for a
 	// worker in the same process.
 	InProcessNATS bool `koanf:"-"`
@@ -160,6 +166,13 @@ func (c *Config) fill() error {
 	set(&c.Listen, DefaultListen)
 	set(&c.EdgeListen, DefaultEdgeListen)
 	set(&c.AnthropicBaseURL, DefaultAnthropic)
+	if c.KeysetKey == "" && c.DataDir != "" {
+		dir, err := filepath.Abs(c.DataDir)
+		if err != nil {
+			return fmt.Errorf("data-dir: %w", err)
+		}
+		c.KeysetKey = "file://" + filepath.Join(dir, keysetFile)
+	}
 	if c.LeaseTTL == 0 {
 		c.LeaseTTL = DefaultLeaseTTL
 	}
@@ -254,10 +267,14 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 			h.close()
 		}
 	}()
-	if h.vault, err = vault.Open(filepath.Join(c.DataDir, keysetFile)); err != nil {
+	root, err := vault.OpenRoot(c.KeysetKey)
+	if err != nil {
 		return nil, err
 	}
 	if h.store, err = store.Open(ctx, c.DatabaseURL.Reveal()); err != nil {
+		return nil, err
+	}
+	if h.vault, err = vault.New(ctx, root, h.store); err != nil {
 		return nil, err
 	}
 	if h.ca, err = ca.Open(ctx, ca.Config{Store: secrets{h.store, h.vault}}); err != nil {

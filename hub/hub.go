@@ -34,6 +34,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/replica"
 	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/review"
+	"github.com/deckhand-sh/deckhand/hub/rotation"
 	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/step"
@@ -90,6 +91,7 @@ type Hub struct {
 	edge       *edge.Edge
 	self       *replica.Replica
 	leader     *leader.Elector
+	rotation   *rotation.Rotation
 	auditKey   ed25519.PrivateKey
 	tokens     *auth.Tokens
 	users      *user.Users
@@ -238,6 +240,10 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.leader.Add("housekeeping", &housekeeping{hub: h, every: housekeepingInterval})
 	h.leader.Add("clock", h.triggers.Clock())
 	h.leader.Add("notices", h.notify.Follower())
+	h.rotation = rotation.New(rotation.Config{
+		Store: h.store, Recorder: recorder, Vault: h.vault, Settle: c.RotationSettle, Log: c.Log.Named("rotation"),
+	})
+	h.leader.Add("rotation", h.rotation)
 	h.leader.Add("audit", audit.NewSealer(audit.SealerConfig{
 		Store: h.store, Recorder: recorder, Key: h.auditKey, Alert: h.alert, Log: c.Log.Named("audit"),
 	}))

@@ -41,6 +41,9 @@ func (k *known) Start(ctx context.Context) error {
 				return nil
 			case <-ticker.C:
 			}
+			if err := k.hub.vault.Refresh(ctx); err != nil && ctx.Err() == nil {
+				k.hub.cfg.Log.Warn("cannot look for newer keys of the vault; will try again", "error", err)
+			}
 			now := time.Now()
 			if err := k.learn(ctx, now.Sub(last)+learnSlack); err != nil {
 				if ctx.Err() == nil {

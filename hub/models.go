@@ -34,7 +34,7 @@ func (h *Hub) assembleModels() {
 		Store: h.store, Recorder: h.recorder, Cap: h.cap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
 	})
 	h.relay = relay.New(relay.Config{
-		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse,
+		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
 		Disconnected: h.credentials.Disconnected,
 		Turn:         h.plans.Turn,
 		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"),

@@ -26,6 +26,7 @@ var severities = map[string]string{
 	"policy.":                High,
 	"price.set":              Medium,
 	"provider.":              High,
+	"vault.":                 High,
 	"session.refused":        Medium,
 	"team.":                  High,
 	"token.":                 Medium,

@@ -188,6 +188,8 @@ var rules = map[string]Rule{
 	c.AccessServiceListAccessRulesProcedure:          {Kind: User, Role: "admin"},
 	c.AccessServiceSetAccessRuleProcedure:            {Kind: User, Role: "admin"},
 	c.AccessServiceDeleteAccessRuleProcedure:         {Kind: User, Role: "admin"},
+	c.VaultServiceGetVaultProcedure:                  {Kind: User, Role: "admin", Operator: true},
+	c.VaultServiceRotateVaultProcedure:               {Kind: User, Role: "admin", Operator: true},
 	c.OrganisationServiceCreateOrganisationProcedure: {Kind: User, Role: "admin", Operator: true},
 	c.OrganisationServiceListOrganisationsProcedure:  {Kind: User, Role: "admin", Operator: true},
 	// One's own, or anybody's as an administrator: the handlers check.

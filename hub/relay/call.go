@@ -26,6 +26,7 @@ type call struct {
 	format      format
 	base        *url.URL
 	rest, query string
+	body        []byte // as it is sent
 	access      credential.Access
 	price       price.Model
 	worst       price.Usage

@@ -83,6 +83,8 @@ type Config struct {
 	Disconnected func(ctx context.Context, uses []credential.Use) ([]credential.Use, error)
 	// Models answers the models that a task may use.
 	Models func(ctx context.Context, t db.Task) ([]Model, error)
+	// Access answers the way to a provider as it is now.
+	Access func(ctx context.Context, orgID, provider string) (credential.Access, error)
 	// Refused is told that a provider refuses a key.
 	Refused func(ctx context.Context, orgID string, a credential.Access) error
 	// Turn waits until a provider may be called, where it gets so many calls a
@@ -123,7 +125,7 @@ func New(cfg Config) *Relay {
 	r := &Relay{cfg: cfg}
 	r.proxy = &httputil.ReverseProxy{
 		FlushInterval: -1, // every piece of the stream at once
-		Transport:     cfg.Transport,
+		Transport:     renewing{cfg.Transport, r},
 		BufferPool:    newBuffers(),
 		ErrorLog:      cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -246,6 +248,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if asked.body, err = r.masked(asked.body); err != nil {
 		return nil, r.refuse(err, "mask the request")
 	}
+	c.body = asked.body
 	req.Body = io.NopCloser(bytes.NewReader(asked.body))
 	req.ContentLength = int64(len(asked.body))
 	return c, nil

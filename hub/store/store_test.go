@@ -42,6 +42,7 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 		"cluster_secrets",  // of the installation itself, sealed
 		"goose_db_version", // the schema's own version
 		"hub_replicas",     // of the installation itself
+		"keysets",          // the installation's own, encrypted
 		"login_attempts",   // before anybody is known, by hash
 		"organisations",    // is the organisation
 		"transitions",      // the moves between states

@@ -1,89 +1,185 @@
 // Package vault seals what must not be readable at rest: AES-256-GCM under a
-// Tink keyset that lives in a file of mode 0600, made on first use. What is
+// Tink keyset. The keyset is in the database, encrypted with a root key that a
+// URI names, so that all hubs share it and none of them can lose it alone. What is
 // sealed for one object cannot be opened as another's: the object's id is
 // bound in as associated data.
+//
+// Keys change while hubs run; see package rotation. A hub looks for newer ones
+// now and then, at once when it is to open what a key sealed that it does not
+// know, and before it seals when it has not looked for MaxAge: so none seals with a
+// key that was replaced longer ago.
 package vault
 
 import (
 	"bytes"
-	"errors"
+	"context"
+	"encoding/binary"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
-	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
+	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Vault seals and opens.
-type Vault struct{ primitive tink.AEAD }
+// MaxAge is how old a hub's knowledge of the keys may be when it seals.
+const MaxAge = 20 * time.Second
 
-// Open reads the keyset at path, making it when there is none. All hubs of an
-// installation must have the same file.
+const (
+	lookTimeout = 5 * time.Second
+	// keysFor is what the keyset is bound to where it is encrypted itself.
+	keysFor = "deckhand keyset"
+	// PrefixSize is how many bytes at the beginning of what is sealed tell the key.
+	// https://developers.google.com/tink/wire-format
+	PrefixSize = 5
+)
+
+// Keysets is where the keyset is.
+type Keysets interface {
+	GetKeyset(ctx context.Context) (db.Keyset, error)
+	KeysetVersion(ctx context.Context) (int64, error)
+	CreateKeyset(ctx context.Context, keys []byte) error
+}
+
+// Vault seals and opens.
+type Vault struct {
+	root    Root
+	keysets Keysets // nil for a keyset that never changes: the root itself
+
+	now  atomic.Pointer[keys]
+	look sync.Mutex
+}
+
+// keys are the keyset as it was at a time.
+type keys struct {
+	tink.AEAD
+
+	version int64
+	known   map[uint32]bool
+	looked  time.Time
+}
+
+// Open answers a vault whose keyset is a file, made when there is none. It is for
+// one process, without a database.
 func Open(path string) (*Vault, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		data, err = create(path)
-	}
+	root, err := openFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("keyset: %w", err)
+		return nil, err
 	}
-	info, err := os.Stat(path)
+	v := &Vault{root: root}
+	v.now.Store(&keys{AEAD: root, known: idsOf(root.handle)})
+	return v, nil
+}
+
+// New answers the vault of an installation, and makes its keyset when there is
+// none: of the root's own keys, where those are at hand.
+func New(ctx context.Context, root Root, keysets Keysets) (*Vault, error) {
+	v := &Vault{root: root, keysets: keysets}
+	handle := root.handle
+	if handle == nil {
+		var err error
+		if handle, err = keyset.NewHandle(aead.AES256GCMKeyTemplate()); err != nil {
+			return nil, fmt.Errorf("make the first key: %w", err)
+		}
+	}
+	sealed, err := v.encrypt(handle)
 	if err != nil {
-		return nil, fmt.Errorf("keyset: %w", err)
+		return nil, err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fault.New(fault.Precondition, "keyset file %s can be read by others (mode %04o)", path, info.Mode().Perm()).
-			WithFix("chmod 600 %s", path)
+	if err := keysets.CreateKeyset(ctx, sealed); err != nil {
+		return nil, fmt.Errorf("store the keyset: %w", err)
 	}
-	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(data)))
+	return v, v.load(ctx)
+}
+
+func idsOf(handle *keyset.Handle) map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, key := range handle.KeysetInfo().GetKeyInfo() {
+		out[key.GetKeyId()] = true
+	}
+	return out
+}
+
+func (v *Vault) encrypt(handle *keyset.Handle) ([]byte, error) {
+	var out bytes.Buffer
+	if err := handle.WriteWithAssociatedData(keyset.NewBinaryWriter(&out), v.root, []byte(keysFor)); err != nil {
+		return nil, fmt.Errorf("encrypt the keyset: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func (v *Vault) decrypt(sealed []byte) (*keyset.Handle, error) {
+	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(sealed)), v.root, []byte(keysFor))
 	if err != nil {
-		return nil, fault.New(fault.Precondition, "keyset file %s is not a Tink keyset", path).
-			WithFix("restore it from your backup: what it sealed cannot be opened without it").WithCause(err)
+		return nil, fault.New(fault.Precondition, "the keyset in the database cannot be opened with the key that --keyset-key names").
+			WithFix("give this hub the same keyset.json, or the same --keyset-key, as the others, or restore it from your backup").WithCause(err)
+	}
+	return handle, nil
+}
+
+// load reads the keyset.
+func (v *Vault) load(ctx context.Context) error {
+	looked := time.Now()
+	row, err := v.keysets.GetKeyset(ctx)
+	if err != nil {
+		return fmt.Errorf("load the keyset: %w", err)
+	}
+	handle, err := v.decrypt(row.Keys)
+	if err != nil {
+		return err
 	}
 	primitive, err := aead.New(handle)
 	if err != nil {
-		return nil, fmt.Errorf("use keyset %s: %w", path, err)
+		return fmt.Errorf("use the keyset: %w", err)
 	}
-	return &Vault{primitive}, nil
+	v.now.Store(&keys{AEAD: primitive, version: row.Version, known: idsOf(handle), looked: looked})
+	return nil
 }
 
-// create writes a new keyset whole or not at all; when another process was
-// first, its file is answered.
-func create(path string) ([]byte, error) {
-	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+// Refresh looks for newer keys.
+func (v *Vault) Refresh(ctx context.Context) error {
+	v.look.Lock()
+	defer v.look.Unlock()
+	looked := time.Now()
+	version, err := v.keysets.KeysetVersion(ctx)
 	if err != nil {
+		return fmt.Errorf("look for newer keys: %w", err)
+	}
+	now := v.now.Load()
+	if version != now.version {
+		return v.load(ctx)
+	}
+	again := *now
+	again.looked = looked
+	v.now.Store(&again)
+	return nil
+}
+
+// fresh answers the keys, not older than MaxAge.
+func (v *Vault) fresh() (*keys, error) {
+	if now := v.now.Load(); v.keysets == nil || time.Since(now.looked) < MaxAge {
+		return now, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	if err := v.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	var buf bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&buf)); err != nil {
-		return nil, err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".keyset-*") // mode 0600
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(buf.Bytes()); err != nil {
-		return nil, errors.Join(err, tmp.Close())
-	}
-	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
-		return nil, err
-	}
-	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return os.ReadFile(path)
+	return v.now.Load(), nil
 }
 
 // Seal encrypts a value for one object.
 func (v *Vault) Seal(value []byte, object string) ([]byte, error) {
-	sealed, err := v.primitive.Encrypt(value, []byte(object))
+	now, err := v.fresh()
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := now.Encrypt(value, []byte(object))
 	if err != nil {
 		return nil, fmt.Errorf("seal for %s: %w", object, err)
 	}
@@ -92,10 +188,28 @@ func (v *Vault) Seal(value []byte, object string) ([]byte, error) {
 
 // Open decrypts what was sealed for that object.
 func (v *Vault) Open(sealed []byte, object string) ([]byte, error) {
-	value, err := v.primitive.Decrypt(sealed, []byte(object))
+	now := v.now.Load()
+	if id, ok := keyOf(sealed); ok && v.keysets != nil && !now.known[id] {
+		// Another hub has sealed it with a newer key.
+		ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+		defer cancel()
+		if err := v.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		now = v.now.Load()
+	}
+	value, err := now.Decrypt(sealed, []byte(object))
 	if err != nil {
 		return nil, fault.New(fault.Internal, "what was sealed for %s cannot be opened with this keyset", object).
-			WithFix("restore the keyset file that sealed it").WithObject(object).WithCause(err)
+			WithFix("restore the keyset that sealed it").WithObject(object).WithCause(err)
 	}
 	return value, nil
+}
+
+// keyOf answers the number of the key that sealed something.
+func keyOf(sealed []byte) (uint32, bool) {
+	if len(sealed) < PrefixSize || sealed[0] != 1 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(sealed[1:PrefixSize]), true
 }

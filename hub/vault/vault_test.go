@@ -1,6 +1,7 @@
 package vault_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"sync"
@@ -8,6 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tink-crypto/tink-go/v2/core/registry"
+	"github.com/tink-crypto/tink-go/v2/testing/fakekms"
+
+	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 )
 
@@ -69,4 +74,70 @@ func TestAKeysetThatOthersCanReadIsRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
 	_, err = vault.Open(path)
 	require.ErrorContains(t, err, "not a Tink keyset")
+}
+
+// memory is a place for a keyset, for tests of roots.
+type memory struct{ row db.Keyset }
+
+func (m *memory) GetKeyset(context.Context) (db.Keyset, error) { return m.row, nil }
+func (m *memory) KeysetVersion(context.Context) (int64, error) { return m.row.Version, nil }
+func (m *memory) CreateKeyset(_ context.Context, keys []byte) error {
+	if m.row.Version == 0 {
+		m.row = db.Keyset{Version: 1, Keys: keys}
+	}
+	return nil
+}
+
+// DESIGN §4: the keyset is encrypted with a key that a URI names: in a file, in a
+// variable, or in a KMS by Tink's registry; with another it is not opened.
+func TestTheKeysetIsSealedByAKeyThatAURINames(t *testing.T) {
+	file := "file://" + filepath.Join(t.TempDir(), "keyset.json")
+	data := func() string {
+		path := filepath.Join(t.TempDir(), "other.json")
+		_, err := vault.OpenRoot("file://" + path)
+		require.NoError(t, err)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return string(text)
+	}
+	t.Setenv("VAULT_TEST_KEYSET", data())
+	// Tink's own KMS for tests, whose key is in its URI.
+	kms, err := fakekms.NewKeyURI()
+	require.NoError(t, err)
+	client, err := fakekms.NewClient("fake-kms://")
+	require.NoError(t, err)
+	registry.RegisterKMSClient(client)
+	t.Cleanup(registry.ClearKMSClients)
+	for _, uri := range []string{file, "env://VAULT_TEST_KEYSET", kms} {
+		keysets := &memory{}
+		open := func(uri string) (*vault.Vault, error) {
+			root, err := vault.OpenRoot(uri)
+			require.NoError(t, err)
+			return vault.New(t.Context(), root, keysets)
+		}
+		v, err := open(uri)
+		require.NoError(t, err, uri)
+		sealed, err := v.Seal([]byte("x"), "o")
+		require.NoError(t, err)
+		again, err := open(uri)
+		require.NoError(t, err)
+		value, err := again.Open(sealed, "o")
+		require.NoError(t, err)
+		require.Equal(t, "x", string(value))
+		_, err = open("file://" + filepath.Join(t.TempDir(), "keyset.json"))
+		require.ErrorContains(t, err, "cannot be opened with the key that --keyset-key names")
+	}
+	t.Setenv("VAULT_TEST_BAD", "a secret that is no keyset")
+	for uri, says := range map[string]string{
+		"keyset.json":                    "is no URI",
+		"file://keyset.json":             "not a whole path: use three slashes",
+		"env://VAULT_TEST_UNSET":         `the variable "VAULT_TEST_UNSET", which is not set`,
+		"env://VAULT_TEST_BAD":           "keyset variable VAULT_TEST_BAD is not a Tink keyset",
+		"aws-kms://arn:aws:kms:eu:1:k":   "a key of aws-kms://, and this build has no client for it: use file:///path or env://NAME, or a build that registers Tink's client for aws-kms",
+		"hcvault://vault.example/keys/k": "a key of hcvault://",
+	} {
+		_, err := vault.OpenRoot(uri)
+		require.ErrorContains(t, err, says, uri)
+		require.NotContains(t, err.Error(), "a secret that")
+	}
 }

@@ -50,6 +50,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("edge-listen", hub.DefaultEdgeListen, "address where nodes dial their link")
 	flags.String("edge-address", "", "host:port that nodes are told to dial; that of --edge-listen by default")
 	flags.String("peer-address", "", "host:port at which other hubs reach this one's edge; that of --edge-listen on this machine by default")
+	flags.String("keyset-key", "", "the key that encrypts the vault's keys: file:///path, env://NAME, or a KMS's URI; keyset.json in --data-dir by default")
 	flags.String("data-dir", defaultDataDir(), "folder of the keyset and of the first tokens")
 	flags.String("database-url", "", "PostgreSQL database; better in DECKHAND_DATABASE_URL, which other users cannot see")
 	flags.String("nats-url", "", "NATS server with JetStream, as the hub's user; better in DECKHAND_NATS_URL")

@@ -353,6 +353,16 @@ type JoinToken struct {
 	NodeID         *string
 }
 
+type Keyset struct {
+	Single        bool
+	Version       int64
+	Keys          []byte
+	ChangedAt     time.Time
+	RotatingSince *time.Time
+	RotatedBy     string
+	RotatedOrg    *string
+}
+
 type KillOrder struct {
 	ID          string
 	OrgID       string

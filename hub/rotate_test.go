@@ -1,0 +1,114 @@
+package hub_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// I1: a provider's key is replaced while calls run, and none fails, though the
+// provider refuses the old key from the moment on at which the new one is there.
+func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
+	t.Parallel()
+	var valid atomic.Int64
+	key := func(n int64) string { return "the-key-of-the-provider-" + strconv.FormatInt(n, 10) }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		now := valid.Load()
+		// Both count until the old one is revoked.
+		if got := req.Header.Get("X-Api-Key"); got != key(now) && got != key(now+1) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"type":"message","usage":{"input_tokens":10,"output_tokens":1}}`))
+	}))
+	t.Cleanup(server.Close)
+	r := newRig(t, hubtest.Config(t), nil)
+	put := func(n int64) error {
+		_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key(n), BaseUrl: server.URL}))
+		return err
+	}
+	require.NoError(t, put(0))
+	r.apply("claude", anthropicPersona("claude"))
+	lease := r.begin(r.submit("claude").GetId(), 1)
+	stop, calls := make(chan struct{}), atomic.Int64{}
+	var callers sync.WaitGroup
+	for range 3 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, body := r.askModel(lease, 10)
+				if res.StatusCode != http.StatusOK {
+					t.Errorf("a call was answered with %d: %s", res.StatusCode, body)
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	for n := int64(1); n <= 10; n++ {
+		before := calls.Load()
+		require.NoError(t, put(n))
+		valid.Store(n) // the old one is revoked at once; calls that have it are under way
+		require.Eventually(t, func() bool { return calls.Load() > before+5 || t.Failed() }, patience, time.Millisecond)
+	}
+	close(stop)
+	callers.Wait()
+	list, err := r.user.Providers.ListProviders(t.Context(), connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
+	require.NoError(t, err)
+	require.Nil(t, list.Msg.GetProviders()[0].GetRefusedAt())
+}
+
+// O4: an operator rotates the keys of the vault on a hub with two replicas:
+// whatever was sealed before is used afterwards, on both, and the old key is gone.
+func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	cfg.RotationSettle = 5 * time.Second // a hub looks for newer keys every 2 s
+	hubtest.NewNATS(t).Use(&cfg)
+	node := &ran{}
+	r := newRig(t, cfg, node.run)
+	first, second := r.Hub, hubtest.Start(t, hubtest.Beside(t, cfg))
+	r.through(second)
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	r.apply("other", asking("other", "tools: [shell_exec]"))
+	task, step, item := r.park("asker", "shell_exec", `{"command":"touch sealed-before"}`)
+	res, err := r.user.Vault.RotateVault(t.Context(), connect.NewRequest(&deckhandv1.RotateVaultRequest{}))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, res.Msg.GetVault().GetKeys())
+	require.NotNil(t, res.Msg.GetVault().GetRotatingSince())
+	// Another is sealed meanwhile, by the hub that has not been asked.
+	r.through(first)
+	_, _, meanwhile := r.park("other", "shell_exec", `{"command":"touch sealed-meanwhile"}`)
+	require.Eventually(t, func() bool {
+		res, err := r.user.Vault.GetVault(t.Context(), connect.NewRequest(&deckhandv1.GetVaultRequest{}))
+		require.NoError(t, err)
+		return res.Msg.GetVault().GetKeys() == 1 && res.Msg.GetVault().GetRotatingSince() == nil
+	}, 2*patience, 50*time.Millisecond)
+	require.Equal(t, "1", r.sql("SELECT count(DISTINCT substring(sealed FROM 1 FOR 5))::text FROM (SELECT arguments_sealed AS sealed FROM steps UNION ALL SELECT sealed FROM cluster_secrets UNION ALL SELECT sealed FROM turns) s"))
+	for _, h := range []*hubtest.Hub{first, second} {
+		r.through(h)
+		_, err = r.answer(approve(item.GetId(), ""))
+		require.NoError(t, err)
+		item = meanwhile
+	}
+	lease := r.begin(task.GetId(), 2)
+	_, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.Equal(t, []string{"touch sealed-before"}, node.all())
+	require.Len(t, r.audited("vault.rotated"), 1)
+	require.Len(t, r.audited("vault.keys_deleted"), 1)
+}

@@ -1,0 +1,23 @@
+-- name: CreateKeyset :exec
+INSERT INTO keysets (version, keys) VALUES (1, @keys) ON CONFLICT (single) DO NOTHING;
+
+-- name: GetKeyset :one
+SELECT * FROM keysets;
+
+-- name: KeysetVersion :one
+SELECT version FROM keysets;
+
+-- name: LockKeyset :one
+SELECT *, clock_timestamp()::timestamptz AS now FROM keysets FOR UPDATE;
+
+-- name: RotateKeyset :one
+UPDATE keysets SET version = version + 1, keys = @keys, changed_at = clock_timestamp(), rotating_since = clock_timestamp(),
+    rotated_by = @rotated_by, rotated_org = @rotated_org
+RETURNING *;
+
+-- name: RetireKeys :exec
+UPDATE keysets SET version = version + 1, keys = @keys, changed_at = clock_timestamp(), rotating_since = NULL;
+
+-- name: BlocksOf :one
+-- How many blocks of 8 KiB a table has now.
+SELECT (pg_relation_size(to_regclass(@relation::text)) / current_setting('block_size')::bigint)::bigint;
