@@ -12,9 +12,9 @@ import (
 )
 
 // E1: in a real jail a run in review mode changes its workspace and reads what is
-// marked read-only; a request that sends, by tool or by a command of its own,
-// does not leave. Accepted, what was held is sent once; rejected, it never is,
-// and the workspace is as it was.
+// marked read-only; other hosts are not reached, and a request that sends is held.
+// Accepted, it is sent once; rejected, it never is, and the workspace is as it was.
+// That no command sends to what is read-only is node/egress's to test.
 func TestARunInReviewModeLeavesNothingBehindBeforeItIsAccepted(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
