@@ -1,9 +1,11 @@
 package hub_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/simnode"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -111,4 +115,35 @@ func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
 	require.Equal(t, []string{"touch sealed-before"}, node.all())
 	require.Len(t, r.audited("vault.rotated"), 1)
 	require.Len(t, r.audited("vault.keys_deleted"), 1)
+}
+
+// O4, N1: a hub masks a key that another hub was given in the logs of nodes, though
+// it has not used it itself, and so does one that starts afterwards.
+func TestAKeyThatAnotherHubWasGivenIsMasked(t *testing.T) {
+	t.Parallel()
+	const key = "canary-of-the-provider-0123456789"
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	cfg := hubtest.Config(t)
+	hubtest.NewNATS(t).Use(&cfg)
+	r := newRigOn(t, cfg, simnode.Config{Live: func(_ context.Context, l *simnode.Live) *nodev1.Exec {
+		l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, "the key is "+key[:9])
+		l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, key[9:]+"\n")
+		return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}
+	}})
+	second := hubtest.Start(t, hubtest.Beside(t, cfg))
+	r.finish(r.begin(r.submit("walker").GetId(), 1))
+	exec, err := startExec(t, r.user, onJail("walker", "true"))
+	require.NoError(t, err)
+	ended(t, r.user, exec.GetId())
+	_, err = r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key, BaseUrl: server.URL}))
+	require.NoError(t, err)
+	for _, h := range []*hubtest.Hub{second, hubtest.Start(t, hubtest.Beside(t, cfg))} {
+		client := h.Client(t, h.AdminToken)
+		require.Eventually(t, func() bool {
+			log, err := nodeLog(t, client, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId()})
+			require.NoError(t, err)
+			return log["stdout"] == "the key is "+strings.Repeat("*", len(key))+"\n"
+		}, patience, 50*time.Millisecond)
+	}
 }
