@@ -141,6 +141,10 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	require.Equal(t, 40*time.Second, e.GetDurationP90().AsDuration())
 	require.EqualValues(t, 20_000, e.GetCostMicrosP90())
 
+	require.Nil(t, estimate(&deckhandv1.GetEstimateRequest{AgentId: "known"}).RunsLeft)
+	r.plan("free")
+	require.EqualValues(t, 50-6, estimate(&deckhandv1.GetEstimateRequest{AgentId: "known"}).GetRunsLeft())
+
 	live := r.submit("known").GetId()
 	r.begin(live, 1)
 	under := estimate(&deckhandv1.GetEstimateRequest{TaskId: live})

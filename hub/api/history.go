@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/history"
+	"github.com/deckhand-sh/deckhand/hub/plan"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -29,6 +30,7 @@ type Histories struct {
 	Agents   *agent.Service
 	History  *history.History
 	Budgets  *budget.Ledger
+	Plans    *plan.Service
 	// Node answers the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
@@ -45,6 +47,7 @@ func estimateMessage(e history.Estimate) *deckhandv1.Estimate {
 // GetEstimate answers what a run is likely to take.
 func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckhandv1.GetEstimateRequest]) (*connect.Response[deckhandv1.GetEstimateResponse], error) {
 	id := auth.From(ctx)
+	res := &deckhandv1.GetEstimateResponse{}
 	var e history.Estimate
 	var names []budget.Name
 	user, refs := id.UserName, [2]string{req.Msg.GetAgentId(), req.Msg.GetTaskId()}
@@ -58,6 +61,13 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 		}
 		if e, err = h.History.Before(ctx, id.OrgID, agentID); err != nil {
 			return nil, err
+		}
+		stands, err := h.Plans.Standing(ctx, h.Store.Queries, id.OrgID, true)
+		if err != nil {
+			return nil, err
+		}
+		if left := stands.Left(); left != plan.Unlimited {
+			res.RunsLeft = &left
 		}
 	default:
 		taskID, err := h.Tasks.Find(ctx, id.OrgID, refs[1])
@@ -80,7 +90,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 		budget.Name{Scope: budget.Organisation, ObjectID: id.OrgID, Every: budget.Month},
 		budget.Name{Scope: budget.Organisation, ObjectID: id.OrgID},
 	)
-	res := &deckhandv1.GetEstimateResponse{Estimate: estimateMessage(e)}
+	res.Estimate = estimateMessage(e)
 	for _, n := range names {
 		b, err := h.Budgets.Get(ctx, id.OrgID, n)
 		if err != nil {

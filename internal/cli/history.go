@@ -159,8 +159,11 @@ func (a *app) noteEstimate(ctx context.Context, client *sdk.Client, request *dec
 		}
 		left = append(left, fmt.Sprintf("%s of %s", usd(max(0, b.GetLimitMicros()-b.GetSpentMicros()-b.GetReservedMicros())), of))
 	}
+	if res.Msg.RunsLeft != nil {
+		left = append(left, fmt.Sprintf("%d runs of the month's plan", res.Msg.GetRunsLeft()))
+	}
 	if len(left) > 0 {
-		text += "; left to spend: " + strings.Join(left, ", ")
+		text += "; left: " + strings.Join(left, ", ")
 	}
 	a.notef("%s", dim.Render(text))
 }

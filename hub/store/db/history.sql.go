@@ -221,8 +221,8 @@ SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
        count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),
                 '{}')::double precision[] AS seconds
-FROM steps s JOIN tasks t ON t.id = s.task_id
-WHERE s.org_id = $1 AND s.proposed_at >= $2::timestamptz AND s.proposed_at < $3::timestamptz
+FROM tasks t JOIN steps s ON s.task_id = t.id
+WHERE t.org_id = $1 AND t.created_at >= $2::timestamptz AND t.created_at < $3::timestamptz
   AND ($4::text IS NULL OR t.agent_id = $4)
   AND ($5::text IS NULL OR t.created_by = $5)
 GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT $6
@@ -245,7 +245,8 @@ type ToolStatisticsRow struct {
 	Seconds     []float64
 }
 
-// Adds up the calls of tools that were made in a time, as TaskStatistics.
+// Adds up the calls of tools that were made by such tasks as those of
+// TaskStatistics.
 func (q *Queries) ToolStatistics(ctx context.Context, arg ToolStatisticsParams) ([]ToolStatisticsRow, error) {
 	rows, err := q.db.Query(ctx, toolStatistics,
 		arg.OrgID,

@@ -32,13 +32,14 @@ GROUP BY 1
 ORDER BY CASE WHEN @by::text IN ('day', 'month') THEN 0 ELSE count(*) END DESC, 1 LIMIT @max_rows;
 
 -- name: ToolStatistics :many
--- Adds up the calls of tools that were made in a time, as TaskStatistics.
+-- Adds up the calls of tools that were made by such tasks as those of
+-- TaskStatistics.
 SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
        count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),
                 '{}')::double precision[] AS seconds
-FROM steps s JOIN tasks t ON t.id = s.task_id
-WHERE s.org_id = @org_id AND s.proposed_at >= @since::timestamptz AND s.proposed_at < @until::timestamptz
+FROM tasks t JOIN steps s ON s.task_id = t.id
+WHERE t.org_id = @org_id AND t.created_at >= @since::timestamptz AND t.created_at < @until::timestamptz
   AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(user_name)::text IS NULL OR t.created_by = sqlc.narg(user_name))
 GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT @max_rows;

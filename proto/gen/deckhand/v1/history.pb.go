@@ -332,7 +332,9 @@ type GetEstimateResponse struct {
 	Estimate *Estimate              `protobuf:"bytes,1,opt,name=estimate,proto3" json:"estimate,omitempty"`
 	// Those with a limit that the run draws on, the narrowest first. Before a run
 	// it is the caller's.
-	Budgets       []*Budget `protobuf:"bytes,2,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	Budgets []*Budget `protobuf:"bytes,2,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Before a run: those that the plan has left this month; unset for no limit.
+	RunsLeft      *int64 `protobuf:"varint,3,opt,name=runs_left,json=runsLeft,proto3,oneof" json:"runs_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -379,6 +381,13 @@ func (x *GetEstimateResponse) GetBudgets() []*Budget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *GetEstimateResponse) GetRunsLeft() int64 {
+	if x != nil && x.RunsLeft != nil {
+		return *x.RunsLeft
+	}
+	return 0
 }
 
 type GetStatisticsRequest struct {
@@ -685,10 +694,13 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x10_cost_micros_p90\"\\\n" +
 	"\x12GetEstimateRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12!\n" +
-	"\atask_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\"w\n" +
+	"\atask_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\"\xa7\x01\n" +
 	"\x13GetEstimateResponse\x121\n" +
 	"\bestimate\x18\x01 \x01(\v2\x15.deckhand.v1.EstimateR\bestimate\x12-\n" +
-	"\abudgets\x18\x02 \x03(\v2\x13.deckhand.v1.BudgetR\abudgets\"\xd8\x01\n" +
+	"\abudgets\x18\x02 \x03(\v2\x13.deckhand.v1.BudgetR\abudgets\x12 \n" +
+	"\truns_left\x18\x03 \x01(\x03H\x00R\brunsLeft\x88\x01\x01B\f\n" +
+	"\n" +
+	"_runs_left\"\xd8\x01\n" +
 	"\x14GetStatisticsRequest\x127\n" +
 	"\x02by\x18\x01 \x01(\tB'\xbaH$r\"R\x05agentR\x04toolR\aoutcomeR\x03dayR\x05monthR\x02by\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
@@ -787,6 +799,7 @@ func file_deckhand_v1_history_proto_init() {
 	file_deckhand_v1_provider_proto_init()
 	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_history_proto_msgTypes[2].OneofWrappers = []any{}
+	file_deckhand_v1_history_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

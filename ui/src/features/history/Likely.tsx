@@ -20,6 +20,7 @@ export function Likely(props: { agentId?: string; taskId?: string }) {
         <>Likely to take: {e.basis}.</>
       )}
       {data.budgets.length > 0 && <> Left to spend: {data.budgets.map(left).join(", ")}.</>}
+      {data.runsLeft !== undefined && <> Runs left this month: {data.runsLeft.toString()}.</>}
     </p>
   );
 }
