@@ -58,7 +58,7 @@ func (r *ran) run(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exe
 		end = r.end[n]
 	}
 	r.commands, r.ids = append(r.commands, spec.GetArgv()[2]), append(r.ids, spec.GetExecId())
-	return "did it\n", &nodev1.Exec{EndReason: end}
+	return "did it as " + spec.GetExecId() + "\n", &nodev1.Exec{EndReason: end}
 }
 
 func (r *ran) all() []string {

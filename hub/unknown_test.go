@@ -67,6 +67,9 @@ func TestAnUnknownOutcomeWaitsForAPerson(t *testing.T) {
 			if c.runs == 2 {
 				require.Equal(t, step.GetId()+"_2", node.ids[1])
 				require.Equal(t, node.ids[1], done.GetExecId())
+				log, err := nodeLog(t, r.user, &deckhandv1.ReadNodeLogRequest{ExecId: step.GetId()})
+				require.NoError(t, err)
+				require.Equal(t, "did it as "+node.ids[1]+"\n", log["stdout"], "the log of a step is that of its last run")
 			}
 			r.finish(lease)
 		})

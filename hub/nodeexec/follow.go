@@ -228,5 +228,5 @@ func (e *Execs) Source(ctx context.Context, orgID, ref string) (Source, error) {
 	if s.StartedAt == nil || s.NodeID == nil {
 		return Source{}, fault.New(fault.Precondition, "step %s has no log: it was never started on a node", id).WithObject(id)
 	}
-	return Source{ExecID: id, NodeID: *s.NodeID}, nil
+	return Source{ExecID: s.ExecID, NodeID: *s.NodeID}, nil
 }
