@@ -249,11 +249,17 @@ tools: [shell_exec, file_read, request_input, complete_task]
 		workers = append(workers, f.startWorker("--name", fmt.Sprintf("w%d", len(workers)+1)))
 	}
 	id := f.submit("waits")
+	// A worker that is stopped before it has let go of the task hands it back.
+	parked := func(state string) {
+		t.Helper()
+		eventually(t, time.Minute, "the task to be "+state, func() bool { return f.task(id).State == state })
+	}
 	approval := f.item(id, "")
+	parked("TASK_STATE_AWAITING_APPROVAL")
 	next()
 	f.cli(0, "inbox", "approve", approval)
 	question := f.item(id, approval)
-	require.Equal(t, "TASK_STATE_NEEDS_INPUT", f.task(id).State)
+	parked("TASK_STATE_NEEDS_INPUT")
 	next()
 	f.cli(0, "inbox", "answer", question, "blue")
 	f.ended(id)
