@@ -127,6 +127,9 @@ func (s socket) Receive() (*deckhandv1.OpenTerminalRequest, error) {
 	if err := protovalidate.Validate(message); err != nil {
 		return nil, fault.New(fault.Invalid, "%v", err).WithFix("see terminal.proto")
 	}
+	if err := withoutNUL(message, deckhandv1connect.TerminalServiceOpenTerminalProcedure); err != nil {
+		return nil, err
+	}
 	return message, nil
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -11,34 +12,127 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
 // Text refuses requests with a NUL character in a text, which a database does
-// not take. What workers report is cleaned where it is stored: it quotes
-// commands and models, and must not be lost.
-func Text() connect.Interceptor {
-	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-			if m, ok := req.Any().(proto.Message); ok && !strings.Contains(req.Spec().Procedure, ".WorkerService/") {
-				if err := withoutNUL(m); err != nil {
-					return nil, err
-				}
-			}
-			return next(ctx, req)
+// not take. What workers report quotes commands and models, and must not be
+// lost: in it, such characters are replaced, but where it names something of the
+// hub's.
+func Text() connect.Interceptor { return text{} }
+
+type text struct{}
+
+func (text) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if err := withoutNUL(req.Any(), req.Spec().Procedure); err != nil {
+			return nil, err
 		}
+		return next(ctx, req)
+	}
+}
+
+func (text) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (text) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return next(ctx, textConn{conn})
+	}
+}
+
+// textConn is a stream whose requests are looked at as they come.
+type textConn struct{ connect.StreamingHandlerConn }
+
+func (c textConn) Receive(m any) error {
+	if err := c.StreamingHandlerConn.Receive(m); err != nil {
+		return err
+	}
+	return withoutNUL(m, c.Spec().Procedure)
+}
+
+func withoutNUL(request any, procedure string) error {
+	m, ok := request.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if strings.HasPrefix(procedure, "/"+deckhandv1connect.WorkerServiceName+"/") {
+		if err := cleaned(m.ProtoReflect()); err != nil {
+			return err
+		}
+	}
+	return protorange.Range(m.ProtoReflect(), func(values protopath.Values) error {
+		text, ok := values.Index(-1).Value.Interface().(string)
+		if !ok || !strings.Contains(text, nul) {
+			return nil
+		}
+		return refusedNUL(fieldOf(values.Path))
 	})
 }
 
-func withoutNUL(m proto.Message) error {
-	return protorange.Range(m.ProtoReflect(), func(values protopath.Values) error {
-		last := values.Index(-1)
-		text, ok := last.Value.Interface().(string)
-		if !ok || !strings.Contains(text, "\x00") {
-			return nil
-		}
-		return fault.New(fault.Invalid, "%s has a NUL character", fieldOf(values.Path)).WithFix("take it out")
-	})
+const nul = "\x00"
+
+func refusedNUL(field protoreflect.Name) error {
+	return fault.New(fault.Invalid, "%s has a NUL character", field).WithFix("take it out")
 }
+
+// cleaned replaces NUL characters in a worker's message.
+func cleaned(m protoreflect.Message) (err error) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+			err = cleanedMap(f, v.Map())
+		case f.IsList():
+			for i := range v.List().Len() {
+				var value protoreflect.Value
+				if value, err = cleanedValue(f, v.List().Get(i)); err != nil {
+					return false
+				}
+				v.List().Set(i, value)
+			}
+		default:
+			var value protoreflect.Value
+			if value, err = cleanedValue(f, v); err == nil && f.Kind() == protoreflect.StringKind {
+				m.Set(f, value)
+			}
+		}
+		return err == nil
+	})
+	return err
+}
+
+// cleanedMap does it to a map's values; its keys are names.
+func cleanedMap(f protoreflect.FieldDescriptor, in protoreflect.Map) (err error) {
+	in.Range(func(key protoreflect.MapKey, v protoreflect.Value) bool {
+		var value protoreflect.Value
+		if value, err = cleanedValue(f.MapValue(), v); err == nil {
+			in.Set(key, value)
+		}
+		return err == nil
+	})
+	return err
+}
+
+func cleanedValue(f protoreflect.FieldDescriptor, v protoreflect.Value) (protoreflect.Value, error) {
+	switch f.Kind() {
+	case protoreflect.MessageKind:
+		return v, cleaned(v.Message())
+	case protoreflect.StringKind:
+		if !strings.Contains(v.String(), nul) {
+			return v, nil
+		}
+		if slices.Contains(named, f.Name()) || f.Parent().Name() == "RegisterWorkerRequest" {
+			return v, refusedNUL(f.Name())
+		}
+		return protoreflect.ValueOfString(strings.ReplaceAll(v.String(), nul, "\uFFFD")), nil
+	default:
+		return v, nil
+	}
+}
+
+// named are the fields of workers' requests that name something of the hub's.
+var named = []protoreflect.Name{"worker_id", "task_id", "step_id", "token", "type"}
 
 // fieldOf names the field that a path ends in.
 func fieldOf(path protopath.Path) protoreflect.Name {
