@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -259,4 +260,25 @@ func openStore(t *testing.T, h *hubtest.Hub) *store.Store {
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	return s
+}
+
+func userToken(t *testing.T, s *store.Store, orgID, name, role string) string {
+	t.Helper()
+	u, err := s.CreateUser(t.Context(), db.CreateUserParams{ID: ident.New("user"), OrgID: orgID, Name: name, Role: role})
+	require.NoError(t, err)
+	token, err := auth.NewTokens(s).Create(t.Context(), orgID, auth.User, u.ID, name, 0)
+	require.NoError(t, err)
+	return token
+}
+
+// login answers the Cookie header of a session that was made with a token.
+func login(t *testing.T, h *hubtest.Hub, token string) string {
+	t.Helper()
+	res, err := h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+		With: &deckhandv1.CreateSessionRequest_Token{Token: token},
+	}))
+	require.NoError(t, err)
+	set, err := http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	require.NoError(t, err)
+	return set.Name + "=" + set.Value
 }
