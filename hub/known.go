@@ -78,7 +78,7 @@ func (k *known) learn(ctx context.Context, within time.Duration) error {
 
 func (k *known) open(row db.SealedWithinRow) ([]string, error) {
 	switch row.Kind {
-	case "credential":
+	case "credential", "login":
 		return k.hub.credentials.Values(row)
 	case "trigger":
 		return k.hub.triggers.Values(row)

@@ -51,10 +51,11 @@ func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Gra
 		Task: row.Task,
 		Access: func() (credential.Access, error) {
 			if !row.Connected {
-				return h.credentials.Open(row.Task.OrgID, name, nil)
+				return h.credentials.Open(ctx, row.Task.OrgID, name, nil)
 			}
-			return h.credentials.Open(row.Task.OrgID, name, &db.Credential{
-				Provider: name, BaseUrl: *row.BaseUrl, Sealed: row.Sealed, ConnectedAt: *row.ConnectedAt, ExpiresAt: row.ExpiresAt,
+			return h.credentials.Open(ctx, row.Task.OrgID, name, &db.Credential{
+				OrgID: row.Task.OrgID, Provider: name, BaseUrl: *row.BaseUrl, Sealed: row.Sealed, ConnectedAt: *row.ConnectedAt, ExpiresAt: row.ExpiresAt,
+				Login: *row.Login, RefreshedAt: row.RefreshedAt, RefusedAt: row.RefusedAt,
 			})
 		},
 		Price: func(model string) (price.Model, error) {

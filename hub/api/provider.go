@@ -48,6 +48,12 @@ func (h *Providers) ConnectProvider(ctx context.Context, req *connect.Request[de
 			return nil, fault.New(fault.Invalid, "expires_at is in the past").WithFix("give a key that is valid still")
 		}
 	}
+	if l := req.Msg.GetLogin(); l != nil {
+		in.Login = &credential.Login{
+			ClientID: l.GetClientId(), ClientSecret: config.Secret(l.GetClientSecret()), TokenURL: l.GetTokenUrl(),
+			Code: config.Secret(l.GetCode()), Verifier: config.Secret(l.GetCodeVerifier()), RedirectURL: l.GetRedirectUrl(),
+		}
+	}
 	row, err := h.Credentials.Connect(ctx, in)
 	if err != nil {
 		return nil, err
@@ -57,7 +63,7 @@ func (h *Providers) ConnectProvider(ctx context.Context, req *connect.Request[de
 
 func providerMessage(row db.ListCredentialsRow) *deckhandv1.Provider {
 	c := row.Credential
-	m := &deckhandv1.Provider{Name: c.Provider, BaseUrl: c.BaseUrl, KeyEndsIn: c.Hint, ConnectedBy: c.ConnectedBy}
+	m := &deckhandv1.Provider{Name: c.Provider, BaseUrl: c.BaseUrl, KeyEndsIn: c.Hint, ConnectedBy: c.ConnectedBy, Login: c.Login}
 	for _, moment := range []struct {
 		at   *time.Time
 		into **timestamppb.Timestamp

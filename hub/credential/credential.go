@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/search"
@@ -46,12 +48,19 @@ type Access struct {
 	BaseURL  string
 	// Key is empty for a server that wants none.
 	Key config.Secret
-	// ConnectedAt names the key that Refuse is about; zero for a preset.
+	// ConnectedAt names the key or token that Refuse is about, by when it came;
+	// zero for a preset.
 	ConnectedAt time.Time
+	// Login says that Key is a token of a login.
+	Login bool
 }
 
 // Credentials keeps them.
-type Credentials struct{ cfg Config }
+type Credentials struct {
+	cfg Config
+	// renewals are those of logins that this hub has under way.
+	renewals singleflight.Group
+}
 
 // New makes Credentials.
 func New(cfg Config) *Credentials {
@@ -61,7 +70,7 @@ func New(cfg Config) *Credentials {
 	if cfg.Admit == nil {
 		cfg.Admit = func(string) {}
 	}
-	return &Credentials{cfg}
+	return &Credentials{cfg: cfg}
 }
 
 // Connection is what one connects with.
@@ -70,26 +79,42 @@ type Connection struct {
 	// BaseURL is empty for the provider's own.
 	BaseURL string
 	Key     config.Secret
+	// Login is what to connect with in the place of a key, or nil.
+	Login *Login
 	// ExpiresAt is when the key ends, where that is known.
 	ExpiresAt *time.Time
 	By        event.Actor
 }
 
-// Connect tests a key with its provider and stores it in the place of the one
-// before.
+// Connect tests a key, or the token of a login, with its provider and stores it
+// in the place of the one before.
 func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential, error) {
 	access, err := complete(in)
 	if err != nil {
 		return db.Credential{}, err
 	}
 	c.cfg.Redact.Add(in.Key.Reveal())
+	var login tokens
+	if in.Login != nil {
+		var expires time.Time
+		if login, expires, err = c.login(ctx, access.Provider, *in.Login); err != nil {
+			return db.Credential{}, err
+		}
+		access.Key, access.Login, in.ExpiresAt = config.Secret(login.Access), true, &expires
+	}
 	if err := c.test(ctx, access); err != nil {
 		return db.Credential{}, err
 	}
 	params := db.PutCredentialParams{
-		OrgID: in.OrgID, Provider: in.Provider, BaseUrl: access.BaseURL, Hint: hint(access.Key), ConnectedBy: in.By.ID, ExpiresAt: in.ExpiresAt,
+		OrgID: in.OrgID, Provider: in.Provider, BaseUrl: access.BaseURL, ConnectedBy: in.By.ID, ExpiresAt: in.ExpiresAt, Login: access.Login,
 	}
-	if in.Key != "" {
+	switch {
+	case access.Login:
+		if params.Sealed, err = c.sealLogin(login, in.OrgID, in.Provider, access.BaseURL); err != nil {
+			return db.Credential{}, err
+		}
+	case in.Key != "":
+		params.Hint = hint(in.Key)
 		if params.Sealed, err = c.cfg.Vault.Seal([]byte(in.Key.Reveal()), object(in.OrgID, in.Provider, access.BaseURL)); err != nil {
 			return db.Credential{}, err
 		}
@@ -102,7 +127,7 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 		tx.AfterCommit(func() { c.cfg.Admit(in.OrgID) })
 		return audit.Append(tx, audit.Entry{
 			OrgID: in.OrgID, By: in.By, Action: "provider.connected", ObjectKind: "provider", ObjectID: in.Provider,
-			After: map[string]any{"base_url": access.BaseURL, "key_ends_in": row.Hint},
+			After: map[string]any{"base_url": access.BaseURL, "key_ends_in": row.Hint, "login": row.Login},
 		})
 	})
 	return row, err
@@ -142,6 +167,9 @@ func complete(in Connection) (Access, error) {
 		return a, fault.New(fault.Invalid, "base_url is empty, and %s has no address of its own", p.Name).WithFix("say where the server is, for example http://10.0.0.7:8000/v1")
 	case err != nil || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" || base.Scheme != "https" && base.Scheme != "http":
 		return a, fault.New(fault.Invalid, "base_url is not a plain URL").WithFix("use https://host/path, without user, query and fragment")
+	case in.Login != nil && key != "":
+		return a, fault.New(fault.Invalid, "key and login are both given").WithFix("give one of them")
+	case in.Login != nil:
 	case key == "" && !p.KeyOptional:
 		return a, fault.New(fault.Invalid, "key is empty").WithFix("give the key that %s has issued to you", p.Name)
 	case len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
@@ -205,10 +233,15 @@ func (a Access) Authorise(h http.Header) {
 	if key == "" {
 		return
 	}
-	switch a.Provider.Format {
-	case provider.Messages:
+	if a.Provider.Format == provider.Gemini {
+		// One may have taken the other's place since the header was written.
+		h.Del("X-Goog-Api-Key")
+		h.Del("Authorization")
+	}
+	switch format := a.Provider.Format; {
+	case format == provider.Messages:
 		h.Set("X-Api-Key", key)
-	case provider.Gemini:
+	case format == provider.Gemini && !a.Login:
 		h.Set("X-Goog-Api-Key", key)
 	default:
 		h.Set("Authorization", "Bearer "+key)
@@ -244,22 +277,30 @@ func NotConnected(name string) *fault.Error {
 func (c *Credentials) Access(ctx context.Context, orgID, name string) (Access, error) {
 	row, err := c.cfg.Store.GetCredential(ctx, db.GetCredentialParams{OrgID: orgID, Provider: name})
 	if store.IsNotFound(err) {
-		return c.Open(orgID, name, nil)
+		return c.Open(ctx, orgID, name, nil)
 	}
 	if err != nil {
 		return Access{}, fmt.Errorf("load the credential of %s: %w", name, err)
 	}
-	return c.Open(orgID, name, &row)
+	return c.Open(ctx, orgID, name, &row)
 }
 
-// Open is Access of a stored credential; nil where there is none.
-func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, error) {
+// Open is Access of a stored credential; nil where there is none. The token of a
+// login is renewed where that is due.
+func (c *Credentials) Open(ctx context.Context, orgID, name string, row *db.Credential) (Access, error) {
 	p, ok := provider.Of(name)
 	switch preset, has := c.cfg.Preset[name]; {
 	case row == nil && has:
 		return preset, nil
 	case row == nil, !ok:
 		return Access{}, NotConnected(name)
+	}
+	if row.Login {
+		now, token, err := c.current(ctx, row)
+		if err != nil || now.Login {
+			return Access{Provider: p, BaseURL: now.BaseUrl, Key: token, ConnectedAt: obtained(now), Login: true}, err
+		}
+		row = now
 	}
 	a := Access{Provider: p, BaseURL: row.BaseUrl, ConnectedAt: row.ConnectedAt}
 	if err := expired(row); err != nil {
@@ -278,11 +319,23 @@ func (c *Credentials) Open(orgID, name string, row *db.Credential) (Access, erro
 
 // Values answers what was sealed, here or by another hub.
 func (c *Credentials) Values(row db.SealedWithinRow) ([]string, error) {
+	if row.Kind == "login" {
+		t, err := c.openLogin(row.Sealed, row.OrgID, row.ID, row.Address)
+		return t.values(), err
+	}
 	key, err := c.cfg.Vault.Open(row.Sealed, object(row.OrgID, row.ID, row.Address))
 	return []string{string(key)}, err
 }
 
+// expired refuses what has ended. A login has when it was refused and its token
+// is at its end; else that is renewed.
 func expired(row *db.Credential) error {
+	if row.Login {
+		if row.RefusedAt != nil && due(row) {
+			return loginRefused(row.Provider, "since "+row.RefusedAt.UTC().Format(time.RFC3339))
+		}
+		return nil
+	}
 	if row.ExpiresAt == nil || row.ExpiresAt.After(time.Now()) {
 		return nil
 	}

@@ -106,7 +106,7 @@ func (c *call) answered(res *http.Response) error {
 		// Providers quote parts of the key.
 		text = c.format.body(refusal{Status: res.StatusCode, Message: name + " refuses the key"})
 		res.Header.Set(fault.CodeHeader, string(fault.CredentialInvalid))
-		res.Header.Set(fault.FixHeader, "deckhand provider connect "+name+", then resume the task")
+		res.Header.Set(fault.FixHeader, credential.ConnectAgain(name, c.access.Login)+", then resume the task")
 	}
 	replace(res, text)
 	return nil

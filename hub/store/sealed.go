@@ -15,7 +15,7 @@ type SealedColumn struct{ Table, Name, Object string }
 // SealedColumns are all of them. A test holds that none is missing.
 var SealedColumns = []SealedColumn{
 	{"cluster_secrets", "sealed", "'secret ' || name"},
-	{"credentials", "sealed", "'credential ' || provider || ' of ' || org_id || ' at ' || base_url"},
+	{"credentials", "sealed", "CASE WHEN login THEN 'login ' ELSE 'credential ' END || provider || ' of ' || org_id || ' at ' || base_url"},
 	{"triggers", "sealed", "'secret of trigger ' || id || ' of ' || org_id"},
 	{"triggers", "sealed_before", "'secret of trigger ' || id || ' of ' || org_id"},
 	{"destinations", "sealed", "'secret of destination ' || id || ' of ' || org_id"},

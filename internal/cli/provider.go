@@ -33,6 +33,7 @@ deckhand provider usage
 
 func (a *app) providerConnectCommand() *cobra.Command {
 	var keyFile, expires string
+	var login loginFlags
 	request := &deckhandv1.ConnectProviderRequest{}
 	cmd := &cobra.Command{
 		Use: "connect PROVIDER", Short: "Test a key with its provider, and keep it",
@@ -40,9 +41,14 @@ func (a *app) providerConnectCommand() *cobra.Command {
 file, or with - from standard input: an argument could be seen by other users.
 A server of your own may want none. "compatible" is any other server that speaks
 OpenAI's API. A search engine (` + strings.Join(provider.Engines(), ", ") + `) is
-tried with one question; SearXNG without a key is not, as nodes ask it.`,
+tried with one question; SearXNG without a key is not, as nodes ask it.
+
+With --oauth you log in to gemini with a browser on this machine, by OAuth 2.0
+with PKCE and an OAuth client of your own. The hub keeps the tokens, sealed, and
+renews them five minutes before they end.`,
 		Example: `deckhand provider connect anthropic --key-file key.txt
 pass show openai | deckhand provider connect openai --key-file -
+deckhand provider connect gemini --oauth --client-id ID --client-secret-file secret.txt
 deckhand provider connect ollama
 deckhand provider connect vllm --base-url http://10.0.0.7:8000/v1`,
 		Args: takes("PROVIDER"),
@@ -52,7 +58,10 @@ deckhand provider connect vllm --base-url http://10.0.0.7:8000/v1`,
 			if !ok || p.Format == provider.Script {
 				return usage(cmd, "there is no provider %q, the providers are %s", args[0], strings.Join(provider.Connectable(), ", "))
 			}
-			if keyFile == "" && !p.KeyOptional {
+			if err := login.check(cmd, p); err != nil {
+				return err
+			}
+			if keyFile == "" && !p.KeyOptional && !login.oauth {
 				return usage(cmd, "--key-file is missing: name the file that holds the key, or - for standard input")
 			}
 			if expires != "" {
@@ -70,6 +79,11 @@ deckhand provider connect vllm --base-url http://10.0.0.7:8000/v1`,
 			if err != nil {
 				return err
 			}
+			if login.oauth {
+				if request.Login, err = a.login(cmd.Context(), p, &login); err != nil {
+					return err
+				}
+			}
 			res, err := client.Providers.ConnectProvider(cmd.Context(), connect.NewRequest(request))
 			if err != nil {
 				return err
@@ -80,6 +94,7 @@ deckhand provider connect vllm --base-url http://10.0.0.7:8000/v1`,
 	cmd.Flags().StringVar(&keyFile, "key-file", "", "file that holds the key; - for standard input")
 	cmd.Flags().StringVar(&request.BaseUrl, "base-url", "", "where the provider is, if not at its usual address")
 	cmd.Flags().StringVar(&expires, "expires", "", "the day on which the key ends, such as 2027-01-31")
+	login.add(cmd)
 	return cmd
 }
 
@@ -135,6 +150,8 @@ func (a *app) providerNoun() output.Noun[*deckhandv1.Provider] {
 				switch {
 				case x.GetRefusedAt() != nil:
 					return "refused since " + moment(x.GetRefusedAt())
+				case x.GetLogin():
+					return "login, renewed"
 				case x.GetKeyEndsIn() == "":
 					return "-"
 				}

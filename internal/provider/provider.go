@@ -49,12 +49,23 @@ type Provider struct {
 	// ShortCallIDs says that the id of a tool's call has nine letters and digits,
 	// and that others are refused.
 	ShortCallIDs bool
+	// Login is how one logs in to it in the place of a key; nil where one cannot.
+	Login *Login
+}
+
+// Login is a provider's own authorisation server of OAuth 2.0.
+type Login struct {
+	AuthURL, TokenURL string
+	Scopes            []string
 }
 
 var all = []Provider{
 	{Name: "anthropic", Format: Messages, BaseURL: "https://api.anthropic.com", KeyPrefix: "sk-ant-"},
 	{Name: "openai", Format: OpenAI, BaseURL: "https://api.openai.com/v1", KeyPrefix: "sk-", Responses: true},
-	{Name: "gemini", Format: Gemini, BaseURL: "https://generativelanguage.googleapis.com"},
+	{Name: "gemini", Format: Gemini, BaseURL: "https://generativelanguage.googleapis.com", Login: &Login{ //nolint:gosec // addresses, no credentials
+		AuthURL: "https://accounts.google.com/o/oauth2/v2/auth", TokenURL: "https://oauth2.googleapis.com/token",
+		Scopes: []string{"https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/generative-language.retriever"},
+	}},
 	{Name: "qwen", Format: OpenAI, BaseURL: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", KeyPrefix: "sk-"},
 	{Name: "mistral", Format: OpenAI, BaseURL: "https://api.mistral.ai/v1", SilentUsage: true, ShortCallIDs: true},
 	{Name: "ollama", Format: OpenAI, BaseURL: "http://127.0.0.1:11434/v1", KeyOptional: true},

@@ -83,7 +83,7 @@ func (q *Queries) ConnectedProviders(ctx context.Context, arg ConnectedProviders
 }
 
 const deleteCredential = `-- name: DeleteCredential :one
-DELETE FROM credentials WHERE org_id = $1 AND provider = $2 RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at
+DELETE FROM credentials WHERE org_id = $1 AND provider = $2 RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at, login, refreshed_at
 `
 
 type DeleteCredentialParams struct {
@@ -104,12 +104,45 @@ func (q *Queries) DeleteCredential(ctx context.Context, arg DeleteCredentialPara
 		&i.ConnectedAt,
 		&i.ExpiresAt,
 		&i.RefusedAt,
+		&i.Login,
+		&i.RefreshedAt,
+	)
+	return i, err
+}
+
+const endLogin = `-- name: EndLogin :one
+UPDATE credentials SET sealed = $1, refused_at = coalesce(refused_at, clock_timestamp())
+WHERE org_id = $2 AND provider = $3 RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at, login, refreshed_at
+`
+
+type EndLoginParams struct {
+	Sealed   []byte
+	OrgID    string
+	Provider string
+}
+
+// The provider renews the token no more.
+func (q *Queries) EndLogin(ctx context.Context, arg EndLoginParams) (Credential, error) {
+	row := q.db.QueryRow(ctx, endLogin, arg.Sealed, arg.OrgID, arg.Provider)
+	var i Credential
+	err := row.Scan(
+		&i.OrgID,
+		&i.Provider,
+		&i.BaseUrl,
+		&i.Sealed,
+		&i.Hint,
+		&i.ConnectedBy,
+		&i.ConnectedAt,
+		&i.ExpiresAt,
+		&i.RefusedAt,
+		&i.Login,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
 
 const getCredential = `-- name: GetCredential :one
-SELECT org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at FROM credentials WHERE org_id = $1 AND provider = $2
+SELECT org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at, login, refreshed_at FROM credentials WHERE org_id = $1 AND provider = $2
 `
 
 type GetCredentialParams struct {
@@ -130,12 +163,15 @@ func (q *Queries) GetCredential(ctx context.Context, arg GetCredentialParams) (C
 		&i.ConnectedAt,
 		&i.ExpiresAt,
 		&i.RefusedAt,
+		&i.Login,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
 
 const getLeasedCall = `-- name: GetLeasedCall :one
 SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
+       c.login, c.refreshed_at, c.refused_at,
        coalesce((SELECT jsonb_object_agg(p.model, jsonb_build_array(p.input, p.output, p.cache_read, p.cache_write)) FROM prices p
                  WHERE p.org_id = t.org_id AND p.provider = $1), '{}')::jsonb AS prices
 FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = $1
@@ -156,6 +192,9 @@ type GetLeasedCallRow struct {
 	Sealed      []byte
 	ConnectedAt *time.Time
 	ExpiresAt   *time.Time
+	Login       *bool
+	RefreshedAt *time.Time
+	RefusedAt   *time.Time
 	Prices      json.RawMessage
 }
 
@@ -243,13 +282,16 @@ func (q *Queries) GetLeasedCall(ctx context.Context, arg GetLeasedCallParams) (G
 		&i.Sealed,
 		&i.ConnectedAt,
 		&i.ExpiresAt,
+		&i.Login,
+		&i.RefreshedAt,
+		&i.RefusedAt,
 		&i.Prices,
 	)
 	return i, err
 }
 
 const listCredentials = `-- name: ListCredentials :many
-SELECT c.org_id, c.provider, c.base_url, c.sealed, c.hint, c.connected_by, c.connected_at, c.expires_at, c.refused_at, coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider
+SELECT c.org_id, c.provider, c.base_url, c.sealed, c.hint, c.connected_by, c.connected_at, c.expires_at, c.refused_at, c.login, c.refreshed_at, coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider
                                 ORDER BY m.started_at DESC LIMIT 1), 'epoch')::timestamptz AS last_used_at
 FROM credentials c WHERE c.org_id = $1 ORDER BY c.provider
 `
@@ -279,6 +321,8 @@ func (q *Queries) ListCredentials(ctx context.Context, orgID string) ([]ListCred
 			&i.Credential.ConnectedAt,
 			&i.Credential.ExpiresAt,
 			&i.Credential.RefusedAt,
+			&i.Credential.Login,
+			&i.Credential.RefreshedAt,
 			&i.LastUsedAt,
 		); err != nil {
 			return nil, err
@@ -330,6 +374,35 @@ func (q *Queries) ListPrices(ctx context.Context, arg ListPricesParams) ([]Price
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockCredential = `-- name: LockCredential :one
+SELECT org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at, login, refreshed_at FROM credentials WHERE org_id = $1 AND provider = $2 FOR UPDATE
+`
+
+type LockCredentialParams struct {
+	OrgID    string
+	Provider string
+}
+
+// For who renews the token of a login: one at a time, of all hubs.
+func (q *Queries) LockCredential(ctx context.Context, arg LockCredentialParams) (Credential, error) {
+	row := q.db.QueryRow(ctx, lockCredential, arg.OrgID, arg.Provider)
+	var i Credential
+	err := row.Scan(
+		&i.OrgID,
+		&i.Provider,
+		&i.BaseUrl,
+		&i.Sealed,
+		&i.Hint,
+		&i.ConnectedBy,
+		&i.ConnectedAt,
+		&i.ExpiresAt,
+		&i.RefusedAt,
+		&i.Login,
+		&i.RefreshedAt,
+	)
+	return i, err
 }
 
 const providerUsage = `-- name: ProviderUsage :many
@@ -391,11 +464,12 @@ func (q *Queries) ProviderUsage(ctx context.Context, arg ProviderUsageParams) ([
 }
 
 const putCredential = `-- name: PutCredential :one
-INSERT INTO credentials (org_id, provider, base_url, sealed, hint, connected_by, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO credentials (org_id, provider, base_url, sealed, hint, connected_by, expires_at, login)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (org_id, provider) DO UPDATE SET base_url = excluded.base_url, sealed = excluded.sealed, hint = excluded.hint,
-    connected_by = excluded.connected_by, connected_at = excluded.connected_at, expires_at = excluded.expires_at, refused_at = NULL
-RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at
+    connected_by = excluded.connected_by, connected_at = excluded.connected_at, expires_at = excluded.expires_at, refused_at = NULL,
+    login = excluded.login, refreshed_at = NULL
+RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at, login, refreshed_at
 `
 
 type PutCredentialParams struct {
@@ -406,6 +480,7 @@ type PutCredentialParams struct {
 	Hint        string
 	ConnectedBy string
 	ExpiresAt   *time.Time
+	Login       bool
 }
 
 func (q *Queries) PutCredential(ctx context.Context, arg PutCredentialParams) (Credential, error) {
@@ -417,6 +492,7 @@ func (q *Queries) PutCredential(ctx context.Context, arg PutCredentialParams) (C
 		arg.Hint,
 		arg.ConnectedBy,
 		arg.ExpiresAt,
+		arg.Login,
 	)
 	var i Credential
 	err := row.Scan(
@@ -429,6 +505,8 @@ func (q *Queries) PutCredential(ctx context.Context, arg PutCredentialParams) (C
 		&i.ConnectedAt,
 		&i.ExpiresAt,
 		&i.RefusedAt,
+		&i.Login,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
@@ -467,7 +545,7 @@ func (q *Queries) PutPrice(ctx context.Context, arg PutPriceParams) error {
 
 const refuseCredential = `-- name: RefuseCredential :exec
 UPDATE credentials SET refused_at = coalesce(refused_at, clock_timestamp())
-WHERE org_id = $1 AND provider = $2 AND connected_at = $3
+WHERE org_id = $1 AND provider = $2 AND coalesce(refreshed_at, connected_at) = $3::timestamptz
 `
 
 type RefuseCredentialParams struct {
@@ -476,15 +554,53 @@ type RefuseCredentialParams struct {
 	ConnectedAt time.Time
 }
 
-// The provider refuses the key that was connected then.
+// The provider refuses the key that was connected, or the token that was renewed, then.
 func (q *Queries) RefuseCredential(ctx context.Context, arg RefuseCredentialParams) error {
 	_, err := q.db.Exec(ctx, refuseCredential, arg.OrgID, arg.Provider, arg.ConnectedAt)
 	return err
 }
 
+const renewCredential = `-- name: RenewCredential :one
+UPDATE credentials SET sealed = $1, expires_at = $2, refreshed_at = clock_timestamp(), refused_at = NULL
+WHERE org_id = $3 AND provider = $4 RETURNING org_id, provider, base_url, sealed, hint, connected_by, connected_at, expires_at, refused_at, login, refreshed_at
+`
+
+type RenewCredentialParams struct {
+	Sealed    []byte
+	ExpiresAt *time.Time
+	OrgID     string
+	Provider  string
+}
+
+// Another token of the same login.
+func (q *Queries) RenewCredential(ctx context.Context, arg RenewCredentialParams) (Credential, error) {
+	row := q.db.QueryRow(ctx, renewCredential,
+		arg.Sealed,
+		arg.ExpiresAt,
+		arg.OrgID,
+		arg.Provider,
+	)
+	var i Credential
+	err := row.Scan(
+		&i.OrgID,
+		&i.Provider,
+		&i.BaseUrl,
+		&i.Sealed,
+		&i.Hint,
+		&i.ConnectedBy,
+		&i.ConnectedAt,
+		&i.ExpiresAt,
+		&i.RefusedAt,
+		&i.Login,
+		&i.RefreshedAt,
+	)
+	return i, err
+}
+
 const sealedWithin = `-- name: SealedWithin :many
 SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
-    SELECT 'credential'::text AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed, c.connected_at AS changed FROM credentials c
+    SELECT CASE WHEN c.login THEN 'login' ELSE 'credential' END AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed,
+           greatest(c.connected_at, c.refreshed_at) AS changed FROM credentials c
     UNION ALL
     SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (t.sealed_before)) AS s (sealed)
     UNION ALL

@@ -216,6 +216,8 @@ type Credential struct {
 	ConnectedAt time.Time
 	ExpiresAt   *time.Time
 	RefusedAt   *time.Time
+	Login       bool
+	RefreshedAt *time.Time
 }
 
 type Delivery struct {

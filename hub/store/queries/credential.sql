@@ -1,12 +1,27 @@
 -- name: PutCredential :one
-INSERT INTO credentials (org_id, provider, base_url, sealed, hint, connected_by, expires_at)
-VALUES (@org_id, @provider, @base_url, @sealed, @hint, @connected_by, sqlc.narg(expires_at))
+INSERT INTO credentials (org_id, provider, base_url, sealed, hint, connected_by, expires_at, login)
+VALUES (@org_id, @provider, @base_url, @sealed, @hint, @connected_by, sqlc.narg(expires_at), @login)
 ON CONFLICT (org_id, provider) DO UPDATE SET base_url = excluded.base_url, sealed = excluded.sealed, hint = excluded.hint,
-    connected_by = excluded.connected_by, connected_at = excluded.connected_at, expires_at = excluded.expires_at, refused_at = NULL
+    connected_by = excluded.connected_by, connected_at = excluded.connected_at, expires_at = excluded.expires_at, refused_at = NULL,
+    login = excluded.login, refreshed_at = NULL
 RETURNING *;
 
 -- name: GetCredential :one
 SELECT * FROM credentials WHERE org_id = @org_id AND provider = @provider;
+
+-- name: LockCredential :one
+-- For who renews the token of a login: one at a time, of all hubs.
+SELECT * FROM credentials WHERE org_id = @org_id AND provider = @provider FOR UPDATE;
+
+-- name: RenewCredential :one
+-- Another token of the same login.
+UPDATE credentials SET sealed = @sealed, expires_at = @expires_at, refreshed_at = clock_timestamp(), refused_at = NULL
+WHERE org_id = @org_id AND provider = @provider RETURNING *;
+
+-- name: EndLogin :one
+-- The provider renews the token no more.
+UPDATE credentials SET sealed = @sealed, refused_at = coalesce(refused_at, clock_timestamp())
+WHERE org_id = @org_id AND provider = @provider RETURNING *;
 
 -- name: ConnectedProviders :many
 -- Of the providers, those that are connected.
@@ -24,9 +39,9 @@ FROM credentials c WHERE c.org_id = @org_id ORDER BY c.provider;
 DELETE FROM credentials WHERE org_id = @org_id AND provider = @provider RETURNING *;
 
 -- name: RefuseCredential :exec
--- The provider refuses the key that was connected then.
+-- The provider refuses the key that was connected, or the token that was renewed, then.
 UPDATE credentials SET refused_at = coalesce(refused_at, clock_timestamp())
-WHERE org_id = @org_id AND provider = @provider AND connected_at = @connected_at;
+WHERE org_id = @org_id AND provider = @provider AND coalesce(refreshed_at, connected_at) = @connected_at::timestamptz;
 
 -- name: ProviderUsage :many
 -- What models cost since a time, by model.
@@ -55,6 +70,7 @@ SELECT * FROM prices WHERE org_id = @org_id ORDER BY provider, model;
 -- credential, and the prices that the operator has set for its models, as
 -- {"model": [input, output, cache_read, cache_write]}.
 SELECT sqlc.embed(t), (c.provider IS NOT NULL)::bool AS connected, c.base_url, c.sealed, c.connected_at, c.expires_at,
+       c.login, c.refreshed_at, c.refused_at,
        coalesce((SELECT jsonb_object_agg(p.model, jsonb_build_array(p.input, p.output, p.cache_read, p.cache_write)) FROM prices p
                  WHERE p.org_id = t.org_id AND p.provider = @provider), '{}')::jsonb AS prices
 FROM tasks t LEFT JOIN credentials c ON c.org_id = t.org_id AND c.provider = @provider
@@ -64,7 +80,8 @@ WHERE t.id = @id AND t.attempt = @attempt AND t.lease_hash = @lease_hash AND t.l
 -- What was sealed within that time that must reach no sink, each with what
 -- it is bound to: keys of providers, secrets of triggers and of destinations.
 SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
-    SELECT 'credential'::text AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed, c.connected_at AS changed FROM credentials c
+    SELECT CASE WHEN c.login THEN 'login' ELSE 'credential' END AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed,
+           greatest(c.connected_at, c.refreshed_at) AS changed FROM credentials c
     UNION ALL
     SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (t.sealed_before)) AS s (sealed)
     UNION ALL

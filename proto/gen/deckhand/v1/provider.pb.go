@@ -37,7 +37,10 @@ type Provider struct {
 	ExpiresAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	LastUsedAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	// Since when the provider refuses the key.
-	RefusedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=refused_at,json=refusedAt,proto3" json:"refused_at,omitempty"`
+	RefusedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=refused_at,json=refusedAt,proto3" json:"refused_at,omitempty"`
+	// It is a login by OAuth: expires_at is the end of its token, which is renewed
+	// before that.
+	Login         bool `protobuf:"varint,9,opt,name=login,proto3" json:"login,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +131,13 @@ func (x *Provider) GetRefusedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Provider) GetLogin() bool {
+	if x != nil {
+		return x.Login
+	}
+	return false
+}
+
 type ConnectProviderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -136,7 +146,9 @@ type ConnectProviderRequest struct {
 	// Empty for a server that wants none.
 	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	// When the key ends, where that is known.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// In the place of a key.
+	Login         *ProviderLogin `protobuf:"bytes,5,opt,name=login,proto3" json:"login,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -199,6 +211,103 @@ func (x *ConnectProviderRequest) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ConnectProviderRequest) GetLogin() *ProviderLogin {
+	if x != nil {
+		return x.Login
+	}
+	return nil
+}
+
+// ProviderLogin is what a login by OAuth 2.0 with PKCE ended with; the hub
+// exchanges it for tokens and keeps those.
+type ProviderLogin struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ClientId string                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// Empty for a public client.
+	ClientSecret string `protobuf:"bytes,2,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
+	// Where tokens are issued; empty for the provider's own.
+	TokenUrl string `protobuf:"bytes,3,opt,name=token_url,json=tokenUrl,proto3" json:"token_url,omitempty"`
+	// What the provider has sent to redirect_url.
+	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// What the challenge was made from: 43 to 128 characters.
+	CodeVerifier  string `protobuf:"bytes,5,opt,name=code_verifier,json=codeVerifier,proto3" json:"code_verifier,omitempty"`
+	RedirectUrl   string `protobuf:"bytes,6,opt,name=redirect_url,json=redirectUrl,proto3" json:"redirect_url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProviderLogin) Reset() {
+	*x = ProviderLogin{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProviderLogin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProviderLogin) ProtoMessage() {}
+
+func (x *ProviderLogin) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProviderLogin.ProtoReflect.Descriptor instead.
+func (*ProviderLogin) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ProviderLogin) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *ProviderLogin) GetClientSecret() string {
+	if x != nil {
+		return x.ClientSecret
+	}
+	return ""
+}
+
+func (x *ProviderLogin) GetTokenUrl() string {
+	if x != nil {
+		return x.TokenUrl
+	}
+	return ""
+}
+
+func (x *ProviderLogin) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *ProviderLogin) GetCodeVerifier() string {
+	if x != nil {
+		return x.CodeVerifier
+	}
+	return ""
+}
+
+func (x *ProviderLogin) GetRedirectUrl() string {
+	if x != nil {
+		return x.RedirectUrl
+	}
+	return ""
+}
+
 type ConnectProviderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Provider      *Provider              `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
@@ -208,7 +317,7 @@ type ConnectProviderResponse struct {
 
 func (x *ConnectProviderResponse) Reset() {
 	*x = ConnectProviderResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[2]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +329,7 @@ func (x *ConnectProviderResponse) String() string {
 func (*ConnectProviderResponse) ProtoMessage() {}
 
 func (x *ConnectProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[2]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +342,7 @@ func (x *ConnectProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectProviderResponse.ProtoReflect.Descriptor instead.
 func (*ConnectProviderResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ConnectProviderResponse) GetProvider() *Provider {
@@ -251,7 +360,7 @@ type ListProvidersRequest struct {
 
 func (x *ListProvidersRequest) Reset() {
 	*x = ListProvidersRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[3]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +372,7 @@ func (x *ListProvidersRequest) String() string {
 func (*ListProvidersRequest) ProtoMessage() {}
 
 func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[3]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +385,7 @@ func (x *ListProvidersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersRequest.ProtoReflect.Descriptor instead.
 func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{4}
 }
 
 type ListProvidersResponse struct {
@@ -288,7 +397,7 @@ type ListProvidersResponse struct {
 
 func (x *ListProvidersResponse) Reset() {
 	*x = ListProvidersResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[4]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +409,7 @@ func (x *ListProvidersResponse) String() string {
 func (*ListProvidersResponse) ProtoMessage() {}
 
 func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[4]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +422,7 @@ func (x *ListProvidersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProvidersResponse.ProtoReflect.Descriptor instead.
 func (*ListProvidersResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListProvidersResponse) GetProviders() []*Provider {
@@ -332,7 +441,7 @@ type DisconnectProviderRequest struct {
 
 func (x *DisconnectProviderRequest) Reset() {
 	*x = DisconnectProviderRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[5]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +453,7 @@ func (x *DisconnectProviderRequest) String() string {
 func (*DisconnectProviderRequest) ProtoMessage() {}
 
 func (x *DisconnectProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[5]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -357,7 +466,7 @@ func (x *DisconnectProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectProviderRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectProviderRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DisconnectProviderRequest) GetName() string {
@@ -375,7 +484,7 @@ type DisconnectProviderResponse struct {
 
 func (x *DisconnectProviderResponse) Reset() {
 	*x = DisconnectProviderResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +496,7 @@ func (x *DisconnectProviderResponse) String() string {
 func (*DisconnectProviderResponse) ProtoMessage() {}
 
 func (x *DisconnectProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +509,7 @@ func (x *DisconnectProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectProviderResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectProviderResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{7}
 }
 
 type GetProviderUsageRequest struct {
@@ -415,7 +524,7 @@ type GetProviderUsageRequest struct {
 
 func (x *GetProviderUsageRequest) Reset() {
 	*x = GetProviderUsageRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +536,7 @@ func (x *GetProviderUsageRequest) String() string {
 func (*GetProviderUsageRequest) ProtoMessage() {}
 
 func (x *GetProviderUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -440,7 +549,7 @@ func (x *GetProviderUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProviderUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetProviderUsageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetProviderUsageRequest) GetName() string {
@@ -472,7 +581,7 @@ type ModelUsage struct {
 
 func (x *ModelUsage) Reset() {
 	*x = ModelUsage{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -484,7 +593,7 @@ func (x *ModelUsage) String() string {
 func (*ModelUsage) ProtoMessage() {}
 
 func (x *ModelUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -497,7 +606,7 @@ func (x *ModelUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelUsage.ProtoReflect.Descriptor instead.
 func (*ModelUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelUsage) GetProvider() string {
@@ -545,7 +654,7 @@ type GetProviderUsageResponse struct {
 
 func (x *GetProviderUsageResponse) Reset() {
 	*x = GetProviderUsageResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +666,7 @@ func (x *GetProviderUsageResponse) String() string {
 func (*GetProviderUsageResponse) ProtoMessage() {}
 
 func (x *GetProviderUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +679,7 @@ func (x *GetProviderUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProviderUsageResponse.ProtoReflect.Descriptor instead.
 func (*GetProviderUsageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetProviderUsageResponse) GetModels() []*ModelUsage {
@@ -603,7 +712,7 @@ type SetPriceRequest struct {
 
 func (x *SetPriceRequest) Reset() {
 	*x = SetPriceRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +724,7 @@ func (x *SetPriceRequest) String() string {
 func (*SetPriceRequest) ProtoMessage() {}
 
 func (x *SetPriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +737,7 @@ func (x *SetPriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPriceRequest.ProtoReflect.Descriptor instead.
 func (*SetPriceRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetPriceRequest) GetProvider() string {
@@ -681,7 +790,7 @@ type SetPriceResponse struct {
 
 func (x *SetPriceResponse) Reset() {
 	*x = SetPriceResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +802,7 @@ func (x *SetPriceResponse) String() string {
 func (*SetPriceResponse) ProtoMessage() {}
 
 func (x *SetPriceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +815,7 @@ func (x *SetPriceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPriceResponse.ProtoReflect.Descriptor instead.
 func (*SetPriceResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{12}
 }
 
 type ListPricesRequest struct {
@@ -717,7 +826,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +838,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +851,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
 }
 
 // Price is what a model costs, in US dollars for a million tokens.
@@ -763,7 +872,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +884,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +897,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Price) GetProvider() string {
@@ -857,7 +966,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +978,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +991,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -913,7 +1022,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1034,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1047,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Budget) GetScope() string {
@@ -998,7 +1107,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1119,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1132,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 type ListBudgetsResponse struct {
@@ -1035,7 +1144,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1156,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1169,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -1082,7 +1191,7 @@ type GetBudgetRequest struct {
 
 func (x *GetBudgetRequest) Reset() {
 	*x = GetBudgetRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1203,7 @@ func (x *GetBudgetRequest) String() string {
 func (*GetBudgetRequest) ProtoMessage() {}
 
 func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1216,7 @@ func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*GetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetBudgetRequest) GetScope() string {
@@ -1140,7 +1249,7 @@ type GetBudgetResponse struct {
 
 func (x *GetBudgetResponse) Reset() {
 	*x = GetBudgetResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1152,7 +1261,7 @@ func (x *GetBudgetResponse) String() string {
 func (*GetBudgetResponse) ProtoMessage() {}
 
 func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1165,7 +1274,7 @@ func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*GetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetBudgetResponse) GetBudget() *Budget {
@@ -1192,7 +1301,7 @@ type SetBudgetRequest struct {
 
 func (x *SetBudgetRequest) Reset() {
 	*x = SetBudgetRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1313,7 @@ func (x *SetBudgetRequest) String() string {
 func (*SetBudgetRequest) ProtoMessage() {}
 
 func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1326,7 @@ func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*SetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetBudgetRequest) GetScope() string {
@@ -1308,7 +1417,7 @@ type SetBudgetResponse struct {
 
 func (x *SetBudgetResponse) Reset() {
 	*x = SetBudgetResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1429,7 @@ func (x *SetBudgetResponse) String() string {
 func (*SetBudgetResponse) ProtoMessage() {}
 
 func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1442,7 @@ func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*SetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetBudgetResponse) GetBudget() *Budget {
@@ -1357,7 +1466,7 @@ type GetUsageReportRequest struct {
 
 func (x *GetUsageReportRequest) Reset() {
 	*x = GetUsageReportRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1478,7 @@ func (x *GetUsageReportRequest) String() string {
 func (*GetUsageReportRequest) ProtoMessage() {}
 
 func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1491,7 @@ func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageReportRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageReportRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetUsageReportRequest) GetBy() string {
@@ -1420,7 +1529,7 @@ type GetUsageReportResponse struct {
 
 func (x *GetUsageReportResponse) Reset() {
 	*x = GetUsageReportResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1541,7 @@ func (x *GetUsageReportResponse) String() string {
 func (*GetUsageReportResponse) ProtoMessage() {}
 
 func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1554,7 @@ func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageReportResponse.ProtoReflect.Descriptor instead.
 func (*GetUsageReportResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetUsageReportResponse) GetRows() []*UsageRow {
@@ -1501,7 +1610,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1622,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1635,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UsageRow) GetKey() string {
@@ -1584,7 +1693,7 @@ type UsageForecast struct {
 
 func (x *UsageForecast) Reset() {
 	*x = UsageForecast{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1705,7 @@ func (x *UsageForecast) String() string {
 func (*UsageForecast) ProtoMessage() {}
 
 func (x *UsageForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1718,7 @@ func (x *UsageForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageForecast.ProtoReflect.Descriptor instead.
 func (*UsageForecast) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UsageForecast) GetMonth() string {
@@ -1658,7 +1767,7 @@ var File_deckhand_v1_provider_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\n" +
-	"\x1adeckhand/v1/provider.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x02\n" +
+	"\x1adeckhand/v1/provider.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x03\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bbase_url\x18\x02 \x01(\tR\abaseUrl\x12\x1e\n" +
@@ -1670,13 +1779,26 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\flast_used_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastUsedAt\x129\n" +
 	"\n" +
-	"refused_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\trefusedAt\"\xb3\x01\n" +
+	"refused_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\trefusedAt\x12\x14\n" +
+	"\x05login\x18\t \x01(\bR\x05login\"\xe5\x01\n" +
 	"\x16ConnectProviderRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\x04name\x12#\n" +
 	"\bbase_url\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\abaseUrl\x12\x1a\n" +
 	"\x03key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\x03key\x129\n" +
 	"\n" +
-	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"L\n" +
+	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x120\n" +
+	"\x05login\x18\x05 \x01(\v2\x1a.deckhand.v1.ProviderLoginR\x05login\"\x8e\x02\n" +
+	"\rProviderLogin\x12'\n" +
+	"\tclient_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xf4\x03R\bclientId\x12-\n" +
+	"\rclient_secret\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\fclientSecret\x12%\n" +
+	"\ttoken_url\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xd0\x0fR\btokenUrl\x12\x1e\n" +
+	"\x04code\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80 R\x04code\x12/\n" +
+	"\rcode_verifier\x18\x05 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10+\x18\x80\x01R\fcodeVerifier\x12-\n" +
+	"\fredirect_url\x18\x06 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xd0\x0fR\vredirectUrl\"L\n" +
 	"\x17ConnectProviderResponse\x121\n" +
 	"\bprovider\x18\x01 \x01(\v2\x15.deckhand.v1.ProviderR\bprovider\"\x16\n" +
 	"\x14ListProvidersRequest\"L\n" +
@@ -1804,88 +1926,90 @@ func file_deckhand_v1_provider_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_provider_proto_rawDescData
 }
 
-var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_deckhand_v1_provider_proto_goTypes = []any{
 	(*Provider)(nil),                   // 0: deckhand.v1.Provider
 	(*ConnectProviderRequest)(nil),     // 1: deckhand.v1.ConnectProviderRequest
-	(*ConnectProviderResponse)(nil),    // 2: deckhand.v1.ConnectProviderResponse
-	(*ListProvidersRequest)(nil),       // 3: deckhand.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),      // 4: deckhand.v1.ListProvidersResponse
-	(*DisconnectProviderRequest)(nil),  // 5: deckhand.v1.DisconnectProviderRequest
-	(*DisconnectProviderResponse)(nil), // 6: deckhand.v1.DisconnectProviderResponse
-	(*GetProviderUsageRequest)(nil),    // 7: deckhand.v1.GetProviderUsageRequest
-	(*ModelUsage)(nil),                 // 8: deckhand.v1.ModelUsage
-	(*GetProviderUsageResponse)(nil),   // 9: deckhand.v1.GetProviderUsageResponse
-	(*SetPriceRequest)(nil),            // 10: deckhand.v1.SetPriceRequest
-	(*SetPriceResponse)(nil),           // 11: deckhand.v1.SetPriceResponse
-	(*ListPricesRequest)(nil),          // 12: deckhand.v1.ListPricesRequest
-	(*Price)(nil),                      // 13: deckhand.v1.Price
-	(*ListPricesResponse)(nil),         // 14: deckhand.v1.ListPricesResponse
-	(*Budget)(nil),                     // 15: deckhand.v1.Budget
-	(*ListBudgetsRequest)(nil),         // 16: deckhand.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),        // 17: deckhand.v1.ListBudgetsResponse
-	(*GetBudgetRequest)(nil),           // 18: deckhand.v1.GetBudgetRequest
-	(*GetBudgetResponse)(nil),          // 19: deckhand.v1.GetBudgetResponse
-	(*SetBudgetRequest)(nil),           // 20: deckhand.v1.SetBudgetRequest
-	(*SetBudgetResponse)(nil),          // 21: deckhand.v1.SetBudgetResponse
-	(*GetUsageReportRequest)(nil),      // 22: deckhand.v1.GetUsageReportRequest
-	(*GetUsageReportResponse)(nil),     // 23: deckhand.v1.GetUsageReportResponse
-	(*UsageRow)(nil),                   // 24: deckhand.v1.UsageRow
-	(*UsageForecast)(nil),              // 25: deckhand.v1.UsageForecast
-	(*timestamppb.Timestamp)(nil),      // 26: google.protobuf.Timestamp
-	(*Usage)(nil),                      // 27: deckhand.v1.Usage
+	(*ProviderLogin)(nil),              // 2: deckhand.v1.ProviderLogin
+	(*ConnectProviderResponse)(nil),    // 3: deckhand.v1.ConnectProviderResponse
+	(*ListProvidersRequest)(nil),       // 4: deckhand.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),      // 5: deckhand.v1.ListProvidersResponse
+	(*DisconnectProviderRequest)(nil),  // 6: deckhand.v1.DisconnectProviderRequest
+	(*DisconnectProviderResponse)(nil), // 7: deckhand.v1.DisconnectProviderResponse
+	(*GetProviderUsageRequest)(nil),    // 8: deckhand.v1.GetProviderUsageRequest
+	(*ModelUsage)(nil),                 // 9: deckhand.v1.ModelUsage
+	(*GetProviderUsageResponse)(nil),   // 10: deckhand.v1.GetProviderUsageResponse
+	(*SetPriceRequest)(nil),            // 11: deckhand.v1.SetPriceRequest
+	(*SetPriceResponse)(nil),           // 12: deckhand.v1.SetPriceResponse
+	(*ListPricesRequest)(nil),          // 13: deckhand.v1.ListPricesRequest
+	(*Price)(nil),                      // 14: deckhand.v1.Price
+	(*ListPricesResponse)(nil),         // 15: deckhand.v1.ListPricesResponse
+	(*Budget)(nil),                     // 16: deckhand.v1.Budget
+	(*ListBudgetsRequest)(nil),         // 17: deckhand.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),        // 18: deckhand.v1.ListBudgetsResponse
+	(*GetBudgetRequest)(nil),           // 19: deckhand.v1.GetBudgetRequest
+	(*GetBudgetResponse)(nil),          // 20: deckhand.v1.GetBudgetResponse
+	(*SetBudgetRequest)(nil),           // 21: deckhand.v1.SetBudgetRequest
+	(*SetBudgetResponse)(nil),          // 22: deckhand.v1.SetBudgetResponse
+	(*GetUsageReportRequest)(nil),      // 23: deckhand.v1.GetUsageReportRequest
+	(*GetUsageReportResponse)(nil),     // 24: deckhand.v1.GetUsageReportResponse
+	(*UsageRow)(nil),                   // 25: deckhand.v1.UsageRow
+	(*UsageForecast)(nil),              // 26: deckhand.v1.UsageForecast
+	(*timestamppb.Timestamp)(nil),      // 27: google.protobuf.Timestamp
+	(*Usage)(nil),                      // 28: deckhand.v1.Usage
 }
 var file_deckhand_v1_provider_proto_depIdxs = []int32{
-	26, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
-	26, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
-	26, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
-	26, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
-	26, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 5: deckhand.v1.ConnectProviderResponse.provider:type_name -> deckhand.v1.Provider
-	0,  // 6: deckhand.v1.ListProvidersResponse.providers:type_name -> deckhand.v1.Provider
-	26, // 7: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
-	27, // 8: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
-	8,  // 9: deckhand.v1.GetProviderUsageResponse.models:type_name -> deckhand.v1.ModelUsage
-	26, // 10: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
-	26, // 11: deckhand.v1.Price.set_at:type_name -> google.protobuf.Timestamp
-	13, // 12: deckhand.v1.ListPricesResponse.prices:type_name -> deckhand.v1.Price
-	15, // 13: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
-	15, // 14: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	15, // 15: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	26, // 16: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
-	26, // 17: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
-	24, // 18: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
-	24, // 19: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
-	25, // 20: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
-	26, // 21: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
-	26, // 22: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
-	27, // 23: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
-	26, // 24: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
-	1,  // 25: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
-	3,  // 26: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
-	5,  // 27: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
-	7,  // 28: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
-	10, // 29: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
-	12, // 30: deckhand.v1.ProviderService.ListPrices:input_type -> deckhand.v1.ListPricesRequest
-	16, // 31: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
-	18, // 32: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
-	20, // 33: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
-	22, // 34: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
-	2,  // 35: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
-	4,  // 36: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
-	6,  // 37: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
-	9,  // 38: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
-	11, // 39: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
-	14, // 40: deckhand.v1.ProviderService.ListPrices:output_type -> deckhand.v1.ListPricesResponse
-	17, // 41: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
-	19, // 42: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
-	21, // 43: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
-	23, // 44: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
-	35, // [35:45] is the sub-list for method output_type
-	25, // [25:35] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	27, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
+	27, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
+	27, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
+	27, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
+	27, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 5: deckhand.v1.ConnectProviderRequest.login:type_name -> deckhand.v1.ProviderLogin
+	0,  // 6: deckhand.v1.ConnectProviderResponse.provider:type_name -> deckhand.v1.Provider
+	0,  // 7: deckhand.v1.ListProvidersResponse.providers:type_name -> deckhand.v1.Provider
+	27, // 8: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
+	28, // 9: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
+	9,  // 10: deckhand.v1.GetProviderUsageResponse.models:type_name -> deckhand.v1.ModelUsage
+	27, // 11: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
+	27, // 12: deckhand.v1.Price.set_at:type_name -> google.protobuf.Timestamp
+	14, // 13: deckhand.v1.ListPricesResponse.prices:type_name -> deckhand.v1.Price
+	16, // 14: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
+	16, // 15: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
+	16, // 16: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
+	27, // 17: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
+	27, // 18: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
+	25, // 19: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
+	25, // 20: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
+	26, // 21: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
+	27, // 22: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
+	27, // 23: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
+	28, // 24: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
+	27, // 25: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
+	1,  // 26: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
+	4,  // 27: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
+	6,  // 28: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
+	8,  // 29: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
+	11, // 30: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
+	13, // 31: deckhand.v1.ProviderService.ListPrices:input_type -> deckhand.v1.ListPricesRequest
+	17, // 32: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
+	19, // 33: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
+	21, // 34: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
+	23, // 35: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
+	3,  // 36: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
+	5,  // 37: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
+	7,  // 38: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
+	10, // 39: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
+	12, // 40: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
+	15, // 41: deckhand.v1.ProviderService.ListPrices:output_type -> deckhand.v1.ListPricesResponse
+	18, // 42: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
+	20, // 43: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
+	22, // 44: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
+	24, // 45: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
+	36, // [36:46] is the sub-list for method output_type
+	26, // [26:36] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_provider_proto_init() }
@@ -1894,21 +2018,21 @@ func file_deckhand_v1_provider_proto_init() {
 		return
 	}
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_provider_proto_msgTypes[10].OneofWrappers = []any{}
-	file_deckhand_v1_provider_proto_msgTypes[15].OneofWrappers = []any{}
-	file_deckhand_v1_provider_proto_msgTypes[20].OneofWrappers = []any{
+	file_deckhand_v1_provider_proto_msgTypes[11].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[16].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[21].OneofWrappers = []any{
 		(*SetBudgetRequest_LimitMicros)(nil),
 		(*SetBudgetRequest_Unlimited)(nil),
 		(*SetBudgetRequest_Reset_)(nil),
 	}
-	file_deckhand_v1_provider_proto_msgTypes[25].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_provider_proto_rawDesc), len(file_deckhand_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

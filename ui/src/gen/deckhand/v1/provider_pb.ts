@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/provider.proto.
  */
 export const file_deckhand_v1_provider: GenFile = /*@__PURE__*/
-  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEimQIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJ1ChZDb25uZWN0UHJvdmlkZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSCwoDa2V5GAMgASgJEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkIKF0Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEicKCHByb3ZpZGVyGAEgASgLMhUuZGVja2hhbmQudjEuUHJvdmlkZXIiFgoUTGlzdFByb3ZpZGVyc1JlcXVlc3QiQQoVTGlzdFByb3ZpZGVyc1Jlc3BvbnNlEigKCXByb3ZpZGVycxgBIAMoCzIVLmRlY2toYW5kLnYxLlByb3ZpZGVyIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSITChFMaXN0UHJpY2VzUmVxdWVzdCKsAQoFUHJpY2USEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDQoFaW5wdXQYAyABKAESDgoGb3V0cHV0GAQgASgBEhIKCmNhY2hlX3JlYWQYBSABKAESEwoLY2FjaGVfd3JpdGUYBiABKAESDgoGc2V0X2J5GAcgASgJEioKBnNldF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiOAoSTGlzdFByaWNlc1Jlc3BvbnNlEiIKBnByaWNlcxgBIAMoCzISLmRlY2toYW5kLnYxLlByaWNlIqQBCgZCdWRnZXQSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJEhkKDGxpbWl0X21pY3JvcxgEIAEoA0gAiAEBEhQKDHNwZW50X21pY3JvcxgFIAEoAxIXCg9yZXNlcnZlZF9taWNyb3MYBiABKAMSDgoGc2V0X2J5GAcgASgJQg8KDV9saW1pdF9taWNyb3MiFAoSTGlzdEJ1ZGdldHNSZXF1ZXN0IjsKE0xpc3RCdWRnZXRzUmVzcG9uc2USJAoHYnVkZ2V0cxgBIAMoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCJDChBHZXRCdWRnZXRSZXF1ZXN0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCSI4ChFHZXRCdWRnZXRSZXNwb25zZRIjCgZidWRnZXQYASABKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiigEKEFNldEJ1ZGdldFJlcXVlc3QSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJEhYKDGxpbWl0X21pY3JvcxgEIAEoA0gAEhMKCXVubGltaXRlZBgFIAEoCEgAEg8KBXJlc2V0GAYgASgISABCBwoFbGltaXQiOAoRU2V0QnVkZ2V0UmVzcG9uc2USIwoGYnVkZ2V0GAEgASgLMhMuZGVja2hhbmQudjEuQnVkZ2V0InkKFUdldFVzYWdlUmVwb3J0UmVxdWVzdBIKCgJieRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIucBChZHZXRVc2FnZVJlcG9ydFJlc3BvbnNlEiMKBHJvd3MYASADKAsyFS5kZWNraGFuZC52MS5Vc2FnZVJvdxIkCgV0b3RhbBgCIAEoCzIVLmRlY2toYW5kLnYxLlVzYWdlUm93EiwKCGZvcmVjYXN0GAMgASgLMhouZGVja2hhbmQudjEuVXNhZ2VGb3JlY2FzdBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImsKCFVzYWdlUm93EgsKA2tleRgBIAEoCRINCgVjYWxscxgCIAEoAxINCgV0YXNrcxgDIAEoAxIRCgllc3RpbWF0ZWQYBCABKAMSIQoFdXNhZ2UYBSABKAsyEi5kZWNraGFuZC52MS5Vc2FnZSK8AQoNVXNhZ2VGb3JlY2FzdBINCgVtb250aBgBIAEoCRIUCgxzcGVudF9taWNyb3MYAiABKAMSFAoMZGFpbHlfbWljcm9zGAMgASgDEhQKDG1vbnRoX21pY3JvcxgEIAEoAxIZCgxsaW1pdF9taWNyb3MYBSABKANIAIgBARIuCgpyZWFjaGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIPCg1fbGltaXRfbWljcm9zMqcECg9Qcm92aWRlclNlcnZpY2USXAoPQ29ubmVjdFByb3ZpZGVyEiMuZGVja2hhbmQudjEuQ29ubmVjdFByb3ZpZGVyUmVxdWVzdBokLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlc3BvbnNlElYKDUxpc3RQcm92aWRlcnMSIS5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkxpc3RQcm92aWRlcnNSZXNwb25zZRJlChJEaXNjb25uZWN0UHJvdmlkZXISJi5kZWNraGFuZC52MS5EaXNjb25uZWN0UHJvdmlkZXJSZXF1ZXN0GicuZGVja2hhbmQudjEuRGlzY29ubmVjdFByb3ZpZGVyUmVzcG9uc2USXwoQR2V0UHJvdmlkZXJVc2FnZRIkLmRlY2toYW5kLnYxLkdldFByb3ZpZGVyVXNhZ2VSZXF1ZXN0GiUuZGVja2hhbmQudjEuR2V0UHJvdmlkZXJVc2FnZVJlc3BvbnNlEkcKCFNldFByaWNlEhwuZGVja2hhbmQudjEuU2V0UHJpY2VSZXF1ZXN0Gh0uZGVja2hhbmQudjEuU2V0UHJpY2VSZXNwb25zZRJNCgpMaXN0UHJpY2VzEh4uZGVja2hhbmQudjEuTGlzdFByaWNlc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0UHJpY2VzUmVzcG9uc2Uy1AIKDUJ1ZGdldFNlcnZpY2USUAoLTGlzdEJ1ZGdldHMSHy5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0QnVkZ2V0c1Jlc3BvbnNlEkoKCUdldEJ1ZGdldBIdLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5HZXRCdWRnZXRSZXNwb25zZRJKCglTZXRCdWRnZXQSHS5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuU2V0QnVkZ2V0UmVzcG9uc2USWQoOR2V0VXNhZ2VSZXBvcnQSIi5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlcXVlc3QaIy5kZWNraGFuZC52MS5HZXRVc2FnZVJlcG9ydFJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEiqAIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVsb2dpbhgJIAEoCCKgAQoWQ29ubmVjdFByb3ZpZGVyUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCGJhc2VfdXJsGAIgASgJEgsKA2tleRgDIAEoCRIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVsb2dpbhgFIAEoCzIaLmRlY2toYW5kLnYxLlByb3ZpZGVyTG9naW4ihwEKDVByb3ZpZGVyTG9naW4SEQoJY2xpZW50X2lkGAEgASgJEhUKDWNsaWVudF9zZWNyZXQYAiABKAkSEQoJdG9rZW5fdXJsGAMgASgJEgwKBGNvZGUYBCABKAkSFQoNY29kZV92ZXJpZmllchgFIAEoCRIUCgxyZWRpcmVjdF91cmwYBiABKAkiQgoXQ29ubmVjdFByb3ZpZGVyUmVzcG9uc2USJwoIcHJvdmlkZXIYASABKAsyFS5kZWNraGFuZC52MS5Qcm92aWRlciIWChRMaXN0UHJvdmlkZXJzUmVxdWVzdCJBChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USKAoJcHJvdmlkZXJzGAEgAygLMhUuZGVja2hhbmQudjEuUHJvdmlkZXIiKQoZRGlzY29ubmVjdFByb3ZpZGVyUmVxdWVzdBIMCgRuYW1lGAEgASgJIhwKGkRpc2Nvbm5lY3RQcm92aWRlclJlc3BvbnNlIlIKF0dldFByb3ZpZGVyVXNhZ2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wInIKCk1vZGVsVXNhZ2USEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDQoFY2FsbHMYAyABKAMSEQoJZXN0aW1hdGVkGAQgASgDEiEKBXVzYWdlGAUgASgLMhIuZGVja2hhbmQudjEuVXNhZ2UibgoYR2V0UHJvdmlkZXJVc2FnZVJlc3BvbnNlEicKBm1vZGVscxgBIAMoCzIXLmRlY2toYW5kLnYxLk1vZGVsVXNhZ2USKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqMBCg9TZXRQcmljZVJlcXVlc3QSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDQoFaW5wdXQYAyABKAESDgoGb3V0cHV0GAQgASgBEhcKCmNhY2hlX3JlYWQYBSABKAFIAIgBARIYCgtjYWNoZV93cml0ZRgGIAEoAUgBiAEBQg0KC19jYWNoZV9yZWFkQg4KDF9jYWNoZV93cml0ZSISChBTZXRQcmljZVJlc3BvbnNlIhMKEUxpc3RQcmljZXNSZXF1ZXN0IqwBCgVQcmljZRIQCghwcm92aWRlchgBIAEoCRINCgVtb2RlbBgCIAEoCRINCgVpbnB1dBgDIAEoARIOCgZvdXRwdXQYBCABKAESEgoKY2FjaGVfcmVhZBgFIAEoARITCgtjYWNoZV93cml0ZRgGIAEoARIOCgZzZXRfYnkYByABKAkSKgoGc2V0X2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI4ChJMaXN0UHJpY2VzUmVzcG9uc2USIgoGcHJpY2VzGAEgAygLMhIuZGVja2hhbmQudjEuUHJpY2UipAEKBkJ1ZGdldBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkSGQoMbGltaXRfbWljcm9zGAQgASgDSACIAQESFAoMc3BlbnRfbWljcm9zGAUgASgDEhcKD3Jlc2VydmVkX21pY3JvcxgGIAEoAxIOCgZzZXRfYnkYByABKAlCDwoNX2xpbWl0X21pY3JvcyIUChJMaXN0QnVkZ2V0c1JlcXVlc3QiOwoTTGlzdEJ1ZGdldHNSZXNwb25zZRIkCgdidWRnZXRzGAEgAygLMhMuZGVja2hhbmQudjEuQnVkZ2V0IkMKEEdldEJ1ZGdldFJlcXVlc3QSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJIjgKEUdldEJ1ZGdldFJlc3BvbnNlEiMKBmJ1ZGdldBgBIAEoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCKKAQoQU2V0QnVkZ2V0UmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkSFgoMbGltaXRfbWljcm9zGAQgASgDSAASEwoJdW5saW1pdGVkGAUgASgISAASDwoFcmVzZXQYBiABKAhIAEIHCgVsaW1pdCI4ChFTZXRCdWRnZXRSZXNwb25zZRIjCgZidWRnZXQYASABKAsyEy5kZWNraGFuZC52MS5CdWRnZXQieQoVR2V0VXNhZ2VSZXBvcnRSZXF1ZXN0EgoKAmJ5GAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi5wEKFkdldFVzYWdlUmVwb3J0UmVzcG9uc2USIwoEcm93cxgBIAMoCzIVLmRlY2toYW5kLnYxLlVzYWdlUm93EiQKBXRvdGFsGAIgASgLMhUuZGVja2hhbmQudjEuVXNhZ2VSb3cSLAoIZm9yZWNhc3QYAyABKAsyGi5kZWNraGFuZC52MS5Vc2FnZUZvcmVjYXN0EikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiawoIVXNhZ2VSb3cSCwoDa2V5GAEgASgJEg0KBWNhbGxzGAIgASgDEg0KBXRhc2tzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIrwBCg1Vc2FnZUZvcmVjYXN0Eg0KBW1vbnRoGAEgASgJEhQKDHNwZW50X21pY3JvcxgCIAEoAxIUCgxkYWlseV9taWNyb3MYAyABKAMSFAoMbW9udGhfbWljcm9zGAQgASgDEhkKDGxpbWl0X21pY3JvcxgFIAEoA0gAiAEBEi4KCnJlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg8KDV9saW1pdF9taWNyb3MypwQKD1Byb3ZpZGVyU2VydmljZRJcCg9Db25uZWN0UHJvdmlkZXISIy5kZWNraGFuZC52MS5Db25uZWN0UHJvdmlkZXJSZXF1ZXN0GiQuZGVja2hhbmQudjEuQ29ubmVjdFByb3ZpZGVyUmVzcG9uc2USVgoNTGlzdFByb3ZpZGVycxIhLmRlY2toYW5kLnYxLkxpc3RQcm92aWRlcnNSZXF1ZXN0GiIuZGVja2hhbmQudjEuTGlzdFByb3ZpZGVyc1Jlc3BvbnNlEmUKEkRpc2Nvbm5lY3RQcm92aWRlchImLmRlY2toYW5kLnYxLkRpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QaJy5kZWNraGFuZC52MS5EaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZRJfChBHZXRQcm92aWRlclVzYWdlEiQuZGVja2hhbmQudjEuR2V0UHJvdmlkZXJVc2FnZVJlcXVlc3QaJS5kZWNraGFuZC52MS5HZXRQcm92aWRlclVzYWdlUmVzcG9uc2USRwoIU2V0UHJpY2USHC5kZWNraGFuZC52MS5TZXRQcmljZVJlcXVlc3QaHS5kZWNraGFuZC52MS5TZXRQcmljZVJlc3BvbnNlEk0KCkxpc3RQcmljZXMSHi5kZWNraGFuZC52MS5MaXN0UHJpY2VzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RQcmljZXNSZXNwb25zZTLUAgoNQnVkZ2V0U2VydmljZRJQCgtMaXN0QnVkZ2V0cxIfLmRlY2toYW5kLnYxLkxpc3RCdWRnZXRzUmVxdWVzdBogLmRlY2toYW5kLnYxLkxpc3RCdWRnZXRzUmVzcG9uc2USSgoJR2V0QnVkZ2V0Eh0uZGVja2hhbmQudjEuR2V0QnVkZ2V0UmVxdWVzdBoeLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlc3BvbnNlEkoKCVNldEJ1ZGdldBIdLmRlY2toYW5kLnYxLlNldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXNwb25zZRJZCg5HZXRVc2FnZVJlcG9ydBIiLmRlY2toYW5kLnYxLkdldFVzYWdlUmVwb3J0UmVxdWVzdBojLmRlY2toYW5kLnYxLkdldFVzYWdlUmVwb3J0UmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
 
 /**
  * Provider is the way to a model provider.
@@ -69,6 +69,14 @@ export type Provider = Message<"deckhand.v1.Provider"> & {
    * @generated from field: google.protobuf.Timestamp refused_at = 8;
    */
   refusedAt?: Timestamp | undefined;
+
+  /**
+   * It is a login by OAuth: expires_at is the end of its token, which is renewed
+   * before that.
+   *
+   * @generated from field: bool login = 9;
+   */
+  login: boolean;
 };
 
 /**
@@ -107,6 +115,13 @@ export type ConnectProviderRequest = Message<"deckhand.v1.ConnectProviderRequest
    * @generated from field: google.protobuf.Timestamp expires_at = 4;
    */
   expiresAt?: Timestamp | undefined;
+
+  /**
+   * In the place of a key.
+   *
+   * @generated from field: deckhand.v1.ProviderLogin login = 5;
+   */
+  login?: ProviderLogin | undefined;
 };
 
 /**
@@ -115,6 +130,59 @@ export type ConnectProviderRequest = Message<"deckhand.v1.ConnectProviderRequest
  */
 export const ConnectProviderRequestSchema: GenMessage<ConnectProviderRequest> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_provider, 1);
+
+/**
+ * ProviderLogin is what a login by OAuth 2.0 with PKCE ended with; the hub
+ * exchanges it for tokens and keeps those.
+ *
+ * @generated from message deckhand.v1.ProviderLogin
+ */
+export type ProviderLogin = Message<"deckhand.v1.ProviderLogin"> & {
+  /**
+   * @generated from field: string client_id = 1;
+   */
+  clientId: string;
+
+  /**
+   * Empty for a public client.
+   *
+   * @generated from field: string client_secret = 2;
+   */
+  clientSecret: string;
+
+  /**
+   * Where tokens are issued; empty for the provider's own.
+   *
+   * @generated from field: string token_url = 3;
+   */
+  tokenUrl: string;
+
+  /**
+   * What the provider has sent to redirect_url.
+   *
+   * @generated from field: string code = 4;
+   */
+  code: string;
+
+  /**
+   * What the challenge was made from: 43 to 128 characters.
+   *
+   * @generated from field: string code_verifier = 5;
+   */
+  codeVerifier: string;
+
+  /**
+   * @generated from field: string redirect_url = 6;
+   */
+  redirectUrl: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ProviderLogin.
+ * Use `create(ProviderLoginSchema)` to create a new message.
+ */
+export const ProviderLoginSchema: GenMessage<ProviderLogin> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 2);
 
 /**
  * @generated from message deckhand.v1.ConnectProviderResponse
@@ -131,7 +199,7 @@ export type ConnectProviderResponse = Message<"deckhand.v1.ConnectProviderRespon
  * Use `create(ConnectProviderResponseSchema)` to create a new message.
  */
 export const ConnectProviderResponseSchema: GenMessage<ConnectProviderResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 2);
+  messageDesc(file_deckhand_v1_provider, 3);
 
 /**
  * @generated from message deckhand.v1.ListProvidersRequest
@@ -144,7 +212,7 @@ export type ListProvidersRequest = Message<"deckhand.v1.ListProvidersRequest"> &
  * Use `create(ListProvidersRequestSchema)` to create a new message.
  */
 export const ListProvidersRequestSchema: GenMessage<ListProvidersRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 3);
+  messageDesc(file_deckhand_v1_provider, 4);
 
 /**
  * @generated from message deckhand.v1.ListProvidersResponse
@@ -161,7 +229,7 @@ export type ListProvidersResponse = Message<"deckhand.v1.ListProvidersResponse">
  * Use `create(ListProvidersResponseSchema)` to create a new message.
  */
 export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 4);
+  messageDesc(file_deckhand_v1_provider, 5);
 
 /**
  * @generated from message deckhand.v1.DisconnectProviderRequest
@@ -178,7 +246,7 @@ export type DisconnectProviderRequest = Message<"deckhand.v1.DisconnectProviderR
  * Use `create(DisconnectProviderRequestSchema)` to create a new message.
  */
 export const DisconnectProviderRequestSchema: GenMessage<DisconnectProviderRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 5);
+  messageDesc(file_deckhand_v1_provider, 6);
 
 /**
  * @generated from message deckhand.v1.DisconnectProviderResponse
@@ -191,7 +259,7 @@ export type DisconnectProviderResponse = Message<"deckhand.v1.DisconnectProvider
  * Use `create(DisconnectProviderResponseSchema)` to create a new message.
  */
 export const DisconnectProviderResponseSchema: GenMessage<DisconnectProviderResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 6);
+  messageDesc(file_deckhand_v1_provider, 7);
 
 /**
  * @generated from message deckhand.v1.GetProviderUsageRequest
@@ -217,7 +285,7 @@ export type GetProviderUsageRequest = Message<"deckhand.v1.GetProviderUsageReque
  * Use `create(GetProviderUsageRequestSchema)` to create a new message.
  */
 export const GetProviderUsageRequestSchema: GenMessage<GetProviderUsageRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 7);
+  messageDesc(file_deckhand_v1_provider, 8);
 
 /**
  * ModelUsage is what one model used and cost.
@@ -258,7 +326,7 @@ export type ModelUsage = Message<"deckhand.v1.ModelUsage"> & {
  * Use `create(ModelUsageSchema)` to create a new message.
  */
 export const ModelUsageSchema: GenMessage<ModelUsage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 8);
+  messageDesc(file_deckhand_v1_provider, 9);
 
 /**
  * @generated from message deckhand.v1.GetProviderUsageResponse
@@ -280,7 +348,7 @@ export type GetProviderUsageResponse = Message<"deckhand.v1.GetProviderUsageResp
  * Use `create(GetProviderUsageResponseSchema)` to create a new message.
  */
 export const GetProviderUsageResponseSchema: GenMessage<GetProviderUsageResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 9);
+  messageDesc(file_deckhand_v1_provider, 10);
 
 /**
  * @generated from message deckhand.v1.SetPriceRequest
@@ -326,7 +394,7 @@ export type SetPriceRequest = Message<"deckhand.v1.SetPriceRequest"> & {
  * Use `create(SetPriceRequestSchema)` to create a new message.
  */
 export const SetPriceRequestSchema: GenMessage<SetPriceRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 10);
+  messageDesc(file_deckhand_v1_provider, 11);
 
 /**
  * @generated from message deckhand.v1.SetPriceResponse
@@ -339,7 +407,7 @@ export type SetPriceResponse = Message<"deckhand.v1.SetPriceResponse"> & {
  * Use `create(SetPriceResponseSchema)` to create a new message.
  */
 export const SetPriceResponseSchema: GenMessage<SetPriceResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 11);
+  messageDesc(file_deckhand_v1_provider, 12);
 
 /**
  * @generated from message deckhand.v1.ListPricesRequest
@@ -352,7 +420,7 @@ export type ListPricesRequest = Message<"deckhand.v1.ListPricesRequest"> & {
  * Use `create(ListPricesRequestSchema)` to create a new message.
  */
 export const ListPricesRequestSchema: GenMessage<ListPricesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 12);
+  messageDesc(file_deckhand_v1_provider, 13);
 
 /**
  * Price is what a model costs, in US dollars for a million tokens.
@@ -408,7 +476,7 @@ export type Price = Message<"deckhand.v1.Price"> & {
  * Use `create(PriceSchema)` to create a new message.
  */
 export const PriceSchema: GenMessage<Price> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 13);
+  messageDesc(file_deckhand_v1_provider, 14);
 
 /**
  * @generated from message deckhand.v1.ListPricesResponse
@@ -427,7 +495,7 @@ export type ListPricesResponse = Message<"deckhand.v1.ListPricesResponse"> & {
  * Use `create(ListPricesResponseSchema)` to create a new message.
  */
 export const ListPricesResponseSchema: GenMessage<ListPricesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 14);
+  messageDesc(file_deckhand_v1_provider, 15);
 
 /**
  * Budget is a limit of cost, and what of it is spent.
@@ -486,7 +554,7 @@ export type Budget = Message<"deckhand.v1.Budget"> & {
  * Use `create(BudgetSchema)` to create a new message.
  */
 export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 15);
+  messageDesc(file_deckhand_v1_provider, 16);
 
 /**
  * @generated from message deckhand.v1.ListBudgetsRequest
@@ -499,7 +567,7 @@ export type ListBudgetsRequest = Message<"deckhand.v1.ListBudgetsRequest"> & {
  * Use `create(ListBudgetsRequestSchema)` to create a new message.
  */
 export const ListBudgetsRequestSchema: GenMessage<ListBudgetsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 16);
+  messageDesc(file_deckhand_v1_provider, 17);
 
 /**
  * @generated from message deckhand.v1.ListBudgetsResponse
@@ -516,7 +584,7 @@ export type ListBudgetsResponse = Message<"deckhand.v1.ListBudgetsResponse"> & {
  * Use `create(ListBudgetsResponseSchema)` to create a new message.
  */
 export const ListBudgetsResponseSchema: GenMessage<ListBudgetsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 17);
+  messageDesc(file_deckhand_v1_provider, 18);
 
 /**
  * @generated from message deckhand.v1.GetBudgetRequest
@@ -545,7 +613,7 @@ export type GetBudgetRequest = Message<"deckhand.v1.GetBudgetRequest"> & {
  * Use `create(GetBudgetRequestSchema)` to create a new message.
  */
 export const GetBudgetRequestSchema: GenMessage<GetBudgetRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 18);
+  messageDesc(file_deckhand_v1_provider, 19);
 
 /**
  * @generated from message deckhand.v1.GetBudgetResponse
@@ -562,7 +630,7 @@ export type GetBudgetResponse = Message<"deckhand.v1.GetBudgetResponse"> & {
  * Use `create(GetBudgetResponseSchema)` to create a new message.
  */
 export const GetBudgetResponseSchema: GenMessage<GetBudgetResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 19);
+  messageDesc(file_deckhand_v1_provider, 20);
 
 /**
  * @generated from message deckhand.v1.SetBudgetRequest
@@ -616,7 +684,7 @@ export type SetBudgetRequest = Message<"deckhand.v1.SetBudgetRequest"> & {
  * Use `create(SetBudgetRequestSchema)` to create a new message.
  */
 export const SetBudgetRequestSchema: GenMessage<SetBudgetRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 20);
+  messageDesc(file_deckhand_v1_provider, 21);
 
 /**
  * @generated from message deckhand.v1.SetBudgetResponse
@@ -633,7 +701,7 @@ export type SetBudgetResponse = Message<"deckhand.v1.SetBudgetResponse"> & {
  * Use `create(SetBudgetResponseSchema)` to create a new message.
  */
 export const SetBudgetResponseSchema: GenMessage<SetBudgetResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 21);
+  messageDesc(file_deckhand_v1_provider, 22);
 
 /**
  * @generated from message deckhand.v1.GetUsageReportRequest
@@ -666,7 +734,7 @@ export type GetUsageReportRequest = Message<"deckhand.v1.GetUsageReportRequest">
  * Use `create(GetUsageReportRequestSchema)` to create a new message.
  */
 export const GetUsageReportRequestSchema: GenMessage<GetUsageReportRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 22);
+  messageDesc(file_deckhand_v1_provider, 23);
 
 /**
  * @generated from message deckhand.v1.GetUsageReportResponse
@@ -705,7 +773,7 @@ export type GetUsageReportResponse = Message<"deckhand.v1.GetUsageReportResponse
  * Use `create(GetUsageReportResponseSchema)` to create a new message.
  */
 export const GetUsageReportResponseSchema: GenMessage<GetUsageReportResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 23);
+  messageDesc(file_deckhand_v1_provider, 24);
 
 /**
  * UsageRow is what calls of one kind used and cost.
@@ -751,7 +819,7 @@ export type UsageRow = Message<"deckhand.v1.UsageRow"> & {
  * Use `create(UsageRowSchema)` to create a new message.
  */
 export const UsageRowSchema: GenMessage<UsageRow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 24);
+  messageDesc(file_deckhand_v1_provider, 25);
 
 /**
  * UsageForecast says what this month is going to cost when it goes on as in the
@@ -804,7 +872,7 @@ export type UsageForecast = Message<"deckhand.v1.UsageForecast"> & {
  * Use `create(UsageForecastSchema)` to create a new message.
  */
 export const UsageForecastSchema: GenMessage<UsageForecast> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 25);
+  messageDesc(file_deckhand_v1_provider, 26);
 
 /**
  * ProviderService connects model providers. A key goes in and never comes out.
