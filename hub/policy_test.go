@@ -347,4 +347,12 @@ func TestAWorkerThatLies(t *testing.T) {
 	_, err = r.execute(lease, step.GetId())
 	require.Error(t, err, "its lease has ended")
 	require.Equal(t, []string{"make"}, node.all())
+
+	// While a node is away, it is told nothing of a call that is to be made there.
+	granted, err := r.propose(theirs, 1, 0, "file_read", `{"path":"x"}`)
+	require.NoError(t, err)
+	require.Equal(t, stepGranted, granted.GetState())
+	r.node.Stop()
+	_, err = r.execute(&deckhandv1.Lease{TaskId: theirs.GetTaskId(), Attempt: theirs.GetAttempt(), Token: lease.GetToken()}, granted.GetId())
+	require.Equal(t, fault.LeaseEnded, fault.As(fault.FromConnect(err)).Code, "%v", err)
 }

@@ -170,6 +170,8 @@ Do it.
 	said("the log of what was split", log)
 	require.Equal(t, strings.Repeat(strings.Repeat("*", len(canaryKey))+"\n", 2), log.out, "masked, with as many bytes as it has")
 	said("a receipt", f.cli(0, "task", "receipt", id))
+	said("a task's export", f.cli(0, "task", "export", id))
+	said("a task's terminal", f.cli(0, "task", "export", id, "--format", "asciicast"))
 	said("provider list", f.cli(0, "provider", "list", "-o", "json"))
 	eventually(t, time.Minute, "the audit to be sealed", func() bool { return strings.Contains(f.cli(0, "audit", "export").out, "provider.connected") })
 	said("audit export", f.cli(0, "audit", "export"))

@@ -90,6 +90,14 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
 	}
 	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		// Only whoever holds the task waits for its node, and sees the step.
+		_, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
+		if store.IsNotFound(err) {
+			err = lease.Stale(le)
+		}
+		if err != nil {
+			return db.Step{}, db.Task{}, err
+		}
 		if _, err := s.node(ctx, step); err != nil {
 			return step, db.Task{}, s.unlessUnavailable(err)
 		}
