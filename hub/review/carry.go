@@ -231,7 +231,7 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 }
 
 func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation string) error {
-	if _, err := tx.DropHeldSteps(ctx, db.DropHeldStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: reason, Observation: observation}); err != nil {
+	if err := tx.DropHeldSteps(ctx, db.DropHeldStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: reason, Observation: observation}); err != nil {
 		return fmt.Errorf("drop what is held of %s: %w", t.ID, err)
 	}
 	return nil
@@ -318,19 +318,11 @@ func (s *Service) stuck(ctx context.Context, t db.Task, err error) error {
 // release makes what was held, in order. The first that does not succeed ends
 // it: a later one may build on it.
 func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
-	begun, err := s.cfg.Store.StartedStepsOf(ctx, db.StartedStepsOfParams{OrgID: t.OrgID, TaskID: t.ID})
+	steps, err := s.cfg.Store.ReleasedSteps(ctx, db.ReleasedStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
-		return fmt.Errorf("find what is being made of %s: %w", t.ID, err)
+		return fmt.Errorf("find what was held of %s: %w", t.ID, err)
 	}
-	held, err := s.cfg.Store.HeldSteps(ctx, db.HeldStepsParams{OrgID: t.OrgID, TaskID: t.ID})
-	if err != nil {
-		return fmt.Errorf("find what is held of %s: %w", t.ID, err)
-	}
-	made, err := s.cfg.Store.ReleasedBefore(ctx, db.ReleasedBeforeParams{OrgID: t.OrgID, TaskID: t.ID})
-	if err != nil {
-		return fmt.Errorf("find what was made of %s: %w", t.ID, err)
-	}
-	for _, one := range append(append(made, begun...), held...) {
+	for _, one := range steps {
 		if one.State == string(step.Held) || one.State == string(step.Started) {
 			if one, err = s.cfg.Steps.Release(ctx, t, one.ID); err != nil {
 				return fmt.Errorf("make step %s, which was held: %w", one.ID, err)
@@ -343,7 +335,7 @@ func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 		}
 	}
 	end.state, end.reason = task.Succeeded, "accepted by "+end.by.ID
-	if n := len(made) + len(begun) + len(held); n > 0 {
+	if n := len(steps); n > 0 {
 		end.reason += fmt.Sprintf("; %d calls that were held have been made", n)
 	}
 	return nil

@@ -29,10 +29,9 @@ func (q *Queries) BindReview(ctx context.Context, arg BindReviewParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const dropHeldSteps = `-- name: DropHeldSteps :many
+const dropHeldSteps = `-- name: DropHeldSteps :exec
 UPDATE steps SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
 WHERE org_id = $3 AND task_id = $4 AND state = 'held'
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released
 `
 
 type DropHeldStepsParams struct {
@@ -42,67 +41,14 @@ type DropHeldStepsParams struct {
 	TaskID      string
 }
 
-func (q *Queries) DropHeldSteps(ctx context.Context, arg DropHeldStepsParams) ([]Step, error) {
-	rows, err := q.db.Query(ctx, dropHeldSteps,
+func (q *Queries) DropHeldSteps(ctx context.Context, arg DropHeldStepsParams) error {
+	_, err := q.db.Exec(ctx, dropHeldSteps,
 		arg.Reason,
 		arg.Observation,
 		arg.OrgID,
 		arg.TaskID,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Step{}
-	for rows.Next() {
-		var i Step
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.TaskID,
-			&i.Number,
-			&i.Turn,
-			&i.CallIndex,
-			&i.CallID,
-			&i.Attempt,
-			&i.Tool,
-			&i.Category,
-			&i.Arguments,
-			&i.ArgumentsSealed,
-			&i.ArgumentsDigest,
-			&i.Reasoning,
-			&i.State,
-			&i.DecisionReason,
-			&i.Observation,
-			&i.Outcome,
-			&i.ErrorCode,
-			&i.NodeID,
-			&i.JailID,
-			&i.LogBytes,
-			&i.ProposedAt,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.Run,
-			&i.ExecID,
-			&i.GrantedBinding,
-			&i.ChangedArguments,
-			&i.ChangedSealed,
-			&i.ChangedBy,
-			&i.WorkspaceState,
-			&i.WorkspaceRecord,
-			&i.AskedState,
-			&i.AskedRecord,
-			&i.Decision,
-			&i.Released,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const egressOf = `-- name: EgressOf :many
@@ -261,20 +207,19 @@ func (q *Queries) ReleaseStep(ctx context.Context, arg ReleaseStepParams) (Step,
 	return i, err
 }
 
-const releasedBefore = `-- name: ReleasedBefore :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps
-WHERE org_id = $1 AND task_id = $2 AND released AND state NOT IN ('held', 'started')
-ORDER BY number
+const releasedSteps = `-- name: ReleasedSteps :many
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND (released OR state = 'held') ORDER BY number
 `
 
-type ReleasedBeforeParams struct {
+type ReleasedStepsParams struct {
 	OrgID  string
 	TaskID string
 }
 
-// Held calls of a task that have been made already.
-func (q *Queries) ReleasedBefore(ctx context.Context, arg ReleasedBeforeParams) ([]Step, error) {
-	rows, err := q.db.Query(ctx, releasedBefore, arg.OrgID, arg.TaskID)
+// The calls of a task that were held until it was accepted, whatever has become
+// of them since.
+func (q *Queries) ReleasedSteps(ctx context.Context, arg ReleasedStepsParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, releasedSteps, arg.OrgID, arg.TaskID)
 	if err != nil {
 		return nil, err
 	}
@@ -433,71 +378,4 @@ type SetReviewReasonParams struct {
 func (q *Queries) SetReviewReason(ctx context.Context, arg SetReviewReasonParams) error {
 	_, err := q.db.Exec(ctx, setReviewReason, arg.Reason, arg.OrgID, arg.ID)
 	return err
-}
-
-const startedStepsOf = `-- name: StartedStepsOf :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'started' AND released ORDER BY number
-`
-
-type StartedStepsOfParams struct {
-	OrgID  string
-	TaskID string
-}
-
-func (q *Queries) StartedStepsOf(ctx context.Context, arg StartedStepsOfParams) ([]Step, error) {
-	rows, err := q.db.Query(ctx, startedStepsOf, arg.OrgID, arg.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Step{}
-	for rows.Next() {
-		var i Step
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.TaskID,
-			&i.Number,
-			&i.Turn,
-			&i.CallIndex,
-			&i.CallID,
-			&i.Attempt,
-			&i.Tool,
-			&i.Category,
-			&i.Arguments,
-			&i.ArgumentsSealed,
-			&i.ArgumentsDigest,
-			&i.Reasoning,
-			&i.State,
-			&i.DecisionReason,
-			&i.Observation,
-			&i.Outcome,
-			&i.ErrorCode,
-			&i.NodeID,
-			&i.JailID,
-			&i.LogBytes,
-			&i.ProposedAt,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.Run,
-			&i.ExecID,
-			&i.GrantedBinding,
-			&i.ChangedArguments,
-			&i.ChangedSealed,
-			&i.ChangedBy,
-			&i.WorkspaceState,
-			&i.WorkspaceRecord,
-			&i.AskedState,
-			&i.AskedRecord,
-			&i.Decision,
-			&i.Released,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

@@ -1,10 +1,9 @@
 -- name: HeldSteps :many
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'held' ORDER BY number;
 
--- name: DropHeldSteps :many
+-- name: DropHeldSteps :exec
 UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
-WHERE org_id = @org_id AND task_id = @task_id AND state = 'held'
-RETURNING *;
+WHERE org_id = @org_id AND task_id = @task_id AND state = 'held';
 
 -- name: ReleaseStep :one
 -- A held call is made now.
@@ -12,8 +11,10 @@ UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at 
 WHERE org_id = @org_id AND id = @id AND state = 'held'
 RETURNING *;
 
--- name: StartedStepsOf :many
-SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'started' AND released ORDER BY number;
+-- name: ReleasedSteps :many
+-- The calls of a task that were held until it was accepted, whatever has become
+-- of them since.
+SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND (released OR state = 'held') ORDER BY number;
 
 -- name: EgressOf :many
 -- What the commands of a task sent out of its jail.
@@ -42,9 +43,3 @@ UPDATE inbox_items SET carried_at = clock_timestamp() WHERE org_id = @org_id AND
 
 -- name: SetReviewReason :exec
 UPDATE tasks SET reason = @reason WHERE (org_id = @org_id) IS TRUE AND id = @id AND state = 'review_needed' AND reason <> @reason;
-
--- name: ReleasedBefore :many
--- Held calls of a task that have been made already.
-SELECT * FROM steps
-WHERE org_id = @org_id AND task_id = @task_id AND released AND state NOT IN ('held', 'started')
-ORDER BY number;
