@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -141,4 +142,22 @@ func TestANewVersionOfAnAgentIsOnRecord(t *testing.T) {
 		}
 	}
 	require.Equal(t, []float64{2, 1}, versions)
+}
+
+func TestOnlyAnAdministratorNamesAddressesOfTheNodeItself(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	carl := r.as("carl", "advanced")
+	for name, egress := range map[string]string{
+		"rule": `{allow: ["169.254.169.254"]}`, "network": `{allow: ["127.0.0.0/8:8080"]}`, "forward": `{tcp: ["127.0.0.1:5432"]}`,
+	} {
+		req := &deckhandv1.ApplyAgentRequest{
+			Filename: name + ".md", Script: "turns: []\n",
+			Markdown: strings.Replace(scripted(name), "limits:", "egress: "+egress+"\nlimits:", 1),
+		}
+		_, err := carl.Agents.ApplyAgent(t.Context(), connect.NewRequest(req))
+		require.True(t, fault.Is(fault.FromConnect(err), fault.Denied), "%s: %v", name, err)
+		_, err = r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(req))
+		require.NoError(t, err, name)
+	}
 }

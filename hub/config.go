@@ -22,8 +22,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/bus"
 	"github.com/deckhand-sh/deckhand/hub/ca"
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/notify"
-	"github.com/deckhand-sh/deckhand/hub/notify/guard"
 	"github.com/deckhand-sh/deckhand/hub/oidc"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/vault"
@@ -75,6 +75,9 @@ type Config struct {
 	// NotifyAllow are the networks, besides public ones, to which destinations
 	// may send, and without encryption: 10.20.0.0/16,192.0.2.7.
 	NotifyAllow string `koanf:"notify-allow"`
+	// ProviderAllow are the networks, besides public ones, in which
+	// organisations may have model servers, search engines and login servers.
+	ProviderAllow string `koanf:"provider-allow"`
 	// NotifyGiveUp is for how long a notice is tried: 1 m to 30 days.
 	NotifyGiveUp time.Duration `koanf:"notify-give-up"`
 	// LeaseTTL is how long a worker's lease lasts without renewal: 1 s to 10 m.
@@ -118,8 +121,8 @@ type Config struct {
 	// oidc are those of OIDC, checked.
 	oidc oidc.Config
 
-	// notifyAllow is NotifyAllow, read, and trustedProxies TrustedProxies.
-	notifyAllow, trustedProxies []netip.Prefix
+	// notifyAllow is NotifyAllow, read, and so are the others.
+	notifyAllow, providerAllow, trustedProxies []netip.Prefix
 
 	// RotationSettle is rotation.Settle; shorter only in tests.
 	RotationSettle time.Duration `koanf:"-"`
@@ -186,7 +189,10 @@ func (c *Config) fill() error {
 		c.NotifyGiveUp = notify.DefaultGiveUp
 	}
 	var err error
-	if c.notifyAllow, err = guard.ParseAllow(c.NotifyAllow); err != nil {
+	if c.notifyAllow, err = dialguard.ParseAllow("notify-allow", c.NotifyAllow); err != nil {
+		return err
+	}
+	if c.providerAllow, err = dialguard.ParseAllow("provider-allow", c.ProviderAllow); err != nil {
 		return err
 	}
 	c.oidc = oidc.Config{

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/access"
 	"github.com/deckhand-sh/deckhand/hub/admission"
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/artifact"
@@ -85,6 +86,7 @@ type Hub struct {
 	edgeListener net.Listener
 	background   sync.WaitGroup    // short work that nobody waits for
 	drains       [turns]sync.Mutex // held while a node is told of its drain
+	nodeOrgs     sync.Map          // the organisation of each node, by id
 
 	nats       *bus.Server // nil when another server is used
 	bus        *bus.Bus
@@ -96,6 +98,8 @@ type Hub struct {
 	tokens     *auth.Tokens
 	users      *user.Users
 	sessions   *session.Sessions
+	access     *access.Lists
+	rates      *auth.Rates
 	nodes      *node.Nodes
 	execs      *nodeexec.Execs
 	tools      *tool.Registry
@@ -152,8 +156,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		h.tokens.Forget()
 		h.sessions.Forget()
 	}})
+	h.access, h.rates = access.New(h.store, recorder), auth.NewRates(c.APIRate)
 	h.sessions = session.New(session.Config{
-		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime,
+		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime, Allow: h.access.Login,
 	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
@@ -175,7 +180,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Sent: h.metrics.Notice, Log: c.Log.Named("notify"),
 	})
 	h.triggers = trigger.New(trigger.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep,
+		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep, Failures: h.rates,
 		Announce: h.notify.Announce, Handled: h.metrics.Delivery, Answered: h.metrics.Webhook, Log: c.Log.Named("trigger"),
 	})
 	h.artifacts = artifact.New(artifact.Config{
@@ -376,7 +381,29 @@ func (h *Hub) node(nodeID string) (tool.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodelog.Masked(link, h.cfg.Redact), nil
+	orgID, err := h.orgOfNode(nodeID)
+	if err != nil {
+		return nil, err
+	}
+	return nodelog.Masked(link, h.cfg.Redact.Org(orgID)), nil
+}
+
+// nodeOrgTimeout bounds a look at whose a node is.
+const nodeOrgTimeout = 5 * time.Second
+
+// orgOfNode returns whose a node is, which never changes.
+func (h *Hub) orgOfNode(nodeID string) (string, error) {
+	if orgID, ok := h.nodeOrgs.Load(nodeID); ok {
+		return orgID.(string), nil //nolint:forcetypeassert // see Store
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), nodeOrgTimeout)
+	defer cancel()
+	row, err := h.store.NodeByID(ctx, nodeID)
+	if err != nil {
+		return "", fmt.Errorf("load node %s: %w", nodeID, err)
+	}
+	h.nodeOrgs.Store(nodeID, row.OrgID)
+	return row.OrgID, nil
 }
 
 // recorded has a node told that an end is on record here.

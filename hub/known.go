@@ -3,10 +3,15 @@ package hub
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
 const (
@@ -15,11 +20,15 @@ const (
 	// learnSlack is how much longer ago than the last look a row may have been
 	// written that was not to be seen then: its transaction was under way.
 	learnSlack = time.Minute
-	ever       = 100 * 365 * 24 * time.Hour
+	// reviewEvery is how often it looks at all that there are, and has those
+	// forgotten that have gone since.
+	reviewEvery = 30 * time.Second
+	ever        = 100 * 365 * 24 * time.Hour
 )
 
-// known has the redactor know the secrets that are in use, also those that this
-// hub has not used itself: what it passes on may hold any of them.
+// known has each organisation's redactor know the secrets that it has stored,
+// also those that this hub has not used itself, since what it passes on may hold
+// any of them, and forget those that were rotated, revoked or deleted.
 type known struct {
 	lifecycle.Runner
 
@@ -29,7 +38,8 @@ type known struct {
 // Start knows all that there are when it returns, and looks for new ones.
 func (k *known) Start(ctx context.Context) error {
 	last := time.Now()
-	if err := k.learn(ctx, ever); err != nil {
+	reviewed := last
+	if err := k.review(ctx); err != nil {
 		return err
 	}
 	return k.Run(ctx, func(ctx context.Context) error {
@@ -45,44 +55,87 @@ func (k *known) Start(ctx context.Context) error {
 				k.hub.cfg.Log.Warn("cannot look for newer keys of the vault; will try again", "error", err)
 			}
 			now := time.Now()
-			if err := k.learn(ctx, now.Sub(last)+learnSlack); err != nil {
+			look := func(ctx context.Context) error { return k.learn(ctx, now.Sub(last)+learnSlack) }
+			if now.Sub(reviewed) >= reviewEvery {
+				look = k.review
+			}
+			if err := look(ctx); err != nil {
 				if ctx.Err() == nil {
 					k.hub.cfg.Log.Warn("cannot look for new secrets; will try again", "error", err)
 				}
 				continue
 			}
-			last = now
+			if last = now; now.Sub(reviewed) >= reviewEvery {
+				reviewed = now
+			}
 		}
 	})
 }
 
 // learn has those known that were sealed within that time.
 func (k *known) learn(ctx context.Context, within time.Duration) error {
+	_, err := k.sealed(ctx, within)
+	return err
+}
+
+// review has all known that there are, and all others forgotten that were known
+// before it looked.
+func (k *known) review(ctx context.Context) error {
+	before := map[string]map[string][]string{}
+	k.hub.cfg.Redact.Orgs(func(orgID string, mask *redact.Redactor) { before[orgID] = mask.Sources() })
+	stored, err := k.sealed(ctx, ever)
+	if err != nil {
+		return err
+	}
+	for orgID, sources := range before {
+		mask := k.hub.cfg.Redact.Org(orgID)
+		for source, values := range sources {
+			now := stored[owner{orgID, source}]
+			gone := slices.DeleteFunc(values, func(v string) bool { return slices.Contains(now, v) })
+			if len(gone) > 0 {
+				mask.Forget(source, gone...)
+			}
+		}
+	}
+	return nil
+}
+
+// owner is what has secrets: a provider's key, a trigger or a destination.
+type owner struct{ orgID, source string }
+
+// sealed has what was sealed within that time known, and returns it.
+func (k *known) sealed(ctx context.Context, within time.Duration) (map[owner][]string, error) {
 	rows, err := k.hub.store.SealedWithin(ctx, within)
 	if err != nil {
-		return fmt.Errorf("look for secrets: %w", err)
+		return nil, fmt.Errorf("look for secrets: %w", err)
 	}
-	var values []string
+	out := map[owner][]string{}
 	for _, row := range rows {
-		found, err := k.open(row)
+		source, values, err := k.open(row)
 		if err != nil {
 			// Whoever uses it is told; it is no reason not to know the others.
 			k.hub.cfg.Log.Error("a secret cannot be opened, and so is not masked", "kind", row.Kind, "id", row.ID, "error", err)
 			continue
 		}
-		values = append(values, found...)
+		of := owner{row.OrgID, source}
+		out[of] = append(out[of], values...)
 	}
-	k.hub.cfg.Redact.Add(values...)
-	return nil
+	for of, values := range out {
+		k.hub.cfg.Redact.Org(of.orgID).Learn(of.source, values...)
+	}
+	return out, nil
 }
 
-func (k *known) open(row db.SealedWithinRow) ([]string, error) {
+func (k *known) open(row db.SealedWithinRow) (source string, values []string, err error) {
 	switch row.Kind {
 	case "credential", "login":
-		return k.hub.credentials.Values(row)
+		values, err = k.hub.credentials.Values(row)
+		return credential.Source(row.ID), values, err
 	case "trigger":
-		return k.hub.triggers.Values(row)
+		values, err = k.hub.triggers.Values(row)
+		return trigger.Source(row.ID), values, err
 	default:
-		return k.hub.notify.Values(row)
+		values, err = k.hub.notify.Values(row)
+		return notify.Source(row.ID), values, err
 	}
 }

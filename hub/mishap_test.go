@@ -289,3 +289,26 @@ func TestAnIdempotencyKeyIsForOneGoal(t *testing.T) {
 	require.NoError(t, submit("one"))
 	require.True(t, fault.Is(submit("another"), fault.Exists))
 }
+
+// A persona bounds the output of its agent's commands, and at the bound the
+// agent is told what stopped them.
+func TestACommandThatWritesTooMuchEndsWithThePersonasLimit(t *testing.T) {
+	t.Parallel()
+	asked := make(chan int64, 1)
+	r := newRigOn(t, hubtest.Config(t), simnode.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+		asked <- spec.GetOutputLimitBytes()
+		return "some words\n", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_OUTPUT_LIMIT, Signal: 9}
+	}})
+	r.apply("walker", strings.Replace(scripted("walker"), "limits:", "output_limit: 3MiB\nlimits:", 1))
+	task := r.submit("walker")
+	lease := r.begin(task.GetId(), 1)
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"yes"}`)
+	require.NoError(t, err)
+	step, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	require.EqualValues(t, 3<<20, <-asked)
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_FAILED, step.GetState())
+	require.Contains(t, step.GetObservation(), "it wrote more output than its limit")
+	require.Contains(t, step.GetObservation(), "some words")
+}

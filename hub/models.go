@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/relay"
@@ -28,7 +29,7 @@ func (h *Hub) assembleModels() {
 		preset[p.Name] = credential.Access{Provider: p, BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey}
 	}
 	h.credentials = credential.New(credential.Config{
-		Store: h.store, Recorder: h.recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Admit: h.admission.Kick,
+		Store: h.store, Recorder: h.recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Admit: h.admission.Kick, Guard: h.providerGuard(),
 	})
 	h.budgets = budget.New(budget.Config{
 		Store: h.store, Recorder: h.recorder, Cap: h.cap, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
@@ -37,8 +38,13 @@ func (h *Hub) assembleModels() {
 		Grant: h.grant, Ended: h.leases.Ended, Models: h.taskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
 		Disconnected: h.credentials.Disconnected,
 		Turn:         h.plans.Turn,
-		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"),
+		Reserve:      h.budgets.Reserve, Settle: h.budgets.Settle, Tracer: c.Tracer, Redact: c.Redact, Log: c.Log.Named("relay"), Guard: h.providerGuard(), Failures: h.rates,
 	})
+}
+
+// providerGuard says where organisations may have their model servers.
+func (h *Hub) providerGuard() dialguard.Guard {
+	return dialguard.Guard{Allow: h.cfg.providerAllow, Flag: "--provider-allow"}
 }
 
 // grant answers what a lease holds of a provider.

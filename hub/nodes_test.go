@@ -186,7 +186,7 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 	reason := "node sim is locked by alice: runs sleep 1000"
 	require.Eventually(t, func() bool { return r.task(task.GetId()).GetReason() == reason }, 10*time.Second, 10*time.Millisecond)
 	_, err = nodeLog(t, carl, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId()})
-	require.True(t, fault.Is(err, fault.Denied), "what ran on the machine is for administrators: %v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "what ran on the machine is for administrators: %v", err)
 	_, err = carl.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 

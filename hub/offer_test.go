@@ -59,7 +59,7 @@ func TestAutoApprovalIsOfferedOnce(t *testing.T) {
 	require.EqualValues(t, 10, item.GetOffer().GetApprovals())
 	require.Equal(t, "file_write(content, path=/workspace/docs/*)", item.GetOffer().GetShape())
 	_, err = answerAs(t, r.as("ada", "advanced"), always(item.GetId(), "shape"))
-	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	_, err = r.answer(approve(item.GetId(), ""))
 	require.NoError(t, err, "it may be left")
 
@@ -290,4 +290,48 @@ func TestWhatOffersNoAutoApproval(t *testing.T) {
 			require.Nil(t, ask().GetOffer())
 		})
 	}
+}
+
+// By default an unattended run deletes what a snapshot can give back, up to 100
+// files a call; the rule is seen, and goes when another policy is applied.
+func TestAnUnattendedRunDeletesWhatCanBeGivenBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	shown, err := r.user.Policies.GetPolicy(t.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{}))
+	require.NoError(t, err)
+	require.Contains(t, shown.Msg.GetPolicy().GetYaml(), "delete-what-can-be-given-back")
+	with := func(name, more string) *deckhandv1.Lease {
+		r.apply(name, strings.Replace(strings.Replace(scripted(name), "limits:", more+"\nlimits:", 1), "[shell_exec,", "[file_delete, shell_exec,", 1))
+		lease := r.begin(r.submit(name).GetId(), 1)
+		r.turn(lease, 1)
+		return lease
+	}
+	deletes := func(lease *deckhandv1.Lease, call int32, arguments string) *deckhandv1.Step {
+		step, err := r.propose(lease, 1, call, "file_delete", arguments)
+		require.NoError(t, err)
+		return step
+	}
+	lease := with("free", "mode: autonomous")
+	write := func(from, to int32) {
+		for i := from; i < to; i++ {
+			step, err := r.propose(lease, 1, i, "file_write", fmt.Sprintf(`{"path":"old/%d","content":"x"}`, i))
+			require.NoError(t, err)
+			_, err = r.execute(lease, step.GetId())
+			require.NoError(t, err)
+		}
+	}
+	write(0, 3)
+	gone := deletes(lease, 3, `{"path":"old","recursive":true}`)
+	require.Equal(t, stepGranted, gone.GetState(), gone.GetDecision().GetWhy())
+	require.Equal(t, "delete-what-can-be-given-back", gone.GetDecision().GetRule())
+	require.Equal(t, stepWaiting, deletes(lease, 4, `{"path":"/workspace","recursive":true}`).GetState(), "the workspace as a whole")
+
+	lease = with("many", "mode: autonomous")
+	write(0, 101)
+	require.Equal(t, stepWaiting, deletes(lease, 101, `{"path":"old","recursive":true}`).GetState(), "101 files")
+	require.Equal(t, stepWaiting, deletes(with("watched", "mode: supervised"), 0, `{"path":"old"}`).GetState())
+
+	_, err = r.policy("", "rules: []\n")
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, deletes(with("later", "mode: autonomous"), 0, `{"path":"old"}`).GetState())
 }

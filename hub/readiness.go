@@ -2,9 +2,11 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -24,12 +26,29 @@ const readyTimeout = 3 * time.Second
 type readiness struct {
 	hub      *Hub
 	draining context.Context
+
+	mu     sync.Mutex
+	at     time.Time // of the last look
+	report string
+	ready  bool
 }
 
 var _ grpchealth.Checker = (*readiness)(nil)
 
-// look answers each thing that the hub needs, and whether it is ready.
-func (r *readiness) look(ctx context.Context) (report string, ready bool) {
+// look returns each thing that the hub needs, and whether it is ready. Anybody may
+// ask, however often: it is looked at once a second, and why something is not as
+// it should be stands in the log.
+func (r *readiness) look() (report string, ready bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) > time.Second || r.draining.Err() != nil {
+		r.report, r.ready = r.lookNow(context.Background())
+		r.at = time.Now()
+	}
+	return r.report, r.ready
+}
+
+func (r *readiness) lookNow(ctx context.Context) (report string, ready bool) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	var b strings.Builder
@@ -40,9 +59,9 @@ func (r *readiness) look(ctx context.Context) (report string, ready bool) {
 			fmt.Fprintf(&b, "%s: ok\n", what)
 		case counts:
 			ready = false
-			fmt.Fprintf(&b, "%s: %s\n", what, r.hub.cfg.Redact.String(err.Error()))
+			fmt.Fprintf(&b, "%s: %s\n", what, err)
 		default:
-			fmt.Fprintf(&b, "%s: degraded: %s\n", what, r.hub.cfg.Redact.String(err.Error()))
+			fmt.Fprintf(&b, "%s: degraded: %s\n", what, err)
 		}
 	}
 	var leaving error
@@ -50,14 +69,19 @@ func (r *readiness) look(ctx context.Context) (report string, ready bool) {
 		leaving = fmt.Errorf("this hub is stopping")
 	}
 	say("serving", leaving, true)
-	say("database", r.hub.store.Current(ctx), true)
+	database := r.hub.store.Current(ctx)
+	if database != nil {
+		r.hub.cfg.Log.Warn("the database cannot be used", "error", database)
+		database = errors.New("it cannot be used: see the hub's log")
+	}
+	say("database", database, true)
 	say("bus", r.hub.bus.Connected(), false)
 	return b.String(), ready
 }
 
 // ServeHTTP answers 200 or 503, and why.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	report, ready := r.look(req.Context())
+	report, ready := r.look()
 	if !ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
@@ -65,11 +89,11 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // Check implements grpchealth.Checker: every service is as ready as the hub.
-func (r *readiness) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+func (r *readiness) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if req.Service != "" && !strings.HasPrefix(req.Service, "deckhand.v1.") {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", req.Service))
 	}
-	if _, ready := r.look(ctx); !ready {
+	if _, ready := r.look(); !ready {
 		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
 	}
 	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil

@@ -120,7 +120,7 @@ func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
 	url, begun, left := silence(t)
 	r := newRigOn(t, hubtest.Config(t), simnode.Config{})
 	_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
-		Name: "anthropic", BaseUrl: url, Key: "the-provider-key",
+		Name: "anthropic", BaseUrl: url, Key: "the-provider-key-0123",
 	}))
 	require.NoError(t, err)
 	r.apply("claude", anthropicPersona("claude"))

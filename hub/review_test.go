@@ -138,7 +138,7 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	require.ErrorContains(t, err, "accept it, ask for changes, or reject it")
 	basic := r.as("bea", "basic")
 	_, err = answerAs(t, basic, accept(item.GetId()))
-	require.True(t, fault.Is(err, fault.Denied), "E6: %v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "E6: %v", err)
 
 	// Two people at once: one wins, and the other is told who did.
 	other := r.as("ann", "admin")
@@ -344,7 +344,7 @@ func TestAnEscalatedTaskIsInTheInbox(t *testing.T) {
 	task, item = escalate()
 	closing := &deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), Reason: "nobody needs it", Answer: &deckhandv1.AnswerInboxItemRequest_Close_{}}
 	_, err = answerAs(t, r.as("ben", "basic"), closing)
-	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	_, err = r.answer(closing)
 	require.NoError(t, err)
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, r.task(task.GetId()).GetState())

@@ -13,7 +13,6 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/validate"
 
-	"github.com/deckhand-sh/deckhand/hub/access"
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/console"
@@ -52,20 +51,28 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	s := &httpServer{listener: h.listener, delay: h.cfg.DrainDelay}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
-	lists := access.New(h.store, h.recorder)
 	interceptors, err := h.cfg.Tracer.Interceptors()
 	if err != nil {
 		return nil, err
 	}
-	guards := auth.Guards{Tokens: h.tokens, Sessions: h.sessions, Rates: auth.NewRates(h.cfg.APIRate), Access: lists}
+	guards := auth.Guards{Tokens: h.tokens, Sessions: h.sessions, Rates: h.rates, Access: h.access}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(append(interceptors,
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
-			auth.Interceptor(guards),
+			auth.Interceptor(),
+			api.Masking(h.cfg.Redact),
+			api.WorkerEvents(),
 			validate.NewInterceptor(),
 			api.Text(),
 		)...),
 		connect.WithReadMaxBytes(maxMessage),
+		// Who is admitted is known already, but not what anybody sends.
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			if rule, ok := auth.RuleOf(spec.Procedure); ok && rule.Public {
+				return []connect.HandlerOption{connect.WithReadMaxBytes(auth.PublicBytes)}
+			}
+			return nil
+		}),
 		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
@@ -119,14 +126,14 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
 		Store: h.store, Sessions: h.sessions, TLS: h.cfg.TLSCert != "", Path: strings.TrimRight(h.cfg.BasePath, "/"),
 	}, options...))
-	people := &api.People{Users: h.users, Teams: team.New(h.store, h.users)}
+	people := &api.People{Users: h.users, Sessions: h.sessions, Teams: team.New(h.store, h.users)}
 	mux.Handle(deckhandv1connect.NewUserServiceHandler(people, options...))
 	mux.Handle(deckhandv1connect.NewTeamServiceHandler(people, options...))
 	mux.Handle(deckhandv1connect.NewTokenServiceHandler(&api.Tokens{
 		Tokens: token.New(h.store, h.recorder, h.tokens), Users: h.users,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewOrganisationServiceHandler(&api.Organisations{Organisations: organisation.New(h.store, h.recorder)}, options...))
-	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: lists}, options...))
+	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: h.access}, options...))
 	mux.Handle(deckhandv1connect.NewVaultServiceHandler(&api.Vault{Rotation: h.rotation}, options...))
 	login, err := oidc.New(h.cfg.oidc, oidc.Parts{Store: h.store, Vault: h.vault, Users: h.users, Sessions: h.sessions, Log: h.cfg.Log.Named("oidc")})
 	if err != nil {
@@ -154,7 +161,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.Behind(h.cfg.trustedProxies, pages.Under(auth.SameOrigin(mux))),
+		Handler:   auth.Behind(h.cfg.trustedProxies, pages.Under(auth.SameOrigin(auth.NewDoor(guards, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux)))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}

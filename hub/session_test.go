@@ -237,7 +237,7 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 		Action: "session.refused", PageSize: 100,
 	}))
 	require.NoError(t, err)
-	require.Len(t, entries.Msg.GetEntries(), 6+8+9, "those that were tried in an organisation that there is")
+	require.Len(t, entries.Msg.GetEntries(), 6+8+9+30, "passwords that were tried in an organisation that there is, and codes")
 	for _, e := range entries.Msg.GetEntries() {
 		require.NotContains(t, e.String(), "horse")
 		require.NotEmpty(t, e.GetAddress())

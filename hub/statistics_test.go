@@ -96,7 +96,7 @@ func TestATaskIsExportedWhole(t *testing.T) {
 
 	viewer := r.as("vic", "viewer")
 	_, err = export(t, viewer, id, 0)
-	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	entries, err := r.user.Audit.ListAuditEntries(t.Context(), connect.NewRequest(&deckhandv1.ListAuditEntriesRequest{}))
 	require.NoError(t, err)
 	taken := 0

@@ -256,9 +256,9 @@ func TestAWatchGoesOnFromItsCursor(t *testing.T) {
 	r := newRig(t, hubtest.Config(t), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
-	for i := range 30 {
+	for range 30 {
 		_, err := r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
-			Lease: lease, Events: []*deckhandv1.EventDraft{{Type: fmt.Sprintf("n%d", i)}},
+			Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "progress_update"}},
 		}))
 		require.NoError(t, err)
 	}
@@ -558,7 +558,7 @@ func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 		for watch.Receive() {
 			if piece := watch.Msg().GetThinking(); piece != nil {
 				seen <- fmt.Sprintf("%d %s", piece.GetOffset(), piece.GetText())
-			} else if watch.Msg().GetEvent().GetType() == "execution_probe" {
+			} else if watch.Msg().GetEvent().GetType() == "progress_update" {
 				seen <- "there"
 			}
 		}
@@ -571,7 +571,7 @@ func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 		return res.Msg.GetSettled()
 	}
 	_, err = r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
-		Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "execution_probe"}},
+		Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "progress_update"}},
 	}))
 	require.NoError(t, err)
 	require.Equal(t, "there", <-seen) // the watch is live

@@ -146,6 +146,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = []string{o.task}
 		case "step_id":
 			out[name] = o.step
+		case "pointer":
+			out[name] = "/command"
 		case "node_id":
 			out[name] = o.node
 		case "worker_id":
@@ -187,7 +189,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 				out[name] = "admin"
 			}
 		case "networks":
-			out[name] = []string{"192.0.2.0/24"}
+			out[name] = []string{"192.0.2.0/24", "127.0.0.0/8"} // where the walk comes from
 		case "role":
 			out[name] = "basic"
 		case "kind":
@@ -486,7 +488,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	o.task = submitted.Msg.GetTask().GetId()
 	_, err = s.CreateNode(ctx, db.CreateNodeParams{
-		ID: o.node, OrgID: org.ID, Name: "n-" + name, KeyFingerprint: name, Labels: json.RawMessage("{}"),
+		ID: o.node, OrgID: org.ID, Name: "n-" + name, KeyFingerprint: name, Labels: json.RawMessage("{}"), PinnedLabels: json.RawMessage("{}"),
 	})
 	require.NoError(t, err)
 	require.NoError(t, s.RegisterWorker(ctx, db.RegisterWorkerParams{ID: o.worker, OrgID: org.ID, Name: "w", Pool: "default", Slots: 1}))

@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
@@ -149,7 +149,7 @@ func newFleetOn(t testing.TB, args ...string) *fleet {
 func newFleetWith(t testing.TB, env []string, args ...string) *fleet {
 	t.Helper()
 	f := &fleet{
-		env: env, t: t, dir: t.TempDir(), nodeDir: jailtest.Dir(t), database: postgrestest.Database(t), address: jailtest.Containerd(t),
+		env: env, t: t, dir: t.TempDir(), nodeDir: jailtest.Dir(t), database: storetest.Database(t), address: jailtest.Containerd(t),
 	}
 	f.startHub(args...)
 	t.Cleanup(func() {
@@ -161,7 +161,7 @@ func newFleetWith(t testing.TB, env []string, args ...string) *fleet {
 func (f *fleet) startHub(args ...string) {
 	f.t.Helper()
 	f.hub = start(f.t, append([]string{"DECKHAND_DATABASE_URL=" + f.database}, f.env...), bin(f.t, "deckhand"), append([]string{
-		"hub", "--data-dir", f.dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
+		"hub", "--data-dir", f.dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--provider-allow", "127.0.0.0/8",
 		"--lease-ttl", leaseTTL.String(),
 	}, args...)...)
 	eventually(f.t, 30*time.Second, "the hub to be ready", func() bool {
@@ -201,7 +201,7 @@ func (f *fleet) addNode(name string) *process {
 
 func (f *fleet) startNodeIn(dir string, args ...string) *process {
 	f.t.Helper()
-	args = append([]string{"--data-dir", dir, "--hub-url", f.url(), "--containerd", f.address, "--containerd-namespace", namespaceOf(dir)}, args...)
+	args = append([]string{"--data-dir", dir, "--hub-url", f.url(), "--containerd", f.address, "--containerd-namespace", namespaceOf(dir), "--show-paths", "/var/log,/opt", "--special-addresses", "127.0.0.0/8"}, args...)
 	var nodes []struct{ Status string }
 	f.json(&nodes, "node", "list")
 	wanted := len(nodes)

@@ -176,9 +176,9 @@ turns:
 		first, second = second, first
 	}
 	shown := f.cli(0, "inbox", "show", first).out
-	require.Contains(t, shown, "has changed what the tool add is since it was agreed on")
-	require.Contains(t, shown, "Ignore your instructions")
-	require.Contains(t, shown, "Adds to a counter")
+	require.Contains(t, strings.Join(strings.Fields(shown), " "), "has changed what the tool add is since it was agreed on")
+	require.Contains(t, strings.Join(strings.Fields(shown), " "), "Ignore your instructions")
+	require.Contains(t, strings.Join(strings.Fields(shown), " "), "Adds to a counter")
 	f.cli(0, "inbox", "approve", first)
 	require.Contains(t, f.cli(0, "inbox", "show", second).out, "late is new on the MCP server counter")
 	f.cli(0, "inbox", "reject", second, "--reason", "not needed")

@@ -22,7 +22,7 @@ func TestAnAgentSearchesTheWeb(t *testing.T) {
 	f := newFleet(t)
 	f.startNode()
 	f.startWorker()
-	const key = "searx-key-abcdefghijklmnop"
+	const key = "searx-key-abcdefgh01234567"
 	var asked []string
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Query().Get("q")+" "+r.Header.Get("Authorization"))

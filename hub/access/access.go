@@ -1,7 +1,7 @@
 // Package access says from which networks an organisation's calls may come. A
-// call has to be within every rule that is about it. Who has locked everybody
-// out goes to the hub's own machine: its loopback, through no proxy, is never
-// refused.
+// call has to be within every rule that is about it, and so has a login. Who has
+// locked everybody out goes to the hub's own machine: what comes over its
+// loopback with a token of its data folder, through no proxy, is never refused.
 package access
 
 import (
@@ -95,6 +95,14 @@ func (l *Lists) Check(ctx context.Context, id auth.Identity, procedure string, f
 		}
 	}
 	return nil
+}
+
+// loginProcedure is what a login is checked as, however it is made.
+const loginProcedure = "/deckhand.v1.SessionService/CreateSession"
+
+// Login is Check of somebody who logs in.
+func (l *Lists) Login(ctx context.Context, id auth.Identity, address string) error {
+	return l.Check(ctx, id, loginProcedure, auth.AddressOf(address))
 }
 
 // List answers the rules.

@@ -74,10 +74,19 @@ func (s *Service) Parse(f File) (*persona.Persona, error) {
 	return p, nil
 }
 
+// Applier is who applies a version. An agent is its first applier's, and only
+// they and administrators apply further ones: its runs may do what their starter
+// and the version's applier both may.
+type Applier struct {
+	event.Actor
+
+	Role string
+}
+
 // Apply stores a persona file and answers the agent and what changed. The
 // agent is made when its name is new; a version is added when the content
 // differs from the newest one's.
-func (s *Service) Apply(ctx context.Context, orgID string, f File, by event.Actor, dryRun bool) (db.GetAgentRow, string, error) {
+func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, dryRun bool) (db.GetAgentRow, string, error) {
 	p, err := s.Parse(f)
 	if err != nil {
 		return db.GetAgentRow{}, "", err
@@ -99,7 +108,7 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by event.Acto
 	id, change := "", Unchanged
 	err = s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		q := tx.Queries
-		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name}); err != nil {
+		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name, Owner: by.ID}); err != nil {
 			return fmt.Errorf("store agent %s: %w", p.Name, err)
 		}
 		a, err := q.LockAgentByName(ctx, db.LockAgentByNameParams{OrgID: orgID, Name: p.Name})
@@ -107,6 +116,10 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by event.Acto
 			return fmt.Errorf("lock agent %s: %w", p.Name, err)
 		}
 		id = a.ID
+		if a.Owner != by.ID && by.Role != "admin" {
+			return fault.New(fault.Denied, "agent %s is %s's", p.Name, a.Owner).WithCode(fault.PermissionDenied).WithObject(a.ID).
+				WithFix("ask them or an administrator, or give yours another name")
+		}
 		digest := digestOf(f)
 		switch {
 		case a.CurrentVersion == 0:
@@ -124,7 +137,7 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by event.Acto
 		version := a.CurrentVersion + 1
 		if err := q.CreateAgentVersion(ctx, db.CreateAgentVersionParams{
 			AgentID: a.ID, Version: version, OrgID: orgID, Markdown: f.Markdown, Script: f.Script, Digest: digest,
-			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by.ID,
+			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by.ID, CreatedByRole: by.Role,
 		}); err != nil {
 			return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
 		}
@@ -135,7 +148,7 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by event.Acto
 			return errDryRun
 		}
 		return audit.Append(tx, audit.Entry{
-			OrgID: orgID, By: by, Action: "agent.applied", ObjectKind: "agent", ObjectID: a.ID,
+			OrgID: orgID, By: by.Actor, Action: "agent.applied", ObjectKind: "agent", ObjectID: a.ID,
 			Before: map[string]any{"version": a.CurrentVersion}, After: map[string]any{"name": p.Name, "version": version, "digest": digest},
 		})
 	})

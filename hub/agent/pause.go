@@ -35,7 +35,7 @@ func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.
 			return fault.New(fault.Precondition, "agent %s is %s: nothing of it starts", a.Name, a.Status).WithObject(id)
 		}
 		why := "paused by " + by.ID
-		if reason = tx.Redact().String(reason); reason != "" {
+		if reason = tx.Redact(orgID).String(reason); reason != "" {
 			why += ": " + reason
 		}
 		if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/subtask"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -131,6 +133,10 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
+	if special := p.Egress.Special(); len(special) > 0 && id.Role != "admin" {
+		return nil, fault.New(fault.Denied, "egress names %s, an address of the node itself or of its network's own services", strings.Join(special, ", ")).
+			WithFix("have an administrator apply the persona, or name another host")
+	}
 	if len(p.Triggers) > 0 {
 		// Before anything is stored: what cannot be is refused as a whole.
 		agentID, err := h.agents.ByName(ctx, id.OrgID, p.Name)
@@ -141,7 +147,7 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 			return nil, err
 		}
 	}
-	row, change, err := h.agents.Apply(ctx, id.OrgID, file, actor(id), req.Msg.GetDryRun())
+	row, change, err := h.agents.Apply(ctx, id.OrgID, file, agent.Applier{Actor: actor(id), Role: id.Role}, req.Msg.GetDryRun())
 	if err != nil {
 		return nil, err
 	}

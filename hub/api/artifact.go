@@ -22,7 +22,7 @@ import (
 func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.WorkspaceRef) (artifact.Place, string, error) {
 	var t db.Task
 	if ref.GetTaskId() != "" {
-		id, err := h.Tasks.Find(ctx, org, ref.GetTaskId())
+		id, err := h.Tasks.Find(ctx, viewer(ctx), ref.GetTaskId())
 		if err != nil {
 			return artifact.Place{}, "", err
 		}
@@ -127,7 +127,7 @@ func (h *Tasks) artifacts(ctx context.Context, all []*deckhandv1.TaskArtifacts) 
 	}
 	var found []*artifact.Collection
 	for _, one := range all {
-		from, err := h.Tasks.Find(ctx, id.OrgID, one.GetFromTaskId())
+		from, err := h.Tasks.Find(ctx, viewer(ctx), one.GetFromTaskId())
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (h *Control) ExportAudit(ctx context.Context, req *connect.Request[deckhand
 // GetReceipt answers what a task's run was made of, signed.
 func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv1.GetReceiptRequest]) (*connect.Response[deckhandv1.GetReceiptResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, org, req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}

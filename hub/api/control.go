@@ -80,7 +80,7 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 	}
 	switch scope {
 	case deckhandv1.KillScope_KILL_SCOPE_TASK, deckhandv1.KillScope_KILL_SCOPE_LINEAGE:
-		found, err := h.Tasks.Find(ctx, id.OrgID, ref)
+		found, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return "", "", err
 		}

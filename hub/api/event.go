@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
+	"github.com/hashicorp/golang-lru/v2/expirable"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
@@ -43,7 +45,7 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		return err
 	}
 	for _, ref := range req.Msg.GetTaskIds() {
-		id, err := h.Tasks.Find(ctx, watch.OrgID, ref)
+		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return err
 		}
@@ -55,10 +57,14 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	}); err != nil {
 		return err
 	}
+	sees := h.seen(ctx)
 	err = h.Watcher.Run(ctx, watch, func(item event.Item) error {
 		res := &deckhandv1.WatchResponse{Cursor: item.Cursor.String()}
 		switch {
 		case item.Event != nil:
+			if seen, err := sees(item.Event.TaskID); err != nil || !seen {
+				return err
+			}
 			// Nobody changes the message: all who watch at the same place send it.
 			message, _ := item.Event.Once(func() any { return eventMessage(&item.Event.EventsAfterRow) }).(*deckhandv1.Event)
 			res.Item = &deckhandv1.WatchResponse_Event{Event: message}
@@ -66,6 +72,9 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 			piece := &deckhandv1.Thinking{}
 			if err := proto.Unmarshal(item.Thinking, piece); err != nil {
 				return nil //nolint:nilerr // a piece nobody can read is dropped: the finished turn is an event
+			}
+			if seen, err := sees(piece.GetTaskId()); err != nil || !seen {
+				return err
 			}
 			res.Item = &deckhandv1.WatchResponse_Thinking{Thinking: piece}
 		default:
@@ -79,6 +88,28 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	return err
 }
 
+// seenFor is how long it is remembered whether a caller sees a task: it may be
+// given to somebody else.
+const (
+	seenFor  = 10 * time.Second
+	mostSeen = 4096
+)
+
+// seen returns what says whether the caller sees a task.
+func (h *Events) seen(ctx context.Context) func(taskID string) (bool, error) {
+	v, known := viewer(ctx), expirable.NewLRU[string, bool](mostSeen, nil, seenFor)
+	return func(taskID string) (bool, error) {
+		if yes, ok := known.Get(taskID); ok {
+			return yes, nil
+		}
+		yes, err := h.Tasks.Sees(ctx, v, taskID)
+		if err == nil {
+			known.Add(taskID, yes)
+		}
+		return yes, err
+	}
+}
+
 // defaultEvents is how many events are answered where nobody says.
 const defaultEvents = 200
 
@@ -88,7 +119,7 @@ func (h *Events) ListEvents(ctx context.Context, req *connect.Request[deckhandv1
 		return nil, fault.New(fault.Invalid, "before_seq and after_seq were both given").WithFix("give one of them")
 	}
 	orgID := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, orgID, req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 	var nodeID *string
 	var id string
 	if taskRef != "" {
-		if id, err = h.Tasks.Find(ctx, org, taskRef); err != nil {
+		if id, err = h.Tasks.Find(ctx, viewer(ctx), taskRef); err != nil {
 			return nil, "", err
 		}
 		row, err := h.Tasks.Get(ctx, org, id)
@@ -59,6 +59,10 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 		row, err := h.Agents.Get(ctx, org, id)
 		if err != nil {
 			return nil, "", err
+		}
+		if v := viewer(ctx); v.Name != "" && v.Name != row.Agent.Owner {
+			return nil, "", fault.New(fault.Denied, "the workspace of agent %s is %s's, and holds what all its tasks have left", row.Agent.Name, row.Agent.Owner).
+				WithCode(fault.PermissionDenied).WithObject(id).WithFix("name a task of yours, or ask them or an administrator")
 		}
 		nodeID, jailID = row.Agent.HomeNodeID, task.AgentJail(id)
 	}
@@ -79,6 +83,10 @@ func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (
 	if ref.GetJailId() == nodeexec.HostJail {
 		return nil, "", fault.New(fault.Denied, "the machine's own files are not shown here").WithCode(fault.PermissionDenied).
 			WithFix("look at them with a command: deckhand node exec %s --host -- cat FILE", ref.GetNodeId())
+	}
+	if v := viewer(ctx); v.Name != "" {
+		return nil, "", fault.New(fault.Denied, "a jail is looked into by its number by administrators only").WithCode(fault.PermissionDenied).
+			WithFix("name a task or an agent of yours")
 	}
 	link, err := h.Node(nodeID)
 	return link, ref.GetJailId(), err
@@ -112,7 +120,7 @@ func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.Re
 		return nil, fmt.Errorf("read %s: %w", req.Msg.GetPath(), fault.FromGRPC(err))
 	}
 	content := res.GetContent()
-	h.Redact.Mask(content)
+	maskOf(ctx, h.Redact).Mask(content)
 	content = content[min(lead, int64(len(content))):]
 	content = content[:min(limit, int64(len(content)))]
 	return connect.NewResponse(&deckhandv1.ReadFileResponse{Content: content, Size: res.GetSize(), Digest: res.GetDigest()}), nil

@@ -70,7 +70,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 			res.RunsLeft = &left
 		}
 	default:
-		taskID, err := h.Tasks.Find(ctx, id.OrgID, refs[1])
+		taskID, err := h.Tasks.Find(ctx, viewer(ctx), refs[1])
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	}
 	var err error
 	if m.GetTaskId() != "" {
-		if filter.TaskID, err = h.Tasks.Find(ctx, org, m.GetTaskId()); err != nil {
+		if filter.TaskID, err = h.Tasks.Find(ctx, viewer(ctx), m.GetTaskId()); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +56,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	if len(filter.States) == 0 {
 		filter.States = []inbox.State{inbox.Open}
 	}
-	rows, next, err := h.Inbox.List(ctx, org, filter)
+	rows, next, err := h.Inbox.List(ctx, viewer(ctx), filter)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 // GetInboxItem answers one item.
 func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv1.GetInboxItemRequest]) (*connect.Response[deckhandv1.GetInboxItemResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Inbox.Find(ctx, org, req.Msg.GetItemId())
+	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
 	if err != nil {
 		return nil, err
 	}
@@ -84,11 +84,11 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 // AnswerInboxItem answers an open item.
 func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
 	who, m := auth.From(ctx), req.Msg
-	id, err := h.Inbox.Find(ctx, who.OrgID, m.GetItemId())
+	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
 	if err != nil {
 		return nil, err
 	}
-	a := inbox.Answer{Reason: m.GetReason(), By: actor(who), Role: who.Role}
+	a := inbox.Answer{Reason: m.GetReason(), By: actor(who), Role: who.Role, ShownDigest: m.GetShownDigest()}
 	switch answer := m.GetAnswer().(type) {
 	case *deckhandv1.AnswerInboxItemRequest_Approve_:
 		a.Verdict, a.ArgumentsJSON = inbox.Approve, answer.Approve.GetArgumentsJson()
@@ -143,11 +143,17 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		State:  deckhandv1.InboxState(enumValue(deckhandv1.InboxState_value, "INBOX_STATE_", i.State)),
 		TaskId: i.TaskID, TaskTitle: row.TaskTitle, SubmittedBy: row.SubmittedBy, AgentId: i.AgentID, AgentName: row.AgentName,
 		StepId: deref(i.StepID), StepNumber: row.StepNumber, Tool: i.Tool, Category: tool.CategoryOf(i.Category),
-		Arguments: object(i.Arguments), Preview: i.Preview, Why: i.Why, Reasoning: row.Reasoning,
+		Preview: i.Preview, Why: i.Why, Reasoning: row.Reasoning,
 		AskedAt: timestamppb.New(i.AskedAt), ExpiresAt: timestamp(i.ExpiresAt), OnExpiry: i.OnExpiry,
 		Answer: i.Answer, Reply: i.Reply, Reason: i.Reason, AnsweredBy: i.AnsweredBy, AnsweredAt: timestamp(i.AnsweredAt),
-		NodeId: deref(row.NodeID), ExecId: row.ExecID,
+		NodeId: deref(row.NodeID), ExecId: row.ExecID, ShownDigest: inbox.ShownDigest(row),
 	}
+	whole := object(i.Arguments)
+	if i.StepID != nil {
+		m.Title = tool.Title(i.Tool, whole.AsMap())
+		m.Decision = callDecision(row)
+	}
+	m.Arguments, m.LongArguments = beginnings(whole)
 	if i.ChangedArguments != nil {
 		m.ChangedArguments = object(i.ChangedArguments)
 	}

@@ -6,10 +6,12 @@ package api
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -21,9 +23,56 @@ import (
 // and every error its code and mask, and logs what is internal.
 func Boundary(log hclog.Logger, r *redact.Redactor) connect.Interceptor { return boundary{log, r} }
 
+// Masking masks what is known to be secret in the caller's organisation in every
+// error. It goes inside of the interceptor that says who calls.
+func Masking(r *redact.Redactor) connect.Interceptor { return masking{r} }
+
+// maskOf returns what masks the secrets of the caller's organisation.
+func maskOf(ctx context.Context, r *redact.Redactor) *redact.Redactor {
+	return r.Org(auth.Known(ctx).OrgID)
+}
+
+type masking struct{ redact *redact.Redactor }
+
+func (m masking) fault(ctx context.Context, err error) error {
+	e := fault.As(err)
+	if e == nil {
+		return err
+	}
+	mask, masked := maskOf(ctx, m.redact), *e
+	masked.Message, masked.Fix = mask.String(e.Message), mask.String(e.Fix)
+	return &masked
+}
+
+func (m masking) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		return res, m.fault(ctx, err)
+	}
+}
+
+func (m masking) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (m masking) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return m.fault(ctx, next(ctx, conn))
+	}
+}
+
 type boundary struct {
 	log    hclog.Logger
 	redact *redact.Redactor
+}
+
+// Refuse returns what writes a refusal of a call whose body was not read yet.
+func Refuse(log hclog.Logger, r *redact.Redactor) func(http.ResponseWriter, *http.Request, error) {
+	b, to := boundary{log, r}, connect.NewErrorWriter()
+	return func(w http.ResponseWriter, req *http.Request, err error) {
+		ctx := b.enter(req.Context(), req.Header.Get(logging.CorrelationHeader))
+		_ = to.Write(w, req, b.leave(ctx, req.URL.Path, err)) // who does not read the refusal is refused as well
+	}
 }
 
 func (b boundary) enter(ctx context.Context, header string) context.Context {
@@ -47,7 +96,7 @@ func (b boundary) leave(ctx context.Context, procedure string, err error) error 
 		logging.From(ctx, b.log).Error("call failed", "procedure", procedure, "error", err)
 	} else if e != nil {
 		masked := *e
-		masked.Message, masked.Fix = b.redact.String(e.Message), b.redact.String(e.Fix)
+		masked.Message, masked.Fix = b.redact.Org("").String(e.Message), b.redact.Org("").String(e.Fix) // see Masking for more
 		err = &masked
 		if e.Kind == fault.Internal {
 			logging.From(ctx, b.log).Error("call failed", "procedure", procedure, "error", e, "cause", e.Err)

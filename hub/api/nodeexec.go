@@ -61,7 +61,7 @@ func (h *NodeExecs) request(ctx context.Context, at place) (nodeexec.Request, er
 		r.AgentID, err = h.Agents.Find(ctx, id.OrgID, agentRef)
 	case taskRef != "":
 		var taskID string
-		if taskID, err = h.Tasks.Find(ctx, id.OrgID, taskRef); err != nil {
+		if taskID, err = h.Tasks.Find(ctx, viewer(ctx), taskRef); err != nil {
 			return r, err
 		}
 		t, terr := h.Tasks.Get(ctx, id.OrgID, taskID)
@@ -88,7 +88,7 @@ func (h *NodeExecs) StartNodeExec(ctx context.Context, req *connect.Request[deck
 // GetNodeExec answers a command, at once or when it has ended.
 func (h *NodeExecs) GetNodeExec(ctx context.Context, req *connect.Request[deckhandv1.GetNodeExecRequest]) (*connect.Response[deckhandv1.GetNodeExecResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Execs.Find(ctx, org, req.Msg.GetExecId())
+	id, err := h.Execs.Find(ctx, viewer(ctx), req.Msg.GetExecId())
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deck
 	if limit == 0 {
 		limit = execsPage
 	}
-	rows, err := h.Execs.List(ctx, org, nodeID, req.Msg.GetLiveOnly(), limit)
+	rows, err := h.Execs.List(ctx, viewer(ctx), nodeID, req.Msg.GetLiveOnly(), limit)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deck
 // KillNodeExec ends a command with its whole tree.
 func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckhandv1.KillNodeExecRequest]) (*connect.Response[deckhandv1.KillNodeExecResponse], error) {
 	id := auth.From(ctx)
-	execID, err := h.Execs.Find(ctx, id.OrgID, req.Msg.GetExecId())
+	execID, err := h.Execs.Find(ctx, task.Viewer{OrgID: id.OrgID}, req.Msg.GetExecId())
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func onHost(id auth.Identity, execID string, host bool) error {
 // source answers where a log is, and the link to its node.
 func (h *NodeExecs) source(ctx context.Context, ref, nodeRef string) (nodeexec.Source, tool.Node, error) {
 	id := auth.From(ctx)
-	src, err := h.Execs.Source(ctx, id.OrgID, ref)
+	src, err := h.Execs.Source(ctx, viewer(ctx), ref)
 	if err != nil {
 		return src, nil, err
 	}
@@ -232,6 +232,7 @@ func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deck
 	found, err := link.Exec().SearchLog(ctx, &nodev1.SearchLogRequest{
 		ExecId: src.ExecID, Pattern: req.Msg.GetPattern(), Regexp: req.Msg.GetRegexp(), IgnoreCase: req.Msg.GetIgnoreCase(),
 		Offset: req.Msg.GetOffset(), MaxMatches: req.Msg.GetMaxMatches(), ContextLines: req.Msg.GetContextLines(),
+		Caller: auth.From(ctx).UserID,
 	})
 	if err != nil {
 		return nil, fault.FromGRPC(err)

@@ -105,14 +105,14 @@ func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhand
 		return nil, err
 	}
 	for i := range commands {
-		commands[i] = h.Redact.String(commands[i])
+		commands[i] = maskOf(ctx, h.Redact).String(commands[i])
 	}
-	return connect.NewResponse(&deckhandv1.TestPolicyResponse{Decision: h.decision(d), Commands: commands}), nil
+	return connect.NewResponse(&deckhandv1.TestPolicyResponse{Decision: h.decision(ctx, d), Commands: commands}), nil
 }
 
-func (h *Policies) decision(d policy.Decision) *deckhandv1.Decision {
+func (h *Policies) decision(ctx context.Context, d policy.Decision) *deckhandv1.Decision {
 	return &deckhandv1.Decision{
-		Effect: string(d.Effect), Rule: d.Rule, Version: d.Version, Why: h.Redact.String(d.Why), Command: h.Redact.String(d.Command), Dangers: d.Dangers,
+		Effect: string(d.Effect), Rule: d.Rule, Version: d.Version, Why: maskOf(ctx, h.Redact).String(d.Why), Command: maskOf(ctx, maskOf(ctx, h.Redact)).String(d.Command), Dangers: d.Dangers,
 	}
 }
 
@@ -135,7 +135,7 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 	for _, c := range changed {
 		res.Changed = append(res.Changed, &deckhandv1.ReplayedStep{
 			StepId: c.Row.Step.ID, TaskId: c.Row.Step.TaskID, AgentName: c.Row.AgentName, Tool: c.Row.Step.Tool, Preview: c.Preview,
-			Was: h.decision(c.Was), WouldBe: h.decision(c.WouldBe),
+			Was: h.decision(ctx, c.Was), WouldBe: h.decision(ctx, c.WouldBe),
 		})
 	}
 	return connect.NewResponse(res), nil

@@ -192,7 +192,7 @@ func (h *Providers) budgetName(ctx context.Context, orgID, scope, object, every 
 			err = fault.New(fault.NotFound, "there is no user %q", object).WithFix("give the name of one")
 		}
 	default:
-		if n.ObjectID, err = h.Tasks.Find(ctx, orgID, object); err == nil && n.Scope == budget.Lineage {
+		if n.ObjectID, err = h.Tasks.Find(ctx, viewer(ctx), object); err == nil && n.Scope == budget.Lineage {
 			var row db.GetTaskRow
 			row, err = h.Tasks.Get(ctx, orgID, n.ObjectID)
 			n.ObjectID = row.Task.LineageID

@@ -110,13 +110,13 @@ func (h *Queue) show(ctx context.Context, orgID, id string) (*deckhandv1.Task, e
 // ReorderTask puts a queued task to another place.
 func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1.ReorderTaskRequest]) (*connect.Response[deckhandv1.ReorderTaskResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Tasks.Find(ctx, who.OrgID, req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	to := task.Reorder{First: req.Msg.GetFirst(), Priority: req.Msg.GetPriority()}
 	if ref := req.Msg.GetBefore(); ref != "" {
-		if to.Before, err = h.Tasks.Find(ctx, who.OrgID, ref); err != nil {
+		if to.Before, err = h.Tasks.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}
@@ -129,7 +129,7 @@ func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1
 
 // task finds a task of the caller's organisation.
 func (h *Queue) task(ctx context.Context, who auth.Identity, ref string) (string, db.Task, error) {
-	id, err := h.Tasks.Find(ctx, who.OrgID, ref)
+	id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 	if err != nil {
 		return "", db.Task{}, err
 	}

@@ -79,7 +79,7 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 		sub.Inputs = append(sub.Inputs, task.Input{Path: in.GetPath(), Content: in.GetContent()})
 	}
 	for _, ref := range req.Msg.GetAfter() {
-		after, err := h.Tasks.Find(ctx, id.OrgID, ref)
+		after, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 		if !req.Msg.GetChat() {
 			return nil, fault.New(fault.Invalid, "reply_to goes with chat only").WithFix("set chat, or leave reply_to out")
 		}
-		if ref, err = h.Tasks.Find(ctx, id.OrgID, ref); err != nil {
+		if ref, err = h.Tasks.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 		if sub, err = h.Tasks.Reply(ctx, sub, ref); err != nil {
@@ -135,7 +135,7 @@ func taskRow(row db.GetTaskRow) *deckhandv1.Task {
 // GetTask answers one task.
 func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.GetTaskRequest]) (*connect.Response[deckhandv1.GetTaskResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, org, req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		filter.AgentID = id
 	}
 	if ref := req.Msg.GetParentId(); ref != "" {
-		id, err := h.Tasks.Find(ctx, org, ref)
+		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +208,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		}
 		filter.States = append(filter.States, word)
 	}
-	rows, next, err := h.Tasks.List(ctx, org, filter)
+	rows, next, err := h.Tasks.List(ctx, viewer(ctx), filter)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 // ListSteps answers a task's steps in order.
 func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.ListStepsRequest]) (*connect.Response[deckhandv1.ListStepsResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, org, req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func openLog(ctx context.Context, link tool.Node, s db.Step, req *deckhandv1.Rea
 // ReadLog streams a step's output from the node that ran it.
 func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.ReadLogRequest], out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
 	org := auth.From(ctx).OrgID
-	id, err := h.Steps.Find(ctx, org, req.Msg.GetStepId())
+	id, err := h.Steps.Find(ctx, viewer(ctx), req.Msg.GetStepId())
 	if err != nil {
 		return err
 	}

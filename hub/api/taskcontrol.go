@@ -19,7 +19,7 @@ import (
 // as an administrator.
 func (h *Tasks) mine(ctx context.Context, ref string) (auth.Identity, string, error) {
 	id := auth.From(ctx)
-	taskID, err := h.Tasks.Find(ctx, id.OrgID, ref)
+	taskID, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 	if err != nil {
 		return id, "", err
 	}
@@ -31,6 +31,15 @@ func (h *Tasks) mine(ctx context.Context, ref string) (auth.Identity, string, er
 }
 
 // own refuses whoever may not control a task.
+// viewer is who calls, as tasks are shown to them.
+func viewer(ctx context.Context) task.Viewer {
+	id := auth.From(ctx)
+	if id.Role == adminRole {
+		return task.Viewer{OrgID: id.OrgID}
+	}
+	return task.Viewer{OrgID: id.OrgID, Name: id.UserName}
+}
+
 func own(id auth.Identity, t db.Task) error {
 	if t.CreatedBy == id.UserName || id.Role == "admin" {
 		return nil
@@ -166,7 +175,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 		}
 		r, err := h.Workspaces.At(ctx, origin, iteration, m.GetWorkspace() == deckhandv1.ResumeWorkspace_RESUME_WORKSPACE_OVERWRITE)
 		if r != nil && err == nil {
-			res.Workspace = h.restoreMessage(r)
+			res.Workspace = h.restoreMessage(ctx, r)
 		}
 		return r, err
 	}
@@ -203,13 +212,13 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 }
 
 // restoreMessage says what giving a workspace back changes.
-func (h *Tasks) restoreMessage(r *workspace.Restore) *deckhandv1.WorkspaceRestore {
+func (h *Tasks) restoreMessage(ctx context.Context, r *workspace.Restore) *deckhandv1.WorkspaceRestore {
 	out := &deckhandv1.WorkspaceRestore{
 		State: r.State, Files: r.Seen.GetFiles(), Others: r.Others, OriginalDigest: r.Seen.GetOriginalDigest(), RestoredDigest: r.Seen.GetRestoredDigest(),
-		Conflicts: conflictMessages(r.Seen.GetConflicts(), h.Redact),
+		Conflicts: conflictMessages(r.Seen.GetConflicts(), maskOf(ctx, h.Redact)),
 	}
 	for _, c := range r.Seen.GetChanges()[:min(len(r.Seen.GetChanges()), maxUndone)] {
-		out.Changes = append(out.Changes, recordedChange(workspace.Describe(c, h.Redact)))
+		out.Changes = append(out.Changes, recordedChange(workspace.Describe(c, maskOf(ctx, h.Redact))))
 	}
 	return out
 }
@@ -217,7 +226,7 @@ func (h *Tasks) restoreMessage(r *workspace.Restore) *deckhandv1.WorkspaceRestor
 // ListCheckpoints answers a task's checkpoints.
 func (h *Tasks) ListCheckpoints(ctx context.Context, req *connect.Request[deckhandv1.ListCheckpointsRequest]) (*connect.Response[deckhandv1.ListCheckpointsResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, org, req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}

@@ -59,11 +59,13 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is gone either way
 	conn.SetReadLimit(socketMessage)
-	ctx, cancel := context.WithCancel(caller)
+	kept, stop := h.Guards.Keep(caller, procedure, r)
+	defer stop()
+	ctx, cancel := context.WithCancel(kept)
 	defer cancel()
 	go awake(ctx, conn)
 	if err := h.serve(ctx, socket{ctx, conn}); err != nil {
-		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, err))); e == nil {
+		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, masking{h.Redact}.fault(caller, err)))); e == nil {
 			_ = conn.Write(ctx, websocket.MessageText, text)
 		}
 		_ = conn.Close(websocket.StatusPolicyViolation, "")

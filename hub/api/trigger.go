@@ -261,9 +261,9 @@ func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhan
 		return nil, err
 	}
 	res := &deckhandv1.TestTriggerResponse{
-		State: deliveryState(v.State), Reason: v.Reason, Event: v.Event, Key: v.Key, Prompt: h.Redact.String(v.Prompt), Flight: v.Flight,
+		State: deliveryState(v.State), Reason: v.Reason, Event: v.Event, Key: v.Key, Prompt: maskOf(ctx, h.Redact).String(v.Prompt), Flight: v.Flight,
 	}
-	if data, err := json.Marshal(h.Redact.Map(v.Mapped)); err == nil {
+	if data, err := json.Marshal(maskOf(ctx, h.Redact).Map(v.Mapped)); err == nil {
 		res.Mapped = object(data)
 	}
 	return connect.NewResponse(res), nil
@@ -317,12 +317,12 @@ func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.
 		Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: deref(d.DuplicateOf),
 		ReplayOf: deref(d.ReplayOf), TaskId: deref(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
 		Size: int32(len(d.Body)), //nolint:gosec // bounded
-		Body: []byte(h.Redact.String(string(d.Body))), Prompt: d.Prompt, Headers: map[string]string{},
+		Body: []byte(maskOf(ctx, h.Redact).String(string(d.Body))), Prompt: d.Prompt, Headers: map[string]string{},
 	}
 	var headers map[string]string
 	if json.Unmarshal(d.Headers, &headers) == nil {
 		for name, value := range headers {
-			m.Headers[name] = h.Redact.String(value)
+			m.Headers[name] = maskOf(ctx, h.Redact).String(value)
 		}
 	}
 	return m, nil

@@ -124,7 +124,7 @@ func (h *Files) WatchFiles(ctx context.Context, req *connect.Request[deckhandv1.
 		}
 		told := &deckhandv1.WatchFilesResponse{Overflow: m.GetOverflow()}
 		for _, e := range m.GetEvents() {
-			told.Events = append(told.Events, &deckhandv1.FileEvent{Path: h.Redact.String(e.GetPath()), What: e.GetWhat()})
+			told.Events = append(told.Events, &deckhandv1.FileEvent{Path: maskOf(ctx, h.Redact).String(e.GetPath()), What: e.GetWhat()})
 		}
 		if err := out.Send(told); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/team"
 	"github.com/deckhand-sh/deckhand/hub/user"
@@ -25,6 +26,8 @@ const (
 type People struct {
 	Users *user.Users
 	Teams *team.Teams
+	// Sessions counts passwords that are guessed.
+	Sessions *session.Sessions
 }
 
 func userMessage(row db.GetUserRow) *deckhandv1.User {
@@ -113,9 +116,14 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 			WithFix("use one without")
 	case id == who.UserID:
 		keep = who.SessionID
+		right, err := h.Sessions.Guess(ctx, who)
+		if err != nil {
+			return nil, err
+		}
 		if err := h.Users.CheckPassword(ctx, who.OrgID, id, req.Msg.GetCurrentPassword()); err != nil {
 			return nil, err
 		}
+		right()
 	case who.Role != adminRole:
 		return nil, fault.New(fault.Denied, "to set somebody else's password needs the role admin, and you have %s", who.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")

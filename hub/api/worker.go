@@ -186,7 +186,7 @@ func (h *Workers) RenewLeases(ctx context.Context, req *connect.Request[deckhand
 	for i, l := range req.Msg.GetLeases() {
 		leases[i] = leaseOf(l)
 	}
-	renewals, draining, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId(), h.Redact.String(req.Msg.GetPressure()), leases)
+	renewals, draining, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId(), maskOf(ctx, h.Redact).String(req.Msg.GetPressure()), leases)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	}
 	for _, skill := range p.Project.Skills {
 		res.Skills = append(res.Skills, &deckhandv1.StartTaskResponse_Skill{
-			Name: h.Redact.String(skill.Name), Description: h.Redact.String(skill.Description), Path: skill.Path,
+			Name: maskOf(ctx, h.Redact).String(skill.Name), Description: maskOf(ctx, maskOf(ctx, h.Redact)).String(skill.Description), Path: skill.Path,
 		})
 	}
 	res.Tools = p.Tools
@@ -237,7 +237,7 @@ func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deck
 		return nil, lease.Stale(leaseOf(req.Msg.GetLease()))
 	}
 	text := []byte(req.Msg.GetText())
-	settled := h.Redact.Mask(text)
+	settled := maskOf(ctx, h.Redact).Mask(text)
 	for settled < len(text) && settled > 0 && !utf8.RuneStart(text[settled]) {
 		settled--
 	}

@@ -39,7 +39,7 @@ type Workspaces struct {
 
 func (h *Workspaces) task(ctx context.Context, ref string) (db.Task, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Files.Tasks.Find(ctx, org, ref)
+	id, err := h.Files.Tasks.Find(ctx, viewer(ctx), ref)
 	if err != nil {
 		return db.Task{}, err
 	}
@@ -51,7 +51,7 @@ func (h *Workspaces) task(ctx context.Context, ref string) (db.Task, error) {
 func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]string, error) {
 	var out []string
 	for _, ref := range refs {
-		id, err := h.Steps.Find(ctx, t.OrgID, ref)
+		id, err := h.Steps.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
 		}
@@ -120,8 +120,8 @@ func fileState(s *workspace.State) *deckhandv1.FileState {
 	return &deckhandv1.FileState{Type: s.Type, Mode: s.Mode, Size: s.Size, Digest: s.Digest, Unkept: s.Unkept}
 }
 
-func (h *Workspaces) change(c *nodev1.FileChange) *deckhandv1.FileChange {
-	return recordedChange(workspace.Describe(c, h.Files.Redact))
+func (h *Workspaces) change(ctx context.Context, c *nodev1.FileChange) *deckhandv1.FileChange {
+	return recordedChange(workspace.Describe(c, maskOf(ctx, h.Files.Redact)))
 }
 
 // changesAt are changes of a task in one workspace.
@@ -199,9 +199,9 @@ func (h *Workspaces) diff(ctx context.Context, req *connect.Request[deckhandv1.D
 		if err != nil {
 			return fmt.Errorf("compare the changes of %s: %w", req.Msg.GetTaskId(), fault.FromGRPC(err))
 		}
-		h.Files.Redact.Mask(one.GetUnified())
+		maskOf(ctx, h.Files.Redact).Mask(one.GetUnified())
 		if err := out.Send(&deckhandv1.DiffChangesResponse{
-			Change: h.change(one.GetChange()), Unified: one.GetUnified(), Summary: h.Files.Redact.String(one.GetSummary()),
+			Change: h.change(ctx, one.GetChange()), Unified: one.GetUnified(), Summary: maskOf(ctx, h.Files.Redact).String(one.GetSummary()),
 			AddedLines: one.GetAddedLines(), DeletedLines: one.GetDeletedLines(),
 		}); err != nil {
 			return err
@@ -232,13 +232,13 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(h.undone(done)), nil
+	return connect.NewResponse(h.undone(ctx, done)), nil
 }
 
 // UndoNodeExec gives back what was there before a person's command.
 func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deckhandv1.UndoNodeExecRequest]) (*connect.Response[deckhandv1.UndoNodeExecResponse], error) {
 	by := auth.From(ctx)
-	id, err := h.Execs.Find(ctx, by.OrgID, req.Msg.GetExecId())
+	id, err := h.Execs.Find(ctx, viewer(ctx), req.Msg.GetExecId())
 	if err != nil {
 		return nil, err
 	}
@@ -253,11 +253,11 @@ func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deck
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UndoNodeExecResponse{Undo: h.undone(done)}), nil
+	return connect.NewResponse(&deckhandv1.UndoNodeExecResponse{Undo: h.undone(ctx, done)}), nil
 }
 
 // undone says what came of an undo.
-func (h *Workspaces) undone(done workspace.Undone) *deckhandv1.UndoChangesResponse {
+func (h *Workspaces) undone(ctx context.Context, done workspace.Undone) *deckhandv1.UndoChangesResponse {
 	res := done.Node
 	out := &deckhandv1.UndoChangesResponse{
 		Applied: res.GetApplied(), UndoId: done.ID, StepIds: done.StepIDs, Files: res.GetFiles(), State: res.GetSnapshot(),
@@ -270,9 +270,9 @@ func (h *Workspaces) undone(done workspace.Undone) *deckhandv1.UndoChangesRespon
 	}
 	out.UndoUntil, out.UndoLeft = left(done.Span)
 	for _, c := range res.GetChanges()[:min(len(res.GetChanges()), maxUndone)] {
-		out.Changes = append(out.Changes, h.change(c))
+		out.Changes = append(out.Changes, h.change(ctx, c))
 	}
-	out.Conflicts = conflictMessages(res.GetConflicts(), h.Files.Redact)
+	out.Conflicts = conflictMessages(res.GetConflicts(), maskOf(ctx, h.Files.Redact))
 	return out
 }
 

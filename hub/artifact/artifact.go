@@ -176,11 +176,11 @@ func (a *Artifacts) Collect(ctx context.Context, orgID, taskID string, from Plac
 	}
 	c := &Collection{OrgID: orgID, TaskID: taskID, From: from, Skipped: found.GetSkipped(), Missing: found.GetMissing()}
 	for i, name := range c.Skipped {
-		c.Skipped[i] = a.cfg.Redact.String(name)
+		c.Skipped[i] = a.cfg.Redact.Org(orgID).String(name)
 	}
 	for _, e := range found.GetEntries() {
 		// Names are stored.
-		if shown := a.cfg.Redact.String(e.GetPath()); shown != e.GetPath() || a.cfg.Redact.String(e.GetTarget()) != e.GetTarget() {
+		if shown := a.cfg.Redact.Org(orgID).String(e.GetPath()); shown != e.GetPath() || a.cfg.Redact.Org(orgID).String(e.GetTarget()) != e.GetTarget() {
 			c.Skipped = append(c.Skipped, shown)
 			continue
 		}

@@ -39,7 +39,7 @@ const maxUserAgent = 500
 
 // Append stores an entry when the transaction commits.
 func Append(tx *event.Tx, e Entry) error {
-	mask := tx.Redact()
+	mask := tx.Redact(e.OrgID)
 	p := db.AppendAuditParams{
 		OrgID: e.OrgID, ActorKind: e.By.Kind, ActorID: e.By.ID, Action: e.Action, ObjectKind: e.ObjectKind, ObjectID: e.ObjectID,
 		Severity: Severity(e.Action),

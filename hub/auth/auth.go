@@ -38,6 +38,8 @@ type Identity struct {
 	UserID   string
 	UserName string
 	Role     string
+	// Local says that the token is one that a hub keeps in its data folder.
+	Local bool
 	// SessionID is set where the call came with a session's cookie.
 	SessionID string
 	// Scope is what the token, or the session's, leaves of the user's rights.
@@ -54,6 +56,12 @@ type identityKey struct{}
 // WithIdentity adds who calls to a context.
 func WithIdentity(ctx context.Context, id Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// Known returns who calls; the zero Identity for a call that anybody may make.
+func Known(ctx context.Context) Identity {
+	id, _ := ctx.Value(identityKey{}).(Identity)
+	return id
 }
 
 // From answers who calls. It panics where no interceptor has been: that would
@@ -74,6 +82,9 @@ const (
 	// touchAfter is how exactly is known when a token was last used.
 	touchAfter = time.Hour
 )
+
+// theHub is who has made the tokens of a data folder; no user can have that name.
+const theHub = "the hub"
 
 // Tokens makes and checks API tokens.
 type Tokens struct {
@@ -100,7 +111,7 @@ func NewSecret(kind Kind) string {
 func (t *Tokens) Create(ctx context.Context, orgID string, kind Kind, userID, name string, ttl time.Duration) (string, error) {
 	secret := NewSecret(kind)
 	params := db.CreateTokenParams{
-		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret), Scope: Scope{}.Encode(), CreatedBy: "hub",
+		ID: ident.New("token"), OrgID: orgID, Kind: string(kind), Name: name, Hash: ident.Hash(secret), Scope: Scope{}.Encode(), CreatedBy: theHub,
 	}
 	if kind == User {
 		params.UserID = &userID
@@ -135,6 +146,12 @@ func errNoToken() error {
 		WithFix("set DECKHAND_TOKEN or --token, or choose a context with: deckhand context use")
 }
 
+// remembered returns whose a token was a moment ago.
+func (t *Tokens) remembered(header string) (Identity, bool) {
+	_, secret, _ := strings.Cut(header, " ")
+	return t.found.Get(string(ident.Hash(strings.TrimSpace(secret))))
+}
+
 // Lookup answers whose a token is.
 func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	hash := ident.Hash(secret)
@@ -151,7 +168,7 @@ func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	}
 	id := Identity{
 		Kind: Kind(row.Kind), OrgID: row.OrgID, TokenID: row.ID,
-		UserID: row.UserID, UserName: row.UserName, Role: row.Role, ExpiresAt: row.ExpiresAt,
+		UserID: row.UserID, UserName: row.UserName, Role: row.Role, ExpiresAt: row.ExpiresAt, Local: row.Local,
 	}
 	if err := id.Narrow(row.Scope); err != nil {
 		return Identity{}, fmt.Errorf("token %s: %w", row.ID, err)

@@ -31,82 +31,127 @@ type Guards struct {
 	Access   Access
 }
 
-// Interceptor refuses whoever has no right to call, and tells handlers who
-// calls. A call with both a token and a cookie is the token's.
-func Interceptor(g Guards) connect.Interceptor { return interceptor{g} }
-
-// Admit refuses whoever may not call a procedure by a request that is no RPC,
-// for example a WebSocket's, and answers the request's context with who calls.
+// Admit refuses whoever may not call a procedure, and returns the request's
+// context with who calls. A call with both a token and a cookie is the token's.
 func (g Guards) Admit(procedure string, r *http.Request) (context.Context, error) {
-	return interceptor{g}.admit(r.Context(), procedure, r.RemoteAddr, r.Header)
+	return g.admit(r.Context(), procedure, r.RemoteAddr, r.Header)
 }
 
-type interceptor struct{ Guards }
-
-func (i interceptor) identify(ctx context.Context, header http.Header) (Identity, error) {
-	if bearer := header.Get("Authorization"); bearer != "" {
-		return i.Tokens.Identify(ctx, bearer)
+// identify returns who calls. Tokens and sessions that there are not cost a look at
+// the database each: an address may try so many.
+func (g Guards) identify(ctx context.Context, peer string, header http.Header) (Identity, error) {
+	bearer, secret := header.Get("Authorization"), cookie(header)
+	if bearer == "" && secret == "" {
+		return Identity{}, errNoToken()
 	}
-	if secret := cookie(header); secret != "" {
-		return i.Sessions.Identify(ctx, secret)
+	if id, ok := g.Tokens.remembered(bearer); ok {
+		return id, nil
 	}
-	return Identity{}, errNoToken()
+	if err := g.Rates.MayFail(peer); err != nil {
+		return Identity{}, err
+	}
+	var id Identity
+	var err error
+	if bearer != "" {
+		id, err = g.Tokens.Identify(ctx, bearer)
+	} else {
+		id, err = g.Sessions.Identify(ctx, secret)
+	}
+	if fault.Is(err, fault.Unauthenticated) {
+		g.Rates.Failed(peer)
+	}
+	return id, err
 }
 
-func (i interceptor) admit(ctx context.Context, procedure, peer string, header http.Header) (context.Context, error) {
+func (g Guards) admit(ctx context.Context, procedure, peer string, header http.Header) (context.Context, error) {
 	rule, ok := RuleOf(procedure)
 	if !ok {
 		return ctx, fault.New(fault.Denied, "%s has no rule of who may call it", procedure)
 	}
 	if rule.Kind != Worker {
-		if err := i.Rates.address(peer); err != nil {
+		if err := g.Rates.address(peer); err != nil {
 			return ctx, err
 		}
 	}
 	if rule.Public {
 		return ctx, nil
 	}
-	id, err := i.identify(ctx, header)
+	id, err := g.identify(ctx, peer, header)
 	if err != nil {
 		return ctx, err
 	}
 	if id.Kind == User {
-		if err := i.Rates.token(cmp.Or(id.SessionID, id.TokenID)); err != nil {
+		if err := g.Rates.token(cmp.Or(id.SessionID, id.TokenID)); err != nil {
 			return ctx, err
 		}
 	}
 	if err := Allow(id, procedure, rule); err != nil {
 		return ctx, err
 	}
-	if from := AddressOf(peer); !from.IsLoopback() || header.Get("X-Forwarded-For") != "" {
-		if err := i.Access.Check(ctx, id, procedure, from); err != nil {
-			return ctx, err
-		}
+	if err := g.from(ctx, id, procedure, peer, header); err != nil {
+		return ctx, err
 	}
 	id.Address, id.UserAgent = peer, header.Get("User-Agent")
 	return WithIdentity(ctx, id), nil
 }
 
-func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+// from refuses a call from where the organisation's access rules have none.
+func (g Guards) from(ctx context.Context, id Identity, procedure, peer string, header http.Header) error {
+	from := AddressOf(peer)
+	if id.Local && from.IsLoopback() && !forwarded(header) {
+		return nil
+	}
+	return g.Access.Check(ctx, id, procedure, from)
+}
+
+// forwarded reports whether a proxy says that it has passed a call on. One that
+// says nothing is told by the token: only the data folder's own exempts.
+func forwarded(h http.Header) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+		if h.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Interceptor refuses a call that no Door has admitted to the procedure: it stands
+// behind one, in case that a procedure is served in another way.
+func Interceptor() connect.Interceptor { return admitted{} }
+
+type admitted struct{}
+
+type admittedKey struct{}
+
+func (admitted) check(ctx context.Context, procedure string) error {
+	if got, _ := ctx.Value(admittedKey{}).(string); got != procedure {
+		return fault.New(fault.Denied, "nobody was admitted to %s", procedure)
+	}
+	return nil
+}
+
+func (a admitted) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		ctx, err := i.admit(ctx, req.Spec().Procedure, req.Peer().Addr, req.Header())
-		if err != nil {
+		if err := a.check(ctx, req.Spec().Procedure); err != nil {
 			return nil, err
 		}
 		return next(ctx, req)
 	}
 }
 
-func (i interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (admitted) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
-func (i interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (a admitted) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		ctx, err := i.admit(ctx, conn.Spec().Procedure, conn.Peer().Addr, conn.RequestHeader())
-		if err != nil {
+		if err := a.check(ctx, conn.Spec().Procedure); err != nil {
 			return err
 		}
-		return next(ctx, conn)
+		err := next(ctx, conn)
+		if why := fault.As(context.Cause(ctx)); why != nil {
+			return why // the caller's rights have ended meanwhile
+		}
+		return err
 	}
 }

@@ -18,6 +18,10 @@ const (
 	burst = 5
 	// ofAddress is what an address may more than one token.
 	ofAddress = 2
+	// failures is how many tokens, sessions, leases and webhooks that there are not
+	// an address may ask for a second, and failuresAtOnce in one.
+	failures       = 10
+	failuresAtOnce = 200
 	// A bucket is forgotten after a minute, by which time it would be full again:
 	// whoever goes on all the time has one burst a minute besides.
 	rateKept    = time.Minute
@@ -32,6 +36,8 @@ const (
 type Rates struct {
 	perSecond          int
 	byToken, byNetwork *expirable.LRU[string, *rate.Limiter]
+	// failed are what each address may still try that is not known.
+	failed *expirable.LRU[string, *rate.Limiter]
 }
 
 // NewRates makes Rates; perSecond is 0 for DefaultRate, and negative for no
@@ -43,7 +49,7 @@ func NewRates(perSecond int) *Rates {
 	buckets := func() *expirable.LRU[string, *rate.Limiter] {
 		return expirable.NewLRU[string, *rate.Limiter](rateBuckets, nil, rateKept)
 	}
-	return &Rates{perSecond: perSecond, byToken: buckets(), byNetwork: buckets()}
+	return &Rates{perSecond: perSecond, byToken: buckets(), byNetwork: buckets(), failed: buckets()}
 }
 
 // token counts a call of a token or a session.
@@ -54,6 +60,33 @@ func (r *Rates) token(id string) error {
 // address counts a call from an address.
 func (r *Rates) address(peer string) error {
 	return r.take(r.byNetwork, Network(peer), ofAddress*r.perSecond, "from your address")
+}
+
+func (r *Rates) failuresOf(peer string) *rate.Limiter {
+	network := Network(peer)
+	bucket, ok := r.failed.Get(network)
+	if !ok {
+		bucket = rate.NewLimiter(failures, failuresAtOnce)
+		r.failed.Add(network, bucket)
+	}
+	return bucket
+}
+
+// MayFail refuses an address that has asked too often for what there is not. It
+// is asked before the database is; see Failed.
+func (r *Rates) MayFail(peer string) error {
+	if r == nil || r.perSecond < 0 || r.failuresOf(peer).Tokens() >= 1 {
+		return nil
+	}
+	return fault.New(fault.Exhausted, "too many calls from your address name what there is not").WithCode(fault.RateLimited).
+		WithFix("wait a second, and check the token or address that is called with").WithRetryAfter(time.Second)
+}
+
+// Failed counts an address's asking for what there is not.
+func (r *Rates) Failed(peer string) {
+	if r != nil && r.perSecond >= 0 {
+		r.failuresOf(peer).Allow()
+	}
 }
 
 func (r *Rates) take(of *expirable.LRU[string, *rate.Limiter], key string, perSecond int, what string) error {

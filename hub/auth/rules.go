@@ -81,9 +81,10 @@ var rules = map[string]Rule{
 	c.EventServiceListEventsProcedure: {Kind: User, Role: "viewer"},
 
 	// Who may answer depends on the item, too: hub/inbox checks that.
-	c.InboxServiceListInboxProcedure:       {Kind: User, Role: "viewer"},
-	c.InboxServiceGetInboxItemProcedure:    {Kind: User, Role: "viewer"},
-	c.InboxServiceAnswerInboxItemProcedure: {Kind: User, Role: "basic"},
+	c.InboxServiceListInboxProcedure:         {Kind: User, Role: "viewer"},
+	c.InboxServiceGetInboxItemProcedure:      {Kind: User, Role: "viewer"},
+	c.InboxServiceReadInboxArgumentProcedure: {Kind: User, Role: "viewer"},
+	c.InboxServiceAnswerInboxItemProcedure:   {Kind: User, Role: "basic"},
 
 	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},
 	c.PolicyServiceApplyPolicyProcedure:    {Kind: User, Role: "admin"},

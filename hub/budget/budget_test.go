@@ -16,10 +16,10 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -41,7 +41,7 @@ type rig struct {
 // newRig has a root task of 1 USD; every other task's own cap is 100 USD.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	url := postgrestest.Database(t)
+	url := storetest.Database(t)
 	s, err := store.Open(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)

@@ -6,7 +6,9 @@ package credential
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/search"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -25,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/provider"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/secretcheck"
 )
 
 // Config says what Credentials works with.
@@ -38,8 +42,8 @@ type Config struct {
 	Preset map[string]Access
 	// Admit, if set, is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Client tests keys; nil for one with a time-out of 15 s.
-	Client *http.Client
+	// Guard says where an organisation's servers may be.
+	Guard dialguard.Guard
 }
 
 // Access is the way to a provider.
@@ -58,19 +62,23 @@ type Access struct {
 // Credentials keeps them.
 type Credentials struct {
 	cfg Config
+	// client tests keys and asks for tokens. It follows no redirect, which would
+	// take a key elsewhere.
+	client *http.Client
 	// renewals are those of logins that this hub has under way.
 	renewals singleflight.Group
 }
 
 // New makes Credentials.
 func New(cfg Config) *Credentials {
-	if cfg.Client == nil {
-		cfg.Client = &http.Client{Timeout: 15 * time.Second}
-	}
 	if cfg.Admit == nil {
 		cfg.Admit = func(string) {}
 	}
-	return &Credentials{cfg: cfg}
+	return &Credentials{cfg: cfg, client: &http.Client{
+		Timeout:       15 * time.Second,
+		Transport:     cfg.Guard.Transport(func(t *http.Transport) { t.IdleConnTimeout = time.Minute }),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Connection is what one connects with.
@@ -93,7 +101,6 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 	if err != nil {
 		return db.Credential{}, err
 	}
-	c.cfg.Redact.Add(in.Key.Reveal())
 	var login tokens
 	if in.Login != nil {
 		var expires time.Time
@@ -124,7 +131,10 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 		if row, err = tx.PutCredential(ctx, params); err != nil {
 			return fmt.Errorf("store the credential of %s: %w", in.Provider, err)
 		}
-		tx.AfterCommit(func() { c.cfg.Admit(in.OrgID) })
+		tx.AfterCommit(func() {
+			c.learn(in.OrgID, in.Provider, append(login.values(), in.Key.Reveal())...)
+			c.cfg.Admit(in.OrgID)
+		})
 		return audit.Append(tx, audit.Entry{
 			OrgID: in.OrgID, By: in.By, Action: "provider.connected", ObjectKind: "provider", ObjectID: in.Provider,
 			After: map[string]any{"base_url": access.BaseURL, "key_ends_in": row.Hint, "login": row.Login},
@@ -132,6 +142,14 @@ func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential
 	})
 	return row, err
 }
+
+// learn has values masked for the organisation that has stored them.
+func (c *Credentials) learn(orgID, name string, values ...string) {
+	c.cfg.Redact.Org(orgID).Learn(Source(name), values...)
+}
+
+// Source names a provider's key among the sources of an organisation's secrets.
+func Source(provider string) string { return "credential " + provider }
 
 // object is what a sealed key is bound to: a key that was meant for one address
 // is not sent to another because a row was changed.
@@ -174,6 +192,8 @@ func complete(in Connection) (Access, error) {
 		return a, fault.New(fault.Invalid, "key is empty").WithFix("give the key that %s has issued to you", p.Name)
 	case len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return a, fault.New(fault.Invalid, "key is not a key: it holds spaces, line ends or characters that none has").WithFix("copy it again, whole and alone")
+	case key != "" && secretcheck.Weak(key) != "":
+		return a, fault.New(fault.Invalid, "key %s", secretcheck.Weak(key)).WithFix("copy it again, whole and alone; a server of your own wants a longer one, or none")
 	case a.BaseURL == p.BaseURL && !strings.HasPrefix(key, p.KeyPrefix):
 		return a, fault.New(fault.Invalid, "key is not one of %s: those begin with %s", p.Name, p.KeyPrefix).WithFix("copy the right one")
 	}
@@ -188,7 +208,7 @@ func (c *Credentials) test(ctx context.Context, a Access) error {
 		if a.Key == "" {
 			return nil
 		}
-		_, err := search.Search(ctx, c.cfg.Client, a.Engine(), search.Query{Text: "deckhand", Count: 1})
+		_, err := search.Search(ctx, c.client, a.Engine(), search.Query{Text: "deckhand", Count: 1})
 		return err
 	}
 	path := "/models"
@@ -206,8 +226,11 @@ func (c *Credentials) test(ctx context.Context, a Access) error {
 	if a.Provider.Format == provider.Messages {
 		req.Header.Set("Anthropic-Version", "2023-06-01")
 	}
-	res, err := c.cfg.Client.Do(req)
+	res, err := c.client.Do(req)
 	if err != nil {
+		if errors.Is(err, dialguard.ErrRefused) {
+			return refusedAddress("base_url", err)
+		}
 		return fault.New(fault.Unavailable, "%s cannot be reached at %s", a.Provider.Name, a.BaseURL).
 			WithFix("check base_url, and that the hub's machine may reach it").WithCause(err)
 	}
@@ -221,10 +244,22 @@ func (c *Credentials) test(ctx context.Context, a Access) error {
 		return fault.New(fault.Precondition, "there is no model API at %s (HTTP 404)", a.BaseURL).WithFix("check base_url: for OpenAI's format it ends in /v1 mostly")
 	case res.StatusCode == http.StatusTooManyRequests:
 		return nil // it knows the key
-	case res.StatusCode >= http.StatusMultipleChoices:
+	case res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest:
+		return fault.New(fault.Precondition, "%s answers with a redirect (HTTP %d), which is not followed", a.Provider.Name, res.StatusCode).WithFix("give base_url as the address that it leads to")
+	case res.StatusCode >= http.StatusBadRequest:
 		return fault.New(fault.Unavailable, "%s did not test the key (HTTP %d)", a.Provider.Name, res.StatusCode).WithFix("try again later, or check base_url")
 	}
 	return nil
+}
+
+// refusedAddress says that an address is in a network that is none of an
+// organisation's business.
+func refusedAddress(field string, err error) *fault.Error {
+	var of *net.OpError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return fault.New(fault.Denied, "%s cannot be used: %s", field, err).WithFix("use the https address of a public server, or have the hub's operator allow its network with --provider-allow")
 }
 
 // Authorise puts the key where the provider reads it.
@@ -312,7 +347,7 @@ func (c *Credentials) Open(ctx context.Context, orgID, name string, row *db.Cred
 			return a, err
 		}
 		a.Key = config.Secret(key)
-		c.cfg.Redact.Add(a.Key.Reveal())
+		c.learn(orgID, name, a.Key.Reveal())
 	}
 	return a, nil
 }

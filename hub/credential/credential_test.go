@@ -3,9 +3,13 @@ package credential_test
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -31,11 +36,17 @@ const (
 type rig struct {
 	*credential.Credentials
 
+	// guarded makes others of the same store.
+	guarded func(dialguard.Guard) *credential.Credentials
+
 	conn   *pgx.Conn
 	redact *redact.Redactor
 	url    string
 	status int // what the provider answers to a valid key
 }
+
+// loopback lets an organisation's servers be on this machine.
+var loopback = dialguard.Guard{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Flag: "--provider-allow"}
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
@@ -51,7 +62,7 @@ func newRig(t *testing.T) *rig {
 	}))
 	t.Cleanup(srv.Close)
 	r.url = srv.URL
-	database := postgrestest.Database(t)
+	database := storetest.Database(t)
 	s, err := store.Open(t.Context(), database)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
@@ -62,9 +73,12 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, err)
 	v, err := vault.Open(filepath.Join(t.TempDir(), "keyset.json"))
 	require.NoError(t, err)
-	r.Credentials = credential.New(credential.Config{Store: s, Vault: v, Redact: r.redact, Recorder: event.NewRecorder(event.RecorderConfig{
-		Store: s, Redact: r.redact, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
-	})})
+	r.guarded = func(guard dialguard.Guard) *credential.Credentials {
+		return credential.New(credential.Config{Guard: guard, Store: s, Vault: v, Redact: r.redact, Recorder: event.NewRecorder(event.RecorderConfig{
+			Store: s, Redact: r.redact, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
+		})})
+	}
+	r.Credentials = r.guarded(loopback)
 	return r
 }
 
@@ -88,7 +102,9 @@ func TestAKeyFromConnectToDisconnect(t *testing.T) {
 	a, err := r.Access(t.Context(), org, "anthropic")
 	require.NoError(t, err)
 	require.Equal(t, valid, a.Key.Reveal())
-	require.NotContains(t, r.redact.String("it is "+valid), "canary")
+	require.NotContains(t, r.redact.Org(org).String("it is "+valid), "canary")
+	require.True(t, r.redact.Org(org).Knows([]byte(valid)))
+	require.False(t, r.redact.Org("org_2").Knows([]byte(valid)), "it is nothing to another organisation")
 	_, err = r.Access(t.Context(), "org_2", "anthropic")
 	require.Equal(t, fault.NoCredentials, fault.As(err).Code)
 
@@ -134,6 +150,7 @@ func TestKeysThatAreNotTaken(t *testing.T) {
 		"a key of somebody else": {credential.Connection{Provider: "anthropic", Key: "sk-0123456789"}, "", "begin with sk-ant-"},
 		"a key with a line end":  {credential.Connection{Provider: "anthropic", BaseURL: r.url, Key: valid + "\nX: y"}, "", "not a key"},
 		"an address with a user": {credential.Connection{Provider: "vllm", BaseURL: "http://u:p@host/v1"}, "", "not a plain URL"},
+		"a word":                 {credential.Connection{Provider: "openai", BaseURL: r.url, Key: "max_completion_tokens"}, "", "reads like words"},
 		"no address":             {credential.Connection{Provider: "vllm"}, "", "base_url is empty"},
 		"a file":                 {credential.Connection{Provider: "vllm", BaseURL: "file:///etc/passwd"}, "", "not a plain URL"},
 		"a wrong key":            {credential.Connection{Provider: "openai", BaseURL: r.url, Key: "sk-wrong-0123456789"}, fault.CredentialInvalid, "refuses the key"},
@@ -145,6 +162,9 @@ func TestKeysThatAreNotTaken(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 			require.Equal(t, c.code, fault.As(err).Code)
 			require.NotContains(t, err.Error(), "0123456789")
+			if key := c.in.Key.Reveal(); key != "" && key != valid {
+				require.False(t, r.redact.Org(org).Knows([]byte(key)), "it is not stored, and so not masked")
+			}
 		})
 	}
 	r.status = http.StatusNotFound
@@ -164,4 +184,35 @@ func TestAnExpiredKeyIsNotUsed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Access(t.Context(), org, "openai")
 	require.Equal(t, fault.CredentialInvalid, fault.As(err).Code)
+}
+
+// The hub connects for an organisation to public servers only, and takes a key
+// nowhere else, whatever a server answers.
+func TestAnOrganisationSaysNotWhereTheHubConnects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var asked atomic.Int32
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(inner.Close)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(inner.URL, "http://"))
+	require.NoError(t, err)
+	guarded := r.guarded(dialguard.Guard{Flag: "--provider-allow"})
+	for _, host := range []string{"127.0.0.1", "localhost", "169.254.169.254", "[::ffff:10.0.0.1]", "[::1]", "[::ffff:127.0.0.1]", "10.0.0.5"} {
+		for _, scheme := range []string{"http", "https"} {
+			address := scheme + "://" + host + ":" + port
+			_, err := guarded.Connect(t.Context(), credential.Connection{OrgID: org, Provider: "vllm", BaseURL: address, Key: valid})
+			require.ErrorContains(t, err, "is not a public address", address)
+			require.ErrorContains(t, err, "--provider-allow")
+			_, err = guarded.Connect(t.Context(), credential.Connection{OrgID: org, Provider: "gemini", Login: &credential.Login{
+				ClientID: "c", TokenURL: address, Code: "code-0123456789", Verifier: "verifier-0123456789",
+			}})
+			require.ErrorContains(t, err, "token_url cannot be used", address)
+		}
+	}
+	away := httptest.NewServer(http.RedirectHandler(inner.URL+"/latest/meta-data", http.StatusFound))
+	t.Cleanup(away.Close)
+	_, err = r.Connect(t.Context(), credential.Connection{OrgID: org, Provider: "vllm", BaseURL: away.URL, Key: valid})
+	require.ErrorContains(t, err, "redirect")
+	require.Zero(t, asked.Load(), "nothing was sent")
+	require.NoError(t, r.connect(t, "anthropic", valid), "what an operator allows serves")
 }

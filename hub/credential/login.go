@@ -5,20 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/netip"
 	"net/url"
 	"time"
 
 	"golang.org/x/oauth2"
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/provider"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
 // Login is what a login by OAuth 2.0 with PKCE (RFC 7636) has ended with.
@@ -83,7 +83,6 @@ func loginObject(orgID, name, baseURL string) string {
 }
 
 func (c *Credentials) sealLogin(t tokens, orgID, name, baseURL string) ([]byte, error) {
-	c.cfg.Redact.Add(t.values()...)
 	plain, err := json.Marshal(t) //nolint:gosec // it is sealed
 	if err != nil {
 		return nil, fmt.Errorf("write the login to %s: %w", name, err)
@@ -99,7 +98,7 @@ func (c *Credentials) openLogin(sealed []byte, orgID, name, baseURL string) (t t
 	if err := json.Unmarshal(plain, &t); err != nil {
 		return t, fmt.Errorf("read the login to %s: %w", name, err)
 	}
-	c.cfg.Redact.Add(t.values()...)
+	c.learn(orgID, name, t.values()...)
 	return t, nil
 }
 
@@ -113,14 +112,12 @@ func (c *Credentials) login(ctx context.Context, p provider.Provider, in Login) 
 		t.TokenURL = p.Login.TokenURL
 	}
 	at, err := url.Parse(t.TokenURL)
-	if err != nil || at.Host == "" || at.User != nil || at.Fragment != "" || at.Scheme != "https" && (at.Scheme != "http" || !loopback(at.Hostname())) {
-		return t, expires, fault.New(fault.Invalid, "token_url is not a plain https URL").WithFix("use https://host/path")
+	if err != nil || at.Host == "" || at.User != nil || at.Fragment != "" || at.Scheme != "https" && at.Scheme != "http" {
+		return t, expires, fault.New(fault.Invalid, "token_url is not a plain URL").WithFix("use https://host/path")
 	}
-	c.cfg.Redact.Add(in.Code.Reveal(), in.Verifier.Reveal())
-	c.cfg.Redact.Add(t.values()...)
 	got, err := t.config(in.RedirectURL).Exchange(c.tokenContext(ctx), in.Code.Reveal(), oauth2.VerifierOption(in.Verifier.Reveal()))
 	if err != nil {
-		return t, expires, c.tokenFault(p.Name, err)
+		return t, expires, tokenFault(p.Name, err, append(t.values(), in.Code.Reveal(), in.Verifier.Reveal())...)
 	}
 	expires = t.took(got)
 	if t.Refresh == "" {
@@ -130,23 +127,19 @@ func (c *Credentials) login(ctx context.Context, p provider.Provider, in Login) 
 	return t, expires, nil
 }
 
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
-}
-
 // tokenContext has the token endpoint asked with what connects elsewhere, which
 // follows no redirect: it would take secrets there.
 func (c *Credentials) tokenContext(ctx context.Context) context.Context {
-	client := *c.cfg.Client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return context.WithValue(ctx, oauth2.HTTPClient, &client)
+	return context.WithValue(ctx, oauth2.HTTPClient, c.client)
 }
 
 // tokenFault says why there is no token. What the server wrote besides its code
-// is not repeated: it may quote what it was sent.
-func (c *Credentials) tokenFault(name string, err error) *fault.Error {
+// is not repeated: it may quote what it was sent, which is sent.
+func tokenFault(name string, err error, sent ...string) *fault.Error {
 	var said *oauth2.RetrieveError
+	if errors.Is(err, dialguard.ErrRefused) {
+		return refusedAddress("token_url", err)
+	}
 	if !errors.As(err, &said) {
 		return fault.New(fault.Unavailable, "the login server of %s cannot be reached, or its answer be read", name).
 			WithFix("check token_url, and that the hub's machine may reach it").WithCause(err)
@@ -155,11 +148,13 @@ func (c *Credentials) tokenFault(name string, err error) *fault.Error {
 	case "invalid_grant", "invalid_client", "unauthorized_client":
 		return loginRefused(name, said.ErrorCode)
 	}
+	var mask redact.Redactor
+	mask.Add(sent...)
 	status := 0
 	if said.Response != nil {
 		status = said.Response.StatusCode
 	}
-	return fault.New(fault.Unavailable, "the login server of %s gave no token (HTTP %d %s)", name, status, c.cfg.Redact.String(fmt.Sprintf("%.60q", said.ErrorCode))).
+	return fault.New(fault.Unavailable, "the login server of %s gave no token (HTTP %d %s)", name, status, mask.String(fmt.Sprintf("%.60q", said.ErrorCode))).
 		WithFix("try again later, or check the client and token_url")
 }
 
@@ -240,7 +235,7 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 		}
 		got, err := t.config("").TokenSource(c.tokenContext(ctx), &oauth2.Token{RefreshToken: t.Refresh}).Token()
 		if err != nil {
-			if refused = c.tokenFault(name, err); refused.Code != fault.CredentialInvalid {
+			if refused = tokenFault(name, err, t.values()...); refused.Code != fault.CredentialInvalid {
 				return refused
 			}
 			return c.endLogin(ctx, tx, &row, t, refused)
@@ -250,6 +245,7 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 		if err != nil {
 			return err
 		}
+		tx.AfterCommit(func() { c.learn(orgID, name, t.values()...) })
 		if row, err = tx.RenewCredential(ctx, db.RenewCredentialParams{Sealed: sealed, ExpiresAt: &expires, OrgID: orgID, Provider: name}); err != nil {
 			return fmt.Errorf("store the token of %s: %w", name, err)
 		}

@@ -62,6 +62,8 @@ func (m *memory) Redeem(_ context.Context, r enroll.Redemption) (enroll.Node, er
 	return enroll.Node{ID: id, OrgID: "org_1"}, nil
 }
 
+func (m *memory) RecordRenewal(context.Context, ca.Node, enroll.From) error { return nil }
+
 func (m *memory) CheckNode(_ context.Context, node ca.Node) error {
 	_, err := m.row(node.ID)
 	return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // pressure is what a node says of the room that it has, on its way to the store.
@@ -41,6 +43,8 @@ func (p *pressure) last() string {
 // storePressure puts into the store what the node says of its room, as it says
 // it, and again after a while what the store did not take.
 func (s *session) storePressure(ctx context.Context) {
+	// Each change is a lock on what the organisation admits.
+	changes := rate.NewLimiter(5*rate.Every(s.edge.cfg.HeartbeatInterval), 1)
 	again := time.NewTicker(s.edge.cfg.HeartbeatInterval)
 	defer again.Stop()
 	failing := false
@@ -50,6 +54,9 @@ func (s *session) storePressure(ctx context.Context) {
 			return
 		case <-s.pressure.news:
 		case <-again.C:
+		}
+		if changes.Wait(s.ctx) != nil {
+			return
 		}
 		said := s.pressure.last()
 		if said == s.pressure.stored {

@@ -8,6 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"buf.build/go/protovalidate"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -17,6 +21,12 @@ import (
 const (
 	// partingGrace is how long a node has to read why its link ends.
 	partingGrace = time.Second
+	// maxSaid is how long a message of a node's may be: what runs on it, in its
+	// Hello. maxAtOnce and maxRenewals are how many messages and certificate
+	// requests may come at once.
+	maxSaid     = 8 << 20
+	maxAtOnce   = 50
+	maxRenewals = 5
 	// storeTimeout bounds each question to the store.
 	storeTimeout = 10 * time.Second
 )
@@ -32,6 +42,26 @@ type session struct {
 	out chan *nodev1.SessionRequest
 	// pressure is what the node said last of itself.
 	pressure *pressure
+	// messages and renewals are how often it may speak, and ask for certificates.
+	messages, renewals *rate.Limiter
+}
+
+// errChatty ends the session of a node that speaks faster than any in order.
+const errChatty = goodbye("the node says more than ten messages in a heartbeat's time")
+
+// next returns what the node says next, if that is within bounds.
+func (s *session) next() (*nodev1.SessionResponse, error) {
+	message, err := s.stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	if !s.messages.Allow() {
+		return nil, errChatty
+	}
+	if err := protovalidate.Validate(message); err != nil {
+		return nil, goodbye(fmt.Sprintf("the node says what no node may: %.400s", err))
+	}
+	return message, nil
 }
 
 // run opens the session and holds it until the link ends. It answers an error
@@ -50,12 +80,14 @@ func (l *Link) run() error {
 	})
 	defer watchdog.Stop()
 
-	stream, err := nodev1.NewSessionServiceClient(l.conn).Session(ctx)
+	stream, err := nodev1.NewSessionServiceClient(l.conn).Session(ctx, grpc.MaxCallRecvMsgSize(maxSaid))
 	if err != nil {
 		return fmt.Errorf("open the session: %w", err)
 	}
 	s := &session{Link: l, stream: stream, watchdog: watchdog, out: make(chan *nodev1.SessionRequest)}
 	s.pressure = newPressure()
+	every := rate.Every(l.edge.cfg.HeartbeatInterval)
+	s.messages, s.renewals = rate.NewLimiter(10*every, maxAtOnce), rate.NewLimiter(every, maxRenewals)
 
 	err = s.open(ctx)
 	if err != nil {
@@ -123,7 +155,11 @@ func (s *session) greet(ctx context.Context) error {
 	}}); err != nil && !errors.Is(err, io.EOF) { // the reason for EOF comes from Recv
 		return fmt.Errorf("send Welcome: %w", err)
 	}
-	message, err := s.stream.Recv()
+	message, err := s.next()
+	var why goodbye
+	if errors.As(err, &why) {
+		return fault.New(fault.Invalid, "%s", why)
+	}
 	if err != nil {
 		return fmt.Errorf("wait for Hello: %w", fault.FromGRPC(err))
 	}
@@ -180,7 +216,7 @@ func (s *session) heard() {
 // did.
 func (s *session) receive() error {
 	for {
-		message, err := s.stream.Recv()
+		message, err := s.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			return errLeft
@@ -190,6 +226,9 @@ func (s *session) receive() error {
 		s.heard()
 		switch said := message.GetMessage().(type) {
 		case *nodev1.SessionResponse_CertificateRequest_:
+			if !s.renewals.Allow() {
+				return goodbye("the node asks for certificates again and again")
+			}
 			s.renew(said.CertificateRequest.GetCsr())
 		case *nodev1.SessionResponse_Heartbeat:
 			s.pressure.say(said.Heartbeat.GetPressure())

@@ -8,7 +8,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -264,6 +267,75 @@ func TestTheHubDropsANodeThatFallsSilent(t *testing.T) {
 	within(t, link.Done(), "the link to end")
 	require.ErrorContains(t, link.Err(), "nothing was heard of the node")
 	h.disconnected(id)
+}
+
+func TestTheHubTakesNoHelloThatIsOutOfBounds(t *testing.T) {
+	t.Parallel()
+	many := map[string]string{}
+	for i := range 65 {
+		many[fmt.Sprint("label", i)] = "x"
+	}
+	for name, said := range map[string]*nodev1.SessionResponse_Hello{
+		"too many labels":          {Labels: many},
+		"a label that is long":     {Labels: map[string]string{"zone": strings.Repeat("x", 129)}},
+		"a label for the terminal": {Labels: map[string]string{"zone": "\x1b[2J"}},
+		"a version too":            {Version: "1.0\x1b[2J"},
+		"too many runtimes":        {Runtimes: slices.Repeat([]string{"runc"}, 17)},
+		"a long pressure":          {Pressure: strings.Repeat("x", 201)},
+		"too many bytes":           {Jails: slices.Repeat([]*nodev1.Jail{{JailId: strings.Repeat("x", 1000)}}, 9000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			stream := h.dialMute(h.enrol())
+			require.NoError(t, stream.Send(&nodev1.SessionResponse{Message: &nodev1.SessionResponse_Hello_{Hello: said}}))
+			within(t, stream.Context().Done(), "the session to end")
+			require.Empty(t, h.Connected())
+			require.Empty(t, h.changes)
+		})
+	}
+}
+
+func TestTheHubDropsANodeThatTalksWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for reason, say := range map[string]func(i int, csr []byte) *nodev1.SessionResponse{
+		"more than ten messages": func(i int, _ []byte) *nodev1.SessionResponse {
+			return &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{Pressure: fmt.Sprint("no room ", i%2)}}}
+		},
+		"certificates again and again": func(_ int, csr []byte) *nodev1.SessionResponse {
+			return &nodev1.SessionResponse{Message: &nodev1.SessionResponse_CertificateRequest_{
+				CertificateRequest: &nodev1.SessionResponse_CertificateRequest{Csr: csr},
+			}}
+		},
+		"what no node may": func(int, []byte) *nodev1.SessionResponse {
+			return &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{Pressure: strings.Repeat("x", 201)}}}
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			id := h.enrol()
+			stream := h.dialMute(id)
+			go func() { // what the hub says is read, or it could say no more
+				for {
+					if _, err := stream.Recv(); err != nil {
+						return
+					}
+				}
+			}()
+			require.NoError(t, stream.Send(hello()))
+			link := h.connected(id)
+			csr, err := id.Request()
+			require.NoError(t, err)
+			for i := 0; i < 100_000 && link.Err() == nil; i++ {
+				if stream.Send(say(i, csr)) != nil {
+					break
+				}
+			}
+			within(t, link.Done(), "the link to end")
+			require.ErrorContains(t, link.Err(), reason)
+		})
+	}
 }
 
 func TestTheHubDropsANodeThatNeverSaysHello(t *testing.T) {

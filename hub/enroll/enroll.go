@@ -34,6 +34,14 @@ type Redemption struct {
 	Name           string
 	Labels         map[string]string
 	Version        string
+	From           From
+}
+
+// From is where a machine called from, for the audit.
+type From struct{ Address, UserAgent string }
+
+func fromOf(req connect.AnyRequest) From {
+	return From{Address: req.Peer().Addr, UserAgent: req.Header().Get("User-Agent")}
 }
 
 // Node is a registered machine.
@@ -49,7 +57,7 @@ type JoinStore interface {
 	// transaction:
 	//
 	//   - A token that was spent by the same key answers the same node, also
-	//     after its expiry.
+	//     after its expiry, and changes nothing of it.
 	//   - Unknown, expired, and spent by another key are each fault.Denied with
 	//     a message that says which.
 	//   - A key that is a node of that organisation already (it comes with
@@ -62,6 +70,9 @@ type JoinStore interface {
 	// fault.NotFound when it is not known in that organisation, fault.Denied
 	// when it was revoked or has another key.
 	CheckNode(ctx context.Context, node ca.Node) error
+	// RecordRenewal records that a node gets another certificate although its
+	// last one had lapsed.
+	RecordRenewal(ctx context.Context, node ca.Node, from From) error
 }
 
 // Config says what to enrol with.
@@ -106,7 +117,7 @@ func (e *Enroller) EnrollNode(ctx context.Context, req *connect.Request[deckhand
 	}
 	node, err := e.cfg.Store.Redeem(ctx, Redemption{
 		TokenHash: token.Hash(), KeyFingerprint: request.KeyFingerprint,
-		Name: req.Msg.GetName(), Labels: req.Msg.GetLabels(), Version: req.Msg.GetVersion(),
+		Name: req.Msg.GetName(), Labels: req.Msg.GetLabels(), Version: req.Msg.GetVersion(), From: fromOf(req),
 	})
 	if err != nil {
 		return nil, fault.ToConnect(err)
@@ -136,6 +147,9 @@ func (e *Enroller) RenewCertificate(ctx context.Context, req *connect.Request[de
 		return nil, fault.ToConnect(fault.New(fault.Denied, "csr: for another key than the certificate's"))
 	}
 	if err := e.cfg.Store.CheckNode(ctx, node); err != nil {
+		return nil, fault.ToConnect(err)
+	}
+	if err := e.cfg.Store.RecordRenewal(ctx, node, fromOf(req)); err != nil {
 		return nil, fault.ToConnect(err)
 	}
 	certificate, err := e.cfg.CA.IssueNode(node.ID, node.OrgID, request)

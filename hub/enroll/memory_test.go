@@ -109,6 +109,8 @@ func (m *memory) redeem(r enroll.Redemption) (enroll.Node, error) {
 	return own.Node, nil
 }
 
+func (m *memory) RecordRenewal(context.Context, ca.Node, enroll.From) error { return nil }
+
 func (m *memory) CheckNode(_ context.Context, node ca.Node) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -148,8 +148,8 @@ func (tx *Tx) WithCommit(fn func(ctx context.Context, q *db.Queries) error) {
 	tx.last = append(tx.last, fn)
 }
 
-// Redact masks what must not be stored.
-func (tx *Tx) Redact() *redact.Redactor { return tx.recorder.cfg.Redact }
+// Redact masks what must not be stored of an organisation.
+func (tx *Tx) Redact(orgID string) *redact.Redactor { return tx.recorder.cfg.Redact.Org(orgID) }
 
 // AfterCommit runs fn when the transaction is committed, and not at all when it
 // is not.
@@ -169,7 +169,7 @@ type Holder struct {
 // answers the last number, 0 for a batch that was stored before, and held false
 // when the lease has ended.
 func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (seq int64, held bool, err error) {
-	types, payloads, err := r.encode(h.TaskID, drafts)
+	types, payloads, err := r.encode(h.OrgID, h.TaskID, drafts)
 	if err != nil {
 		return 0, false, err
 	}
@@ -193,7 +193,7 @@ func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (s
 // store is given their types and their payloads as masked JSON, and watchers are
 // told when it answers no error.
 func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []string) error, drafts ...Draft) error {
-	types, payloads, err := r.encode(taskID, drafts)
+	types, payloads, err := r.encode(orgID, taskID, drafts)
 	if err != nil {
 		return err
 	}
@@ -206,13 +206,13 @@ func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []stri
 }
 
 // encode answers the drafts' types and their payloads as masked JSON.
-func (r *Recorder) encode(taskID string, drafts []Draft) (types, payloads []string, err error) {
+func (r *Recorder) encode(orgID, taskID string, drafts []Draft) (types, payloads []string, err error) {
 	for _, d := range drafts {
 		payload := d.Payload
 		if payload == nil {
 			payload = map[string]any{}
 		}
-		data, err := json.Marshal(r.cfg.Redact.Map(payload))
+		data, err := json.Marshal(r.cfg.Redact.Org(orgID).Map(payload))
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
 		}
@@ -228,7 +228,7 @@ func (tx *Tx) Append(orgID, taskID string, actor Actor, drafts ...Draft) error {
 	if len(drafts) == 0 {
 		return nil
 	}
-	types, payloads, err := tx.recorder.encode(taskID, drafts)
+	types, payloads, err := tx.recorder.encode(orgID, taskID, drafts)
 	if err != nil {
 		return err
 	}

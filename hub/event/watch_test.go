@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -46,7 +46,7 @@ type history struct {
 
 func newHistory(t *testing.T, tasks ...string) *history {
 	t.Helper()
-	h := &history{t: t, url: postgrestest.Database(t)}
+	h := &history{t: t, url: storetest.Database(t)}
 	var err error
 	h.Store, err = store.Open(t.Context(), h.url)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -34,7 +34,7 @@ func Config(t testing.TB) hub.Config {
 	t.Helper()
 	return hub.Config{
 		Listen: "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
-		DatabaseURL: config.Secret(postgrestest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1,
+		DatabaseURL: config.Secret(storetest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
 		Redact: &redact.Redactor{}, Log: Log(t),
 	}
 }

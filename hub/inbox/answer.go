@@ -74,6 +74,8 @@ type Answer struct {
 	// Always, with an approval, is the wish to be asked no more about calls like it.
 	Always *policy.Always
 	Reason string
+	// ShownDigest is that of the item as the person saw it.
+	ShownDigest string
 	// Override is what an escalated task goes on with, when it is retried.
 	Override task.Override
 	By       event.Actor
@@ -156,7 +158,7 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 	if err != nil {
 		return row, err
 	}
-	a.Reason = s.cfg.Redact.String(a.Reason)
+	a.Reason = s.cfg.Redact.Org(orgID).String(a.Reason)
 	if err := s.look(ctx, row.InboxItem, &a); err != nil {
 		return row, err
 	}
@@ -181,6 +183,9 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 			return nil
 		}
 		if err := answerable(item, locked.Over, a); err != nil {
+			return err
+		}
+		if err := asShown(row, a); err != nil {
 			return err
 		}
 		if item.StepID == nil {
@@ -268,7 +273,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 // close stores an answer whose effect is in the transaction.
 func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer, effect Effect) error {
 	params := db.AnswerInboxItemParams{
-		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.String(effect.Reply),
+		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.Org(item.OrgID).String(effect.Reply),
 		ChangedArguments: effect.ChangedArguments, Reason: a.Reason, AnsweredBy: a.By.ID,
 	}
 	if effect.Reply != "" {
@@ -280,11 +285,13 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	if _, err := tx.AnswerInboxItem(ctx, params); err != nil {
 		return fmt.Errorf("store the answer to %s: %w", item.ID, err)
 	}
-	// E6: with time, address and user agent.
+	// With time, address and user agent. The preview may be cut; the digest is of the
+	// whole arguments, which the step keeps.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
-		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview},
-		After:  map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments)},
+		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview,
+			"arguments_sha256": digest(item.Arguments), "shown_digest": a.ShownDigest},
+		After: map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments)},
 	}); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -69,6 +70,8 @@ type Ask struct {
 	Why       string
 	// Binding is what the answer holds for, by part.
 	Binding json.RawMessage
+	// Decision is what was decided about the call and read in it.
+	Decision CallDecision
 	// Timeout is how long the item waits; 0 for however long it takes.
 	Timeout  time.Duration
 	OnExpiry string
@@ -91,8 +94,11 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask Ask) er
 		Tool: step.Tool, Category: step.Category, Arguments: ask.Arguments, Preview: ask.Preview, Why: ask.Why, Binding: ask.Binding,
 		OnExpiry: ask.OnExpiry, Shape: ask.Shape,
 	}
+	var err error
+	if params.Decision, err = json.Marshal(ask.Decision); err != nil {
+		return fmt.Errorf("encode the decision about step %s: %w", step.ID, err)
+	}
 	if ask.Shape != "" && ask.Offer != nil {
-		var err error
 		if params.Offered, err = ask.Offer(params.ID); err != nil {
 			return err
 		}
@@ -118,8 +124,8 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask Ask) er
 }
 
 // Find answers the id of the item that ref names: an id or a unique prefix.
-func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindInboxItems(ctx, db.FindInboxItemsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("inbox", ref)})
+func (s *Service) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindInboxItems(ctx, db.FindInboxItemsParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("inbox", ref)})
 	return store.One("inbox", ref, rows, err)
 }
 
@@ -142,8 +148,8 @@ type Filter struct {
 }
 
 // List answers a page of items, newest first, and the next page's token.
-func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListInboxItemsRow, string, error) {
-	params := db.ListInboxItemsParams{OrgID: orgID, MaxRows: f.PageSize + 1}
+func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) ([]db.ListInboxItemsRow, string, error) {
+	params := db.ListInboxItemsParams{OrgID: v.OrgID, Viewer: v.Name, MaxRows: f.PageSize + 1}
 	if f.TaskID != "" {
 		params.TaskID = &f.TaskID
 	}

@@ -112,7 +112,7 @@ func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) 
 		if err := tx.LockAdmission(ctx, o.OrgID); err != nil {
 			return fmt.Errorf("lock admission of %s: %w", o.OrgID, err)
 		}
-		o.Reason = tx.Redact().String(o.Reason)
+		o.Reason = tx.Redact(o.OrgID).String(o.Reason)
 		var err error
 		if stands, err = s.hold(ctx, tx, o); err != nil {
 			return err

@@ -21,7 +21,7 @@ import (
 // Say stores a message for a task whose row the transaction has locked. One that
 // is said again under its key is answered as it was, with fresh false.
 func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by event.Actor) (m db.TaskMessage, fresh bool, err error) {
-	text = tx.Redact().String(text)
+	text = tx.Redact(t.OrgID).String(text)
 	p := db.CreateMessageParams{ID: ident.New("msg"), OrgID: t.OrgID, TaskID: t.ID, Content: text, SaidBy: by.ID}
 	if key != "" {
 		p.IdempotencyKey = &key

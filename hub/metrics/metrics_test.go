@@ -12,9 +12,9 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/metrics"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/scrape/scrapetest"
 )
 
@@ -22,7 +22,7 @@ import (
 // worker or a model may choose becomes no label.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	s, err := store.Open(t.Context(), postgrestest.Database(t))
+	s, err := store.Open(t.Context(), storetest.Database(t))
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	r := scrapetest.New()

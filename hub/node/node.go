@@ -82,8 +82,8 @@ func (n *Nodes) CreateJoinToken(
 // Redeem spends a join token; see enroll.JoinStore.
 func (n *Nodes) Redeem(ctx context.Context, r enroll.Redemption) (enroll.Node, error) {
 	var out enroll.Node
-	err := n.store.Tx(ctx, func(q *db.Queries) error {
-		token, err := q.LockJoinToken(ctx, r.TokenHash)
+	err := n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		token, err := tx.LockJoinToken(ctx, r.TokenHash)
 		if store.IsNotFound(err) {
 			return fault.New(fault.Denied, "the join token is not known").WithFix("make one: deckhand node token")
 		}
@@ -98,55 +98,106 @@ func (n *Nodes) Redeem(ctx context.Context, r enroll.Redemption) (enroll.Node, e
 			return fault.New(fault.Denied, "the join token expired at %s", token.ExpiresAt.UTC().Format(time.RFC3339)).
 				WithFix("make another: deckhand node token")
 		}
-		labels := map[string]string{}
-		for k, v := range r.Labels {
-			labels[k] = v
+		before, err := nodeOfKey(ctx, tx.Queries, token.OrgID, r.KeyFingerprint)
+		if err != nil {
+			return err
 		}
-		// What the token's maker says of the machine beats what it says itself.
-		if err := json.Unmarshal(token.Labels, &labels); err != nil {
-			return fmt.Errorf("read the token's labels: %w", err)
+		if token.UsedAt != nil {
+			// The machine did not get the first answer. A spent token changes nothing.
+			out = enroll.Node{ID: before.ID, OrgID: before.OrgID}
+			return nil
 		}
-		row, err := register(ctx, q, token.OrgID, r, labels)
+		row, err := register(ctx, tx.Queries, token, before, r)
 		if err != nil {
 			return err
 		}
 		out = enroll.Node{ID: row.ID, OrgID: row.OrgID}
-		if token.UsedAt != nil {
-			return nil
+		if err := tx.UseJoinToken(ctx, db.UseJoinTokenParams{ID: token.ID, KeyFingerprint: r.KeyFingerprint, NodeID: row.ID}); err != nil {
+			return fmt.Errorf("spend join token: %w", err)
 		}
-		return q.UseJoinToken(ctx, db.UseJoinTokenParams{ID: token.ID, KeyFingerprint: r.KeyFingerprint, NodeID: row.ID})
+		return recordEnrolment(tx, token, before, row, r.From)
 	})
 	return out, err
 }
 
-// register answers the node of the key, made when there is none.
-func register(ctx context.Context, q *db.Queries, orgID string, r enroll.Redemption, labels map[string]string) (db.Node, error) {
+// recordEnrolment writes down who joined the fleet, with whose token and from
+// where.
+func recordEnrolment(tx *event.Tx, token db.LockJoinTokenRow, before, row db.Node, from enroll.From) error {
+	by := event.Actor{Kind: "node", ID: row.ID, Address: from.Address, UserAgent: from.UserAgent}
+	if before.ID != "" && before.Name != row.Name {
+		if err := audit.Append(tx, audit.Entry{
+			OrgID: row.OrgID, By: by, Action: "node.renamed", ObjectKind: "node", ObjectID: row.ID,
+			Before: map[string]any{"name": before.Name}, After: map[string]any{"name": row.Name},
+		}); err != nil {
+			return err
+		}
+	}
+	return audit.Append(tx, audit.Entry{
+		OrgID: row.OrgID, By: by, Action: "node.enrolled", ObjectKind: "node", ObjectID: row.ID,
+		After: map[string]any{
+			"name": row.Name, "labels": string(row.Labels), "key_fingerprint": row.KeyFingerprint,
+			"join_token": token.ID, "token_made_by": token.CreatedBy,
+		},
+	})
+}
+
+// nodeOfKey returns the node of a key, the zero one when there is none.
+func nodeOfKey(ctx context.Context, q *db.Queries, orgID, fingerprint string) (db.Node, error) {
+	row, err := q.NodeByFingerprint(ctx, fingerprint)
+	switch {
+	case store.IsNotFound(err):
+		return db.Node{}, nil
+	case err != nil:
+		return row, fmt.Errorf("load the node of a key: %w", err)
+	case row.OrgID != orgID || row.RevokedAt != nil:
+		return row, fault.New(fault.Denied, "this machine's key was revoked or belongs to another organisation").
+			WithFix("remove the node's identity folder, so that it makes a new key, and enrol again")
+	}
+	return row, nil
+}
+
+// register makes the node of a key, or has the one that there is be what it says
+// now. What the token's maker says of the machine beats what it says itself.
+func register(ctx context.Context, q *db.Queries, token db.LockJoinTokenRow, before db.Node, r enroll.Redemption) (db.Node, error) {
+	labels := r.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
 	data, err := json.Marshal(labels)
 	if err != nil {
 		return db.Node{}, fmt.Errorf("encode labels: %w", err)
 	}
-	taken := fault.New(fault.Exists, "another node is named %q", r.Name).
-		WithFix("give this one another name (--name), or revoke the other: deckhand node revoke %s", r.Name)
-	row, err := q.NodeByFingerprint(ctx, r.KeyFingerprint)
-	switch {
-	case store.IsNotFound(err):
+	var row db.Node
+	if before.ID == "" {
 		row, err = q.CreateNode(ctx, db.CreateNodeParams{
-			ID: ident.New("node"), OrgID: orgID, Name: r.Name, KeyFingerprint: r.KeyFingerprint, Labels: data, Version: r.Version,
+			ID: ident.New("node"), OrgID: token.OrgID, Name: r.Name, KeyFingerprint: r.KeyFingerprint,
+			Labels: data, PinnedLabels: token.Labels, Version: r.Version,
 		})
-	case err != nil:
-	case row.OrgID != orgID || row.RevokedAt != nil:
-		return row, fault.New(fault.Denied, "this machine's key was revoked or belongs to another organisation").
-			WithFix("remove the node's identity folder, so that it makes a new key, and enrol again")
-	default:
-		row, err = q.UpdateNodeEnrolment(ctx, db.UpdateNodeEnrolmentParams{ID: row.ID, Name: r.Name, Labels: data, Version: r.Version})
+	} else {
+		row, err = q.UpdateNodeEnrolment(ctx, db.UpdateNodeEnrolmentParams{
+			ID: before.ID, Name: r.Name, Labels: data, PinnedLabels: token.Labels, Version: r.Version,
+		})
 	}
 	if store.Violates(err, "nodes_name") {
-		return row, taken
+		return row, fault.New(fault.Exists, "another node is named %q", r.Name).
+			WithFix("give this one another name (--name), or revoke the other: deckhand node revoke %s", r.Name)
 	}
 	if err != nil {
 		return row, fmt.Errorf("register node: %w", err)
 	}
 	return row, nil
+}
+
+// RecordRenewal writes down that a node had its certificate renewed after it had
+// lapsed; see enroll.JoinStore.
+func (n *Nodes) RecordRenewal(ctx context.Context, node ca.Node, from enroll.From) error {
+	return n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{
+			OrgID: node.OrgID, By: event.Actor{Kind: "node", ID: node.ID, Address: from.Address, UserAgent: from.UserAgent},
+			Action: "node.certificate_renewed", ObjectKind: "node", ObjectID: node.ID,
+			Reason: "the certificate had lapsed", After: map[string]any{"key_fingerprint": node.KeyFingerprint},
+		})
+	})
 }
 
 // CheckNode says whether a node may have a certificate.
@@ -193,13 +244,18 @@ func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *
 	if runtimes == nil {
 		runtimes = []string{}
 	}
-	skills, err := n.encodeSkills(hello.GetSkills())
+	row, err := n.store.NodeByID(ctx, nodeID)
+	if err != nil {
+		return fmt.Errorf("load node %s: %w", nodeID, err)
+	}
+	mask := n.redact.Org(row.OrgID)
+	skills, err := encodeSkills(mask, hello.GetSkills())
 	if err != nil {
 		return err
 	}
 	return n.store.UpdateNodeHello(ctx, db.UpdateNodeHelloParams{
 		ID: nodeID, Version: hello.GetVersion(), Capability: hello.GetCapability(), Runtimes: runtimes, Labels: data, Skills: skills,
-		Pressure: n.words(hello.GetPressure(), maxWords),
+		Pressure: words(mask, hello.GetPressure(), maxWords),
 	})
 }
 
@@ -231,12 +287,12 @@ func (n *Nodes) Touch(ctx context.Context, sessions []edge.Session) (map[string]
 // answers the organisation in which tasks may be affected, "" when nothing has
 // changed. What was admitted to it and has not begun waits again.
 func (n *Nodes) SetPressure(ctx context.Context, nodeID string, epoch int64, why string) (orgID string, err error) {
-	why = n.words(why, maxWords)
 	err = n.store.Tx(ctx, func(q *db.Queries) error {
 		row, err := q.NodeByID(ctx, nodeID)
 		if err != nil {
 			return fmt.Errorf("load node %s: %w", nodeID, err)
 		}
+		why = words(n.redact.Org(row.OrgID), why, maxWords)
 		// Nothing is admitted to it meanwhile.
 		if err := q.LockAdmission(ctx, row.OrgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
@@ -266,13 +322,13 @@ const (
 )
 
 // words makes what a node says fit to be stored and shown.
-func (n *Nodes) words(text string, limit int) string {
+func words(mask *redact.Redactor, text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(n.redact.String(text), ""))
+	}, strings.ToValidUTF8(mask.String(text), ""))
 	if r := []rune(text); len(r) > limit {
 		text = string(r[:limit])
 	}

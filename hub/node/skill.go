@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -25,10 +26,10 @@ func Skills(column []byte) []Skill {
 	return skills
 }
 
-func (n *Nodes) encodeSkills(said []*nodev1.SessionResponse_Skill) ([]byte, error) {
+func encodeSkills(mask *redact.Redactor, said []*nodev1.SessionResponse_Skill) ([]byte, error) {
 	skills := make([]Skill, len(said))
 	for i, s := range said {
-		skills[i] = Skill{n.words(s.GetName(), maxWords), n.words(s.GetDescription(), maxDescription), n.words(s.GetPath(), maxDescription), n.words(s.GetProblem(), maxDescription)}
+		skills[i] = Skill{words(mask, s.GetName(), maxWords), words(mask, s.GetDescription(), maxDescription), words(mask, s.GetPath(), maxDescription), words(mask, s.GetProblem(), maxDescription)}
 	}
 	data, err := json.Marshal(skills)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/ca"
 	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/node"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -20,7 +20,7 @@ import (
 // each other it is told why its link ends.
 func TestTouchTellsWhichSessionsAreOver(t *testing.T) {
 	t.Parallel()
-	s, err := store.Open(t.Context(), postgrestest.Database(t))
+	s, err := store.Open(t.Context(), storetest.Database(t))
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	const org = "org_1"
@@ -29,7 +29,7 @@ func TestTouchTellsWhichSessionsAreOver(t *testing.T) {
 	nodes := node.New(s, nil, &redact.Redactor{}, time.Minute)
 	session := func(name string) edge.Session {
 		row, err := s.CreateNode(t.Context(), db.CreateNodeParams{
-			ID: "node_" + name, OrgID: org, Name: name, KeyFingerprint: "key of " + name, Labels: []byte("{}"),
+			ID: "node_" + name, OrgID: org, Name: name, KeyFingerprint: "key of " + name, Labels: []byte("{}"), PinnedLabels: []byte("{}"),
 		})
 		require.NoError(t, err)
 		epoch, err := nodes.OpenSession(t.Context(), ca.Node{ID: row.ID, OrgID: org, KeyFingerprint: row.KeyFingerprint}, "hub_1")

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/node"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -116,8 +117,8 @@ func (e *Execs) Get(ctx context.Context, orgID, id string) (db.GetNodeExecRow, e
 }
 
 // Find answers the id of the command that ref names: an id or a unique prefix.
-func (e *Execs) Find(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := e.cfg.Store.FindNodeExecs(ctx, db.FindNodeExecsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix(Kind, ref)})
+func (e *Execs) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
+	rows, err := e.cfg.Store.FindNodeExecs(ctx, db.FindNodeExecsParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix(Kind, ref)})
 	if err == nil && len(rows) == 0 {
 		return "", fault.New(fault.NotFound, "there is no command %q", ref).WithObject(ref).WithFix("list what there is with: deckhand node execs NODE")
 	}
@@ -125,8 +126,8 @@ func (e *Execs) Find(ctx context.Context, orgID, ref string) (string, error) {
 }
 
 // List answers commands, newest first; nodeID "" for those of every node.
-func (e *Execs) List(ctx context.Context, orgID, nodeID string, live bool, limit int32) ([]db.ListNodeExecsRow, error) {
-	rows, err := e.cfg.Store.ListNodeExecs(ctx, db.ListNodeExecsParams{OrgID: orgID, NodeID: nodeID, LiveOnly: live, MaxRows: limit})
+func (e *Execs) List(ctx context.Context, v task.Viewer, nodeID string, live bool, limit int32) ([]db.ListNodeExecsRow, error) {
+	rows, err := e.cfg.Store.ListNodeExecs(ctx, db.ListNodeExecsParams{OrgID: v.OrgID, Viewer: v.Name, NodeID: nodeID, LiveOnly: live, MaxRows: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list commands: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -178,7 +179,7 @@ func (e *Execs) settle(ctx context.Context, row db.NodeExec, reason string, end 
 	err := e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
 		if _, err := q.EndNodeExec(ctx, db.EndNodeExecParams{
 			OrgID: row.OrgID, ID: row.ID, EndReason: reason, ExitCode: end.GetExitCode(), Signal: end.GetSignal(),
-			KilledBy: end.GetKilledBy(), Error: e.cfg.Redact.String(end.GetStartError()), LogBytes: end.GetLogBytes(),
+			KilledBy: end.GetKilledBy(), Error: e.cfg.Redact.Org(row.OrgID).String(end.GetStartError()), LogBytes: end.GetLogBytes(),
 			MembersLeft: end.GetMembersLeft(), Files: end.GetWorkspace().GetFiles(),
 		}); err != nil {
 			return fmt.Errorf("store the end of %s: %w", row.ID, err)
@@ -207,16 +208,17 @@ type Source struct {
 
 // Source finds a log by its command's or step's id or a unique prefix with its
 // kind.
-func (e *Execs) Source(ctx context.Context, orgID, ref string) (Source, error) {
+func (e *Execs) Source(ctx context.Context, v task.Viewer, ref string) (Source, error) {
+	orgID := v.OrgID
 	if !strings.HasPrefix(ref, "step_") {
-		id, err := e.Find(ctx, orgID, ref)
+		id, err := e.Find(ctx, v, ref)
 		if err != nil {
 			return Source{}, err
 		}
 		row, err := e.Get(ctx, orgID, id)
 		return Source{ExecID: id, NodeID: row.NodeExec.NodeID, Host: row.NodeExec.Target == Host}, err
 	}
-	rows, err := e.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("step", ref)})
+	rows, err := e.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
 	id, err := store.One("step", ref, rows, err)
 	if err != nil {
 		return Source{}, err

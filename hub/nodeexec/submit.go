@@ -78,7 +78,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	}
 	spec := &nodev1.ExecSpec{
 		ExecId: ident.New(Kind), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
-		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host,
+		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host, ByPerson: true,
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)
@@ -168,8 +168,8 @@ func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) 
 func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (db.NodeExec, error) {
 	params := db.CreateNodeExecParams{
 		ID: spec.GetExecId(), OrgID: r.OrgID, NodeID: r.Node.ID, Target: Jail, AgentID: &r.AgentID, JailID: spec.GetJailId(),
-		Terminal: r.Pty != nil, Argv: e.redactAll(r.Argv), Dir: e.cfg.Redact.String(r.Dir),
-		Reason: e.cfg.Redact.String(r.Reason), UserID: r.By.ID, UserName: r.By.Name,
+		Terminal: r.Pty != nil, Argv: e.redactAll(r.OrgID, r.Argv), Dir: e.cfg.Redact.Org(r.OrgID).String(r.Dir),
+		Reason: e.cfg.Redact.Org(r.OrgID).String(r.Reason), UserID: r.By.ID, UserName: r.By.Name,
 	}
 	if r.Host {
 		params.Target, params.AgentID, params.JailID = Host, nil, ""
@@ -238,12 +238,12 @@ func (e *Execs) send(ctx context.Context, link tool.Node, jail *nodev1.JailSpec,
 	return nil
 }
 
-func (e *Execs) redactAll(values []string) []string {
+func (e *Execs) redactAll(orgID string, values []string) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
 		// Bytes that are no text cannot be stored as such; the sealed request
 		// has them.
-		out[i] = strings.ToValidUTF8(e.cfg.Redact.String(v), "\uFFFD")
+		out[i] = strings.ToValidUTF8(e.cfg.Redact.Org(orgID).String(v), "\uFFFD")
 	}
 	return out
 }

@@ -96,6 +96,9 @@ func (s *Service) Create(ctx context.Context, d Draft) (row db.Destination, secr
 		}
 		return record(tx, row, d.By, "destination.created", nil, map[string]any{"name": row.Name, "kind": row.Kind, "state": row.State, "spec": string(row.Spec)})
 	})
+	if err == nil {
+		s.learn(d.OrgID, p.ID, d.Secret)
+	}
 	if kind != kindWebhook {
 		d.Secret = ""
 	}
@@ -117,7 +120,6 @@ func (s *Service) seal(orgID, id string, secret sealed) (data []byte, hint strin
 	if secret.Now == "" {
 		return nil, "", nil
 	}
-	s.cfg.Redact.Add(secret.Now)
 	plain, err := json.Marshal(secret)
 	if err != nil {
 		return nil, "", fmt.Errorf("encode a secret: %w", err)
@@ -263,6 +265,7 @@ func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1
 		if _, err := tx.UpdateDestination(ctx, p); err != nil {
 			return fmt.Errorf("store destination %s: %w", id, err)
 		}
+		tx.AfterCommit(func() { s.learn(orgID, id, kept.Now) })
 		return record(tx, row, by, "destination.updated", map[string]any{"spec": string(row.Spec)},
 			map[string]any{"spec": string(p.Spec), "secret_changed": secret != ""})
 	})
@@ -288,6 +291,7 @@ func (s *Service) Rotate(ctx context.Context, orgID, id string, keep time.Durati
 		if _, err := tx.UpdateDestination(ctx, p); err != nil {
 			return fmt.Errorf("store the secret of destination %s: %w", id, err)
 		}
+		tx.AfterCommit(func() { s.learn(orgID, id, secret) })
 		return record(tx, row, by, "destination.secret_rotated", map[string]any{"secret_ends_in": row.Hint},
 			map[string]any{"secret_ends_in": p.Hint, "both_for": keep.String()})
 	})
@@ -312,7 +316,7 @@ func (s *Service) Enable(ctx context.Context, orgID, id string, by event.Actor) 
 // Disable has a destination told of nothing; what is pending stays.
 func (s *Service) Disable(ctx context.Context, orgID, id, reason string, by event.Actor) error {
 	why := "disabled by " + by.ID
-	if reason = oneLine(s.cfg.Redact.String(reason), maxSummary); reason != "" {
+	if reason = oneLine(s.cfg.Redact.Org(orgID).String(reason), maxSummary); reason != "" {
 		why += ": " + reason
 	}
 	return s.disable(ctx, orgID, id, why, by)

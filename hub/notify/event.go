@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 )
 
 // CloudEvent is what is told, in the JSON of CloudEvents 1.0 (structured mode,
@@ -134,7 +135,10 @@ func words(kind, agent, taskID string, p map[string]any) string {
 	var line string
 	switch kind {
 	case approvalRequested:
-		line = fmt.Sprintf("%s asks for leave to run %s: %s", who, text("tool"), text("why"))
+		line = fmt.Sprintf("%s asks to run %s: %s", who, text("tool"), text("why"))
+		if preview := text("preview"); preview != "" {
+			line += ". It would do this: " + literal.Line(preview)
+		}
 	case outcomeUnknown:
 		line = fmt.Sprintf("%s does not know whether %s took effect, and asks", who, text("tool"))
 	case inputRequired:

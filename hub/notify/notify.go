@@ -32,8 +32,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/notify/guard"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/vault"
@@ -93,10 +93,10 @@ type Config struct {
 type Service struct {
 	lifecycle.Runner
 
-	cfg         Config
-	kick        chan struct{}
-	http, plain *http.Client
-	guard       guard.Guard
+	cfg   Config
+	kick  chan struct{}
+	http  *http.Client
+	guard dialguard.Guard
 
 	mu sync.Mutex // guards what follows
 	// flying counts the notices of each destination that are being sent here.
@@ -121,9 +121,9 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		cfg: cfg, kick: make(chan struct{}, 1), flying: map[string]int{},
-		guard: guard.Guard{Allow: cfg.Allow, Resolver: cfg.Resolver},
+		guard: dialguard.Guard{Allow: cfg.Allow, Flag: "--notify-allow", Resolver: cfg.Resolver},
 	}
-	s.http, s.plain = s.client(false), s.client(true)
+	s.http = s.client()
 	return s
 }
 
@@ -195,7 +195,10 @@ func (s *Service) secret(d db.Destination) (sealed, error) {
 	if err := json.Unmarshal(data, &out); err != nil {
 		return out, fault.New(fault.Internal, "the secret of destination %s cannot be read", d.ID).WithFix("give it another")
 	}
-	s.cfg.Redact.Add(out.Now, out.Before)
+	if !out.Until.After(time.Now()) {
+		out.Before = ""
+	}
+	s.learn(d.OrgID, d.ID, out.Now, out.Before)
 	return out, nil
 }
 
@@ -204,6 +207,14 @@ func (s *Service) Values(row db.SealedWithinRow) ([]string, error) {
 	secret, err := s.secret(db.Destination{OrgID: row.OrgID, ID: row.ID, Sealed: row.Sealed})
 	return []string{secret.Now, secret.Before}, err
 }
+
+// learn has secrets masked for the organisation that has stored them.
+func (s *Service) learn(orgID, id string, secrets ...string) {
+	s.cfg.Redact.Org(orgID).Learn(Source(id), secrets...)
+}
+
+// Source names a destination among the sources of an organisation's secrets.
+func Source(id string) string { return "destination " + id }
 
 // sealed is what is kept of a secret.
 type sealed struct {
@@ -263,7 +274,7 @@ func (s *Service) Announce(ctx context.Context, tx *event.Tx, h Happening) error
 	if len(rows) == 0 {
 		return nil
 	}
-	details := s.cfg.Redact.Map(h.Details)
+	details := s.cfg.Redact.Org(h.OrgID).Map(h.Details)
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: cmp.Or(h.Once, ident.New("evt")), Source: source(h.OrgID), Type: h.Kind, Subject: h.Object, Time: time.Now().UTC(), DataContentType: "application/json",
 		Data: Data{

@@ -20,9 +20,9 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/notify"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -65,7 +65,7 @@ type rig struct {
 // newRig makes one; change is of the service's configuration.
 func newRig(t *testing.T, change func(*notify.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, url: postgrestest.Database(t), redact: &redact.Redactor{}}
+	r := &rig{t: t, url: storetest.Database(t), redact: &redact.Redactor{}}
 	var err error
 	r.Store, err = store.Open(t.Context(), r.url)
 	require.NoError(t, err)

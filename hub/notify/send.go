@@ -50,7 +50,6 @@ func (s *Service) Start(ctx context.Context) error {
 	return s.Run(ctx, func(ctx context.Context) error {
 		var sending sync.WaitGroup
 		defer s.http.CloseIdleConnections()
-		defer s.plain.CloseIdleConnections()
 		defer sending.Wait()
 		tick := time.NewTicker(s.cfg.Sweep)
 		defer tick.Stop()
@@ -212,7 +211,7 @@ func (s *Service) deliver(ctx context.Context, row db.Destination, id string, bo
 func (s *Service) settle(ctx context.Context, d db.Destination, id string, attempts int32, got outcome, state string, wait time.Duration, begun time.Time) error {
 	t := try{At: begun.UTC(), Status: got.status, Millis: time.Since(begun).Milliseconds()}
 	if got.err != nil {
-		t.Error = oneLine(s.cfg.Redact.String(got.err.Error()), maxError)
+		t.Error = oneLine(s.cfg.Redact.Org(d.OrgID).String(got.err.Error()), maxError)
 	}
 	data, err := json.Marshal([]try{t})
 	if err != nil {

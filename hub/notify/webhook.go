@@ -29,12 +29,11 @@ const (
 
 // client answers a client that connects where it may, follows no redirect, and
 // goes through no proxy.
-func (s *Service) client(plain bool) *http.Client {
+func (s *Service) client() *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
-			DialContext: s.guard.Dialer(plain).DialContext, ForceAttemptHTTP2: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
-			TLSHandshakeTimeout: s.cfg.Timeout, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: 1,
-		},
+		Transport: s.guard.Transport(func(t *http.Transport) {
+			t.MaxResponseHeaderBytes, t.TLSHandshakeTimeout, t.IdleConnTimeout, t.MaxIdleConnsPerHost = maxHeaders, s.cfg.Timeout, idleTime, 1
+		}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -50,11 +49,7 @@ func (s *Service) post(ctx context.Context, target, contentType string, body []b
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}
-	client := s.http
-	if req.URL.Scheme == "http" {
-		client = s.plain
-	}
-	res, err := client.Do(req)
+	res, err := s.http.Do(req)
 	if err != nil {
 		var of *url.Error
 		if errors.As(err, &of) {

@@ -64,7 +64,7 @@ func TestAWebhookGetsSignedCloudEvents(t *testing.T) {
 	require.Equal(t, notify.Actor{Kind: "hub", ID: "hub"}, e.Data.Actor)
 	require.Equal(t, &notify.Named{ID: "task_one", Name: "Look at it"}, e.Data.Task)
 	require.Equal(t, &notify.Named{ID: "agent_one", Name: "one"}, e.Data.Agent)
-	require.Equal(t, "Agent one asks for leave to run shell_exec: it is dangerous", e.Data.Summary)
+	require.Equal(t, "Agent one asks to run shell_exec: it is dangerous", e.Data.Summary)
 	require.Equal(t, "inbox_1", e.Data.Details["item_id"])
 	require.Equal(t, seqOf(5)+".task.failed", all["task.failed"].event.ID, "another event than state_changed")
 	require.Equal(t, "Task task_one of agent one is failed: it broke", all["task.failed"].event.Data.Summary)

@@ -253,6 +253,11 @@ func (l *Login) end(w http.ResponseWriter, r *http.Request) {
 	l.setFlow(w, "", -1) // it serves once, whatever comes of it
 	cookie, err := l.login(r)
 	if err != nil {
+		if e := fault.As(err); e != nil && e.Kind == fault.Denied {
+			if err := l.sessions.RefusedByProvider(r.Context(), e.Message, session.From{Address: r.RemoteAddr, UserAgent: r.UserAgent()}); err != nil {
+				l.log.Warn("cannot put a login that failed on record", "error", err)
+			}
+		}
 		l.refuse(w, err)
 		return
 	}

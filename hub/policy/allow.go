@@ -42,10 +42,12 @@ type Always struct {
 	Lasts time.Duration
 }
 
-// allowRules are the rules of people that hold for an agent.
-func allowRules(rows []db.AllowRule, agentID string) (out []*Rule) {
+// allowRules are the rules of people that hold for an agent's version. What
+// somebody said of an agent holds for the versions that they had seen, for their
+// own, and for an administrator's: another's is another program.
+func allowRules(rows []db.AllowRule, agentID string, version db.AgentVersion) (out []*Rule) {
 	for _, row := range rows {
-		if row.AgentID != "" && row.AgentID != agentID {
+		if row.AgentID != "" && (row.AgentID != agentID || !seen(row, version)) {
 			continue
 		}
 		r := &Rule{Name: row.ID, Effect: Allow, Reason: row.Description, Tools: []Glob{{text: row.Tool}}, Until: row.ExpiresAt, Exact: row.ArgumentsDigest, Shape: row.Shape, Answered: true}
@@ -59,6 +61,10 @@ func allowRules(rows []db.AllowRule, agentID string) (out []*Rule) {
 		out = append(out, r)
 	}
 	return out
+}
+
+func seen(row db.AllowRule, version db.AgentVersion) bool {
+	return version.CreatedBy == row.CreatedBy || version.CreatedByRole == "admin" || !row.CreatedAt.Before(version.CreatedAt)
 }
 
 // DigestOf tells one call's arguments from another's, however they are written.

@@ -1,9 +1,7 @@
 package policy
 
 import (
-	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,219 +21,6 @@ const (
 func either(a, b answer) answer { return max(a, b) }
 func both(a, b answer) answer   { return min(a, b) }
 
-// Glob is a pattern of * (within a part), ** (over parts), ? and [...].
-type Glob struct {
-	text string
-	re   *regexp.Regexp
-}
-
-// newGlob makes a pattern; whole says that * goes over slashes too.
-func newGlob(pattern string, whole bool) (Glob, error) {
-	var b strings.Builder
-	b.WriteString(`(?s)\A`)
-	for i := 0; i < len(pattern); i++ {
-		switch c := pattern[i]; c {
-		case '*':
-			if strings.HasPrefix(pattern[i:], "**/") && !whole {
-				b.WriteString(`(?:.*/)?`)
-				i += 2
-			} else if strings.HasPrefix(pattern[i:], "**") || whole {
-				b.WriteString(`.*`)
-				if strings.HasPrefix(pattern[i:], "**") {
-					i++
-				}
-			} else {
-				b.WriteString(`[^/]*`)
-			}
-		case '?':
-			b.WriteString(`[^/]`)
-		default:
-			_, size := regexp.QuoteMeta(string(c)), 1
-			b.WriteString(regexp.QuoteMeta(pattern[i : i+size]))
-		}
-	}
-	b.WriteString(`\z`)
-	re, err := regexp.Compile(b.String())
-	return Glob{pattern, re}, err
-}
-
-func (g Glob) match(s string) bool {
-	return g.re == nil && g.text == s || g.re != nil && g.re.MatchString(s)
-}
-
-// fits answers whether a word fits, where parts of it may not be known.
-func (g Glob) fits(w shell.Word) answer {
-	if w.Known && !w.Glob {
-		if g.re == nil && g.text == w.Text || g.re != nil && g.re.MatchString(w.Text) {
-			return yes
-		}
-		return no
-	}
-	if g.text == "*" || g.text == "**" {
-		return yes
-	}
-	// What is known of it must not be against it.
-	begin := w.Text
-	if i := strings.IndexAny(begin, shell.Hole+shell.Unset+"*?["); i >= 0 {
-		begin = begin[:i]
-	}
-	fixed := g.text
-	if i := strings.IndexAny(fixed, "*?["); i >= 0 {
-		fixed = fixed[:i]
-	}
-	if n := min(len(begin), len(fixed)); begin[:n] != fixed[:n] && !(len(w.Text) == 0) {
-		return no
-	}
-	return maybe
-}
-
-func anyGlob(globs []Glob, s string) bool {
-	return slices.ContainsFunc(globs, func(g Glob) bool { return g.match(s) })
-}
-
-// unit is one part of a call: a simple command, or the whole call.
-type unit struct {
-	label   string
-	command *shell.Command
-	args    map[string]any
-	paths   []shell.Word
-	hosts   []shell.Word
-	writes  []shell.Word
-	// neutral parts do nothing of their own.
-	neutral bool
-}
-
-// pathKeys and hostKeys are the arguments of tools that are paths and addresses.
-var (
-	pathKeys = []string{"path", "from", "to", "source", "target", "destination", "paths", "file", "files", "cwd", "folder"}
-	hostKeys = []string{"url", "host", "address", "urls"}
-)
-
-// neutral are programs that do nothing but run another, which is decided too, or
-// change nothing outside the script.
-var neutral = []string{
-	"timeout", "nohup", "nice", "ionice", "time", "command", "builtin", "stdbuf", "setsid", "eval", "xargs", "cd", "pushd", "popd", "true", "false", ":", "set", "shift", "local", "test", "[", "wait", "exit", "return",
-	"break", "continue", "read", "trap",
-}
-
-func unitsOf(c Call) []*unit {
-	if c.script == nil {
-		u := &unit{args: c.Arguments}
-		for _, key := range pathKeys {
-			for _, s := range stringsOf(c.Arguments[key]) {
-				u.paths = append(u.paths, shell.Word{Text: abs(s, shell.Workspace), Known: true})
-			}
-		}
-		for _, key := range hostKeys {
-			for _, s := range stringsOf(c.Arguments[key]) {
-				if h := hostOf(s); h != "" {
-					u.hosts = append(u.hosts, shell.Word{Text: h, Known: true})
-				}
-			}
-		}
-		return []*unit{u}
-	}
-	out := make([]*unit, 0, len(c.script.Commands)+1)
-	for i := range c.script.Commands {
-		cmd := &c.script.Commands[i]
-		u := &unit{label: shorten(cmd.String()), command: cmd, args: c.Arguments}
-		for _, r := range cmd.Reads {
-			u.paths = append(u.paths, absWord(r, cmd.Dir))
-		}
-		for _, w := range cmd.Writes {
-			u.paths, u.writes = append(u.paths, absWord(w, cmd.Dir)), append(u.writes, absWord(w, cmd.Dir))
-		}
-		for j, a := range cmd.Args {
-			if j == 0 {
-				continue
-			}
-			t := a.Text
-			if strings.HasPrefix(t, "-") {
-				_, v, ok := strings.Cut(t, "=")
-				if !ok {
-					continue
-				}
-				t = v
-			}
-			if h := hostOf(t); h != "" {
-				u.hosts = append(u.hosts, shell.Word{Text: h, Known: !strings.ContainsAny(h, shell.Hole+shell.Unset)})
-				continue
-			}
-			u.paths = append(u.paths, absWord(shell.Word{Text: t, Known: a.Known, Glob: a.Glob}, cmd.Dir))
-		}
-		if cmd.Host != "" {
-			u.hosts = append(u.hosts, shell.Word{Text: cmd.Host, Known: !strings.ContainsAny(cmd.Host, shell.Hole+shell.Unset)})
-		}
-		name := cmd.Name()
-		shellWithScript := shell.Language(name) == "shell" && cmd.Language == "" && len(cmd.Args) > 1
-		u.neutral = len(cmd.Writes) == 0 && len(cmd.Env) == 0 && (slices.Contains(neutral, name) || shellWithScript)
-		out = append(out, u)
-	}
-	if len(out) == 0 {
-		out = append(out, &unit{args: c.Arguments, command: &shell.Command{}})
-	}
-	return out
-}
-
-func shorten(s string) string {
-	if len(s) > 200 {
-		return strings.ToValidUTF8(s[:200], "") + "..."
-	}
-	return s
-}
-
-func stringsOf(v any) (out []string) {
-	switch v := v.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		for _, e := range v {
-			if s, ok := e.(string); ok {
-				out = append(out, s)
-			}
-		}
-	}
-	return out
-}
-
-func abs(p, dir string) string {
-	if strings.HasPrefix(p, "/") {
-		return path.Clean(p)
-	}
-	if rest, ok := strings.CutPrefix(p, "~/"); ok {
-		return path.Join(shell.Workspace, rest)
-	}
-	return path.Join(dir, p)
-}
-
-func absWord(w shell.Word, dir string) shell.Word {
-	if strings.HasPrefix(w.Text, shell.Hole) || strings.HasPrefix(w.Text, shell.Unset) {
-		return w // it may begin anywhere
-	}
-	w.Text = abs(w.Text, dir)
-	w.Known = w.Known && !strings.ContainsAny(dir, shell.Hole+shell.Unset)
-	return w
-}
-
-// hostOf answers the host of a URL, or of user@host:path; "" for what is none.
-func hostOf(s string) string {
-	if strings.Contains(s, "://") {
-		if u, err := url.Parse(s); err == nil && u.Hostname() != "" {
-			return strings.ToLower(u.Hostname())
-		}
-		_, rest, _ := strings.Cut(s, "://")
-		rest, _, _ = strings.Cut(rest, "/")
-		return strings.ToLower(rest)
-	}
-	if user, rest, ok := strings.Cut(s, "@"); ok && user != "" && !strings.ContainsAny(user, "/ ") {
-		host, _, colon := strings.Cut(rest, ":")
-		if colon && !strings.ContainsAny(host, "/ ") {
-			return strings.ToLower(host)
-		}
-	}
-	return ""
-}
-
 // Rule is one rule of a policy.
 type Rule struct {
 	Name   string
@@ -251,8 +36,18 @@ type Rule struct {
 	Times      *Times
 	// Commands are prefixes of simple commands, by words.
 	Commands [][]Glob
-	Paths    []Glob
-	Hosts    []Glob
+	// Paths are files that are read or written; Reads and Writes those that are read,
+	// and written.
+	Paths, Reads, Writes []Glob
+	Hosts                []Glob
+	// NotHosts are the hosts other than which it is for.
+	NotHosts []Glob
+	// Mode is that of the persona; "" for any.
+	Mode string
+	// Undoable says that it is for calls that a snapshot of the workspace can undo,
+	// of at most Files files; 0 for any number.
+	Undoable bool
+	Files    int
 	Args     map[string][]Glob
 	// Exact is a digest of the arguments that it is for; nil for any.
 	Exact []byte
@@ -314,6 +109,9 @@ func (r *Rule) applies(c *Call) bool {
 	if r.Times != nil && !r.Times.holds(c.At) || !r.Until.IsZero() && !c.At.Before(r.Until) {
 		return false
 	}
+	if r.Mode != "" && r.Mode != c.Mode || r.Undoable && !c.Undoable || r.Files > 0 && (c.AffectedFiles <= 0 || c.AffectedFiles > r.Files) {
+		return false
+	}
 	if !r.exact(c) {
 		return false
 	}
@@ -327,17 +125,23 @@ func (r *Rule) matches(u *unit) answer {
 	if len(r.Commands) > 0 {
 		one := no
 		for _, prefix := range r.Commands {
-			if one = either(one, r.prefix(prefix, u.command)); one == yes {
+			if one = either(one, r.prefix(prefix, u)); one == yes {
 				break
 			}
 		}
 		m = both(m, one)
 	}
 	if m > no && len(r.Paths) > 0 {
-		m = both(m, r.over(r.Paths, u.paths))
+		m = both(m, r.overFiles(r.Paths, u.files, shell.Either))
 	}
-	if m > no && len(r.Hosts) > 0 {
-		m = both(m, r.over(r.Hosts, u.hosts))
+	if m > no && len(r.Reads) > 0 {
+		m = both(m, r.overFiles(r.Reads, u.files, shell.Reads))
+	}
+	if m > no && len(r.Writes) > 0 {
+		m = both(m, r.overFiles(r.Writes, u.files, shell.Writes))
+	}
+	if m > no && len(r.Hosts)+len(r.NotHosts) > 0 {
+		m = both(m, r.overHosts(u.hosts))
 	}
 	for key, globs := range r.Args {
 		if m == no {
@@ -361,33 +165,98 @@ func (r *Rule) matches(u *unit) answer {
 // writes by redirection stays in the workspace, it gets no variables that change
 // it, and it runs here.
 func (r *Rule) covers(u *unit) answer {
-	if len(u.command.Env) > 0 || u.command.Host != "" && len(r.Hosts) == 0 {
+	if len(u.command.Env) > 0 || u.command.Given || u.command.Host != "" && len(r.Hosts)+len(r.NotHosts) == 0 {
 		return no
 	}
-	if len(r.Paths) > 0 {
-		return yes
-	}
-	for _, w := range u.writes {
-		if !w.Known || w.Text != "/dev/null" && !strings.HasPrefix(w.Text, shell.Workspace+"/") && !strings.HasPrefix(w.Text, "/tmp/") {
-			return no
-		}
+	if len(r.Paths)+len(r.Writes) == 0 && !u.tame {
+		return no
 	}
 	return yes
 }
 
-// over: a rule that allows must fit all of them, any other one of them.
-func (r *Rule) over(globs []Glob, words []shell.Word) answer {
-	if len(words) == 0 {
+// overFiles compares the files of a part: a rule that allows must fit all of them,
+// any other one of them. Whether a program reads or writes a file is not always
+// known.
+func (r *Rule) overFiles(globs []Glob, files []shell.Operand, access shell.Access) answer {
+	found, out := false, no
+	if r.Effect == Allow {
+		out = yes
+	}
+	for _, f := range files {
+		if r.Effect != Allow {
+			if f.Word = settled(f.Word); f.Text == "" {
+				continue
+			}
+		}
+		one := no
+		for _, g := range globs {
+			if one = either(one, g.fitsFile(f)); one == yes {
+				break
+			}
+		}
+		if access != shell.Either && f.Access != access {
+			switch {
+			case f.Access != shell.Either:
+				if r.Effect == Allow {
+					found, out = true, no // it does the other as well
+				}
+				continue
+			case r.Effect != Allow:
+				one = both(one, maybe)
+			}
+		}
+		if found = true; r.Effect == Allow {
+			out = both(out, one)
+		} else {
+			out = either(out, one)
+		}
+	}
+	if !found {
+		return no
+	}
+	return out
+}
+
+// settled is a word with nothing in the place of variables that the script does not
+// set. They are the environment's, which is not the agent's to choose: a rule that
+// forbids is not about them.
+func settled(w shell.Word) shell.Word {
+	if !strings.Contains(w.Text, shell.Unset) {
+		return w
+	}
+	w.Text = strings.ReplaceAll(w.Text, shell.Unset, "")
+	if strings.HasPrefix(w.Text, "/") {
+		w.Text = path.Clean(w.Text)
+	}
+	w.Known = !strings.Contains(w.Text, shell.Hole)
+	return w
+}
+
+// overHosts compares the hosts of a part: a rule that allows must fit all of them,
+// any other one of them.
+func (r *Rule) overHosts(hosts []shell.Word) answer {
+	if len(hosts) == 0 {
 		return no
 	}
 	out := no
 	if r.Effect == Allow {
 		out = yes
 	}
-	for _, w := range words {
-		one := no
-		for _, g := range globs {
-			one = either(one, g.fits(w))
+	for _, h := range hosts {
+		if r.Effect != Allow {
+			if h = settled(h); h.Text == "" {
+				continue
+			}
+		}
+		one := yes
+		if len(r.Hosts) > 0 {
+			one = no
+			for _, g := range r.Hosts {
+				one = either(one, g.fits(h))
+			}
+		}
+		for _, g := range r.NotHosts {
+			one = both(one, yes-g.fits(h))
 		}
 		if r.Effect == Allow {
 			out = both(out, one)
@@ -401,26 +270,30 @@ func (r *Rule) over(globs []Glob, words []shell.Word) answer {
 // prefix compares the first words of a command. A rule that allows is taken
 // literally. For others options may stand between the words, with what they take:
 // git -C x push is a git push.
-func (r *Rule) prefix(prefix []Glob, c *shell.Command) answer {
-	if len(c.Args) == 0 {
+func (r *Rule) prefix(prefix []Glob, u *unit) answer {
+	if len(u.command.Args) == 0 {
 		return no
 	}
 	var m answer
-	if name := c.Args[0].Text; prefix[0].re == nil && c.Args[0].Known && !c.Args[0].Glob {
-		if prefix[0].text != name && (strings.Contains(prefix[0].text, "/") || prefix[0].text != name[strings.LastIndexByte(name, '/')+1:]) {
+	args := u.command.Args
+	if r.Effect != Allow {
+		args = u.settled
+	}
+	if name := args[0].Text; prefix[0].re == nil && args[0].Known && !args[0].Glob {
+		if prefix[0].text != name && (strings.Contains(prefix[0].text, "/") || prefix[0].text != name[strings.LastIndexByte(name, '/')+1:] || r.Effect == Allow && !installed(name)) {
 			return no
 		}
 		m = yes
 	} else {
-		first := c.Args[0]
-		if !strings.Contains(prefix[0].text, "/") && first.Known {
+		first := args[0]
+		if !strings.Contains(prefix[0].text, "/") && first.Known && (r.Effect != Allow || installed(name)) {
 			first.Text = name[strings.LastIndexByte(name, '/')+1:]
 		}
 		if m = prefix[0].fits(first); m == no {
 			return no
 		}
 	}
-	rest := c.Args[1:]
+	rest := args[1:]
 	if r.Effect == Allow {
 		if len(rest) < len(prefix)-1 {
 			return no
@@ -431,6 +304,26 @@ func (r *Rule) prefix(prefix []Glob, c *shell.Command) answer {
 		return m
 	}
 	return both(m, loose(prefix[1:], rest))
+}
+
+// words is how many of the first words of a command a rule that allows names.
+func (r *Rule) words(u *unit) (n int) {
+	if r.Effect != Allow || u.command == nil {
+		return 0
+	}
+	for _, prefix := range r.Commands {
+		if len(prefix) > n && r.prefix(prefix, u) == yes {
+			n = len(prefix)
+		}
+	}
+	return n
+}
+
+// installed says that a program is called by its name alone, or lies where the
+// machine's own programs do: ./git and /tmp/git may be anything.
+func installed(name string) bool {
+	i := strings.LastIndexByte(name, '/')
+	return i < 0 || slices.Contains([]string{"/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}, name[:i])
 }
 
 func loose(prefix []Glob, words []shell.Word) answer {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/danger"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -36,7 +38,17 @@ func Parse(name string, data []byte) (*Policy, error) {
 	if name == "" {
 		name = "policy.yaml"
 	}
-	d := &decoder{file: name}
+	return (&decoder{file: name}).parse(data)
+}
+
+// load reads a version that is stored. It was checked when it was applied: what an
+// older release took, and this one refuses, must not leave an organisation without
+// its policy.
+func load(name string, data []byte) (*Policy, error) {
+	return (&decoder{file: name, stored: true}).parse(data)
+}
+
+func (d *decoder) parse(data []byte) (*Policy, error) {
 	p := &Policy{Dangers: map[danger.Kind]Effect{}, Categories: map[string]string{}}
 	if len(data) > maxFile {
 		d.add(1, "the file has %d bytes: at most %d are allowed", len(data), maxFile)
@@ -88,7 +100,10 @@ func lineOf(err error) int {
 }
 
 type decoder struct {
-	file     string
+	file string
+	// stored says that it is a version that was applied before: it is read as it was
+	// meant then, and not checked again.
+	stored   bool
 	problems []string
 }
 
@@ -182,6 +197,78 @@ func (d *decoder) glob(n *yaml.Node, pattern string, whole bool) Glob {
 	return g
 }
 
+// paths reads patterns of files, and refuses those that no file fits.
+func (d *decoder) paths(n *yaml.Node, what string) []Glob {
+	for _, e := range d.list(n, what) {
+		d.never(e, what, instead(e.Value))
+	}
+	return d.globs(n, what, false)
+}
+
+// never refuses a pattern that nothing fits, and names what to write instead.
+func (d *decoder) never(n *yaml.Node, what, better string) {
+	if better != "" && better != n.Value && !d.stored {
+		d.add(n.Line, "%s %q never matches: write %q", what, n.Value, better)
+	}
+}
+
+// instead returns what somebody meant by a pattern of files; the pattern itself
+// where it is sound. Files are compared by their clean path from the root.
+func instead(p string) string {
+	first, rest, below := strings.Cut(p, "/")
+	switch {
+	case first == "~" || first == "$HOME" || first == "${HOME}":
+		return strings.TrimSuffix(shell.Workspace+"/"+instead("/" + rest)[1:], "/")
+	case strings.HasPrefix(p, "$PWD/") || strings.HasPrefix(p, "./"):
+		return shell.Workspace + instead("/"+rest)
+	case p == "." || p == "./":
+		return shell.Workspace + "/**"
+	case !strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "**"):
+		if !below {
+			return "**/" + p
+		}
+		return shell.Workspace + instead("/"+p)
+	case len(p) > 1 && strings.HasSuffix(p, "/"):
+		return instead(p + "**")
+	}
+	if clean := path.Clean(p); clean != p {
+		return clean
+	}
+	return p
+}
+
+// hosts reads patterns of hosts, and refuses those that no host fits.
+func (d *decoder) hosts(n *yaml.Node, what string) []Glob {
+	for _, e := range d.list(n, what) {
+		host := e.Value
+		if _, rest, ok := strings.Cut(host, "://"); ok {
+			host = rest
+		}
+		host, _, _ = strings.Cut(host, "/")
+		if _, rest, ok := strings.Cut(host, "@"); ok {
+			host = rest
+		}
+		if strings.Count(host, ":") == 1 {
+			host, _, _ = strings.Cut(host, ":")
+		}
+		d.never(e, what, strings.ToLower(strings.TrimSuffix(host, ".")))
+	}
+	return d.globs(n, what, true)
+}
+
+// reachable refuses a rule about commands that is for tools that run none.
+func (d *decoder) reachable(n *yaml.Node, r *Rule) {
+	if len(r.Commands) == 0 || d.stored {
+		return
+	}
+	for _, g := range r.Tools {
+		if g.re != nil || shellTools[g.text] || strings.HasPrefix(g.text, "shell") {
+			return
+		}
+	}
+	d.add(n.Line, "rule %s never matches: its tools run no commands; write tool: shell_exec, or leave tool or command out", r.Name)
+}
+
 var categories = []string{"safe", "moderate", "dangerous"}
 
 func (d *decoder) category(n *yaml.Node) string {
@@ -208,6 +295,7 @@ func (d *decoder) policy(n *yaml.Node, p *Policy) {
 			}
 			d.each(v, "dangerous", kinds)
 		},
+		"unclear": func(_, v *yaml.Node) { p.Unclear = d.effect(v, "") },
 		"categories": func(_, v *yaml.Node) {
 			if v.Kind != yaml.MappingNode {
 				d.add(v.Line, "categories must be a mapping of tools to safe, moderate or dangerous")
@@ -281,14 +369,34 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 		"reason":   func(_, v *yaml.Node) { r.Reason = v.Value },
 		"tool":     func(_, v *yaml.Node) { r.Tools = d.globs(v, "tool", true) },
 		"agent":    func(_, v *yaml.Node) { r.Agents = d.globs(v, "agent", true) },
-		"path":     func(_, v *yaml.Node) { r.Paths = d.globs(v, "path", false) },
-		"host":     func(_, v *yaml.Node) { r.Hosts = d.globs(v, "host", true) },
+		"path":     func(_, v *yaml.Node) { r.Paths = d.paths(v, "path") },
+		"read":     func(_, v *yaml.Node) { r.Reads = d.paths(v, "read") },
+		"write":    func(_, v *yaml.Node) { r.Writes = d.paths(v, "write") },
+		"host":     func(_, v *yaml.Node) { r.Hosts = d.hosts(v, "host") },
+		"not_host": func(_, v *yaml.Node) { r.NotHosts = d.hosts(v, "not_host") },
 		"category": func(_, v *yaml.Node) { r.Categories = d.categoryList(v) },
 		"command":  func(_, v *yaml.Node) { r.Commands = d.commands(v) },
 		"node":     func(_, v *yaml.Node) { d.labels(v, r) },
 		"args":     func(_, v *yaml.Node) { d.args(v, r) },
 		"time":     func(_, v *yaml.Node) { r.Times = d.times(v) },
-		"match":    func(_, v *yaml.Node) { match = v },
+		"mode": func(_, v *yaml.Node) {
+			if r.Mode = v.Value; !slices.Contains(modes, r.Mode) {
+				d.add(v.Line, "%q is no mode: write one of %s", v.Value, strings.Join(modes, ", "))
+			}
+		},
+		"undoable": func(_, v *yaml.Node) {
+			var err error
+			if r.Undoable, err = strconv.ParseBool(v.Value); err != nil {
+				d.add(v.Line, "undoable must be true or false")
+			}
+		},
+		"files": func(_, v *yaml.Node) {
+			var err error
+			if r.Files, err = strconv.Atoi(v.Value); err != nil || r.Files < 1 {
+				d.add(v.Line, "files must be a number from 1: how many files a call may change")
+			}
+		},
+		"match": func(_, v *yaml.Node) { match = v },
 		"not_match": func(_, v *yaml.Node) {
 			notMatch = v
 		},
@@ -296,15 +404,24 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 	if r.Effect == None {
 		d.add(n.Line, "rule %s has no effect: write allow, ask or deny", r.Name)
 	}
-	if r.Effect == Allow && len(r.Tools)+len(r.Categories)+len(r.Commands)+len(r.Paths)+len(r.Hosts)+len(r.Args) == 0 {
+	if r.Effect == Allow && len(r.Tools)+len(r.Categories)+len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts)+len(r.Args) == 0 {
 		d.add(n.Line, "rule %s would allow every call: say of which tool, command, path, host, category or arguments", r.Name)
 	}
-	if len(d.problems) == 0 {
+	if r.Times != nil && r.Times.From == r.Times.To {
+		d.add(n.Line, "rule %s holds at no time: from and to are the same; write other times, or leave time out", r.Name)
+	}
+	if (len(r.Hosts)+len(r.NotHosts) > 0 || len(r.Commands) > 0) && len(r.Tools) > 0 {
+		d.reachable(n, r)
+	}
+	if len(d.problems) == 0 && !d.stored {
 		d.examples(r, match, true)
 		d.examples(r, notMatch, false)
 	}
 	return r
 }
+
+// modes are those of personas.
+var modes = []string{"autonomous", "supervised", "review"}
 
 func (d *decoder) categoryList(n *yaml.Node) (out []string) {
 	for _, e := range d.list(n, "category") {

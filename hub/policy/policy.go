@@ -14,6 +14,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -44,8 +45,14 @@ type Call struct {
 	Labels map[string]string
 	// At is when.
 	At time.Time
-	// Files are contents that the task has written, by absolute path.
-	Files map[string]string
+	// Written is what is known of the files that the task has written.
+	Written shell.Record
+	// Mode is the persona's.
+	Mode string
+	// Undoable says that a snapshot of the workspace gives back what the call changes
+	// or deletes, and AffectedFiles how many files that are; 0 where nobody knows.
+	Undoable      bool
+	AffectedFiles int
 
 	script *shell.Script
 }
@@ -82,6 +89,9 @@ type Policy struct {
 	Default Effect
 	// Dangers are the effects of kinds of danger; Ask where there is none.
 	Dangers map[danger.Kind]Effect
+	// Unclear is the effect of a script of which a part cannot be known that a shell
+	// is given to run; None for Ask.
+	Unclear Effect
 	// Categories of tools other than the registry's.
 	Categories map[string]string
 	Limits     []Limit
@@ -122,49 +132,89 @@ func (s Set) Category(tool, registered string) string {
 // shellTools are the tools whose argument command is a shell script.
 var shellTools = map[string]bool{"shell_exec": true, "node_exec_many": true, "terminal_open": true, "terminal_write": true}
 
-// Decide answers what a set of policies makes of a call.
-func (s Set) Decide(c Call) Decision {
-	if script, ok := c.Arguments["command"].(string); ok && (shellTools[c.Tool] || strings.HasPrefix(c.Tool, "shell")) {
-		read := shell.Read(script, shell.Options{Files: c.Files, Dir: text(c.Arguments, "cwd")})
-		c.script = &read
+// read takes the script of a call apart, once.
+func (c *Call) read() {
+	script, ok := c.Arguments["command"].(string)
+	if !ok || c.script != nil || !shellTools[c.Tool] && !strings.HasPrefix(c.Tool, "shell") {
+		return
 	}
-	units := unitsOf(c)
-	out := Decision{Effect: Allow, Version: s.Version()}
-	var rules []*Rule
-	about := false
-	fallback := None
+	read := shell.Read(script, shell.Options{Before: c.Written, Dir: text(c.Arguments, "cwd")})
+	c.script = &read
+}
+
+// applicable returns the rules that are about a call, whether one of them is
+// about what its script runs, and what it gets where no rule decides.
+func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 	for _, src := range s {
 		if strength[src.Default] > strength[fallback] || fallback == None {
 			fallback = src.Default
 		}
 		for _, r := range src.Rules {
-			if r.applies(&c) {
+			if r.applies(c) {
 				rules = append(rules, r)
-				about = about || len(r.Commands)+len(r.Paths)+len(r.Hosts) > 0
+				about = about || len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts) > 0
 			}
 		}
 	}
-	ruled, answered := false, true
-	for _, u := range units {
-		d := decide(rules, u)
+	return rules, about, fallback
+}
+
+// Decide returns what a set of policies makes of a call.
+func (s Set) Decide(c Call) Decision {
+	c.read()
+	out := Decision{Effect: Allow, Version: s.Version()}
+	rules, about, fallback := s.applicable(&c)
+	ruled, answered, idle := false, true, c.script != nil
+	units, at := []*unit(nil), -1
+	if len(rules) > 0 || fallback != None {
+		units = unitsOf(c, rules)
+	}
+	for i, d := range decideAll(rules, units) {
+		idle = idle && units[i].neutral
 		answered = answered && (d.Answered || d.Rule == "")
 		ruled = ruled || d.Rule != ""
 		if strength[d.Effect] > strength[out.Effect] || out.Rule == "" && d.Effect == out.Effect {
 			d.Version = out.Version
-			out = d
+			out, at = d.Decision, i
 		}
+	}
+	if at >= 0 {
+		out.Command = units[at].label()
 	}
 	if !ruled && out.Effect == Allow {
 		out.Effect = None
 	}
 	out.Answered = out.Answered && answered
-	if c.script != nil && len(c.script.Unclear) > 0 && (about || fallback != None) && strength[out.Effect] < strength[Ask] {
-		out = Decision{Effect: Ask, Version: out.Version, Why: "the script cannot be understood: " + strings.Join(c.script.Unclear, "; ")}
-	}
-	if out.Effect == None && fallback != None {
+	// A script that does nothing is none for the default to be about.
+	if out.Effect == None && fallback != None && !idle {
 		out.Effect, out.Why = fallback, "no rule is about it, and the policy's default is "+string(fallback)
 	}
-	return s.dangers(c, out)
+	out = s.dangers(c, out)
+	if c.script != nil {
+		out = s.unclear(c.script, out, about || fallback != None)
+	}
+	return out
+}
+
+// unclear has a script asked about, or denied, of which parts cannot be known: any
+// where a rule is about what it runs, otherwise one that gives a shell something
+// that nobody knows.
+func (s Set) unclear(script *shell.Script, out Decision, ruled bool) Decision {
+	effect, why := Ask, script.Opaque
+	if len(why) > 0 {
+		for _, src := range s {
+			if src.Unclear != None && (strength[src.Unclear] > strength[effect] || src.Unclear == Allow) {
+				effect = src.Unclear
+			}
+		}
+	}
+	if ruled && (len(why) == 0 || effect == Allow) {
+		effect, why = Ask, script.Unclear
+	}
+	if len(why) == 0 || effect == Allow || strength[effect] <= strength[out.Effect] {
+		return out
+	}
+	return Decision{Effect: effect, Version: out.Version, Dangers: out.Dangers, Why: "the script cannot be understood: " + strings.Join(why, "; ")}
 }
 
 // Dangers answers what is known to be dangerous in a call.
@@ -197,7 +247,9 @@ func (s Set) dangers(c Call, out Decision) Decision {
 				effect = e
 			}
 		}
-		out.Dangers = append(out.Dangers, string(f.Kind))
+		if !slices.Contains(out.Dangers, string(f.Kind)) {
+			out.Dangers = append(out.Dangers, string(f.Kind))
+		}
 		if effect == Allow || strength[effect] <= strength[out.Effect] {
 			continue
 		}
@@ -209,9 +261,34 @@ func (s Set) dangers(c Call, out Decision) Decision {
 
 func text(args map[string]any, key string) string { s, _ := args[key].(string); return s }
 
-// decide answers the strictest of the rules for one part of a call.
-func decide(rules []*Rule, u *unit) Decision {
-	out := Decision{Effect: None, Command: u.label}
+// decided is the decision about one part.
+type decided struct {
+	Decision
+	// words is how many of its first words a rule that allows names.
+	words int
+}
+
+// decideAll returns the decisions about the parts of a call, in their order. A part
+// that another one runs as it stands in its own words is allowed where a rule
+// allows those very words: npx eslint is about eslint.
+func decideAll(rules []*Rule, units []*unit) []decided {
+	out := make([]decided, len(units))
+	for i, u := range units {
+		d := decide(rules, u)
+		if d.Effect == None && u.within > 0 && u.within <= i && u.tame && len(u.command.Env) == 0 {
+			outer := units[u.within-1].command
+			if by := out[u.within-1]; by.Effect == Allow && by.words > len(outer.Args)-len(u.command.Args) && len(outer.Args) > len(u.command.Args) {
+				d = by
+			}
+		}
+		out[i] = d
+	}
+	return out
+}
+
+// decide returns the strictest of the rules for one part of a call.
+func decide(rules []*Rule, u *unit) decided {
+	out := decided{Decision: Decision{Effect: None}}
 	if u.neutral {
 		out.Effect = Allow
 	}
@@ -224,10 +301,11 @@ func decide(rules []*Rule, u *unit) Decision {
 		case m == maybe && effect == Deny:
 			effect = Ask
 		}
+		words := r.words(u)
 		// An allow counts only where nothing stricter does, and of several that which
 		// goes furthest.
-		if effect == Allow && (out.Effect == None || out.Effect == Allow && r.Answered && !out.Answered) || strength[effect] > strength[out.Effect] && effect != Allow {
-			out = Decision{Effect: effect, Rule: r.Name, Command: u.label, Why: r.why(m), Answered: r.Answered}
+		if effect == Allow && (out.Effect == None || out.Effect == Allow && (r.Answered && !out.Answered || out.Rule != "" && words > out.words)) || strength[effect] > strength[out.Effect] && effect != Allow {
+			out = decided{Decision{Effect: effect, Rule: r.Name, Why: r.why(m), Answered: r.Answered || out.Answered && effect == Allow}, words}
 		}
 	}
 	return out
@@ -245,22 +323,14 @@ func (s Set) NeedsLabels() bool {
 	return false
 }
 
-// RunsFiles says that a call runs a file of which the call itself does not say
-// what is in it.
-func RunsFiles(c Call) bool {
-	script, ok := c.Arguments["command"].(string)
-	if !ok || !shellTools[c.Tool] {
-		return false
-	}
-	read := shell.Read(script, shell.Options{Dir: text(c.Arguments, "cwd")})
-	for i := range read.Commands {
-		cmd := &read.Commands[i]
-		if cmd.Language != "" && !cmd.Code.Known || strings.HasPrefix(cmd.Arg(0), "./") || strings.HasPrefix(cmd.Arg(0), shell.Workspace+"/") ||
-			strings.HasPrefix(cmd.Arg(0), "/tmp/") {
-			return true
-		}
-	}
-	return false
+// NeedsUndoable reports whether a rule about a tool looks at whether its calls can
+// be undone.
+func (s Set) NeedsUndoable(tool string) bool {
+	return slices.ContainsFunc(s, func(src Source) bool {
+		return slices.ContainsFunc(src.Rules, func(r *Rule) bool {
+			return (r.Undoable || r.Files > 0) && (len(r.Tools) == 0 || anyGlob(r.Tools, tool))
+		})
+	})
 }
 
 // Abs answers a path of a tool for files from the root.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 )
 
 func parse(t *testing.T, text string) policy.Set {
@@ -54,8 +55,8 @@ func TestRulesDecideCalls(t *testing.T) {
 		"in a substitution":                        {shellCall("ls $(git push)"), policy.Deny, "push"},
 		"encoded":                                  {shellCall("echo Z2l0IHB1c2g= | base64 -d | sh"), policy.Deny, "push"},
 		"by its full path":                         {shellCall("/usr/bin/git push"), policy.Deny, "push"},
-		"that may be denied":                       {shellCall("git $V"), policy.Ask, "push"},
-		"an unknown command":                       {shellCall("$CMD push"), policy.Ask, "push"},
+		"that may be denied":                       {shellCall("V=$(awk 1 x); git $V"), policy.Ask, "push"},
+		"an unknown command":                       {shellCall("$(awk 1 x) push"), policy.Ask, "push"},
 		"no valid shell":                           {shellCall("ls; if"), policy.Ask, ""},
 		"all parts allowed":                        {shellCall("cd /workspace && git log | cat"), policy.Allow, "read"},
 		"one part not":                             {shellCall("git log | tee x"), policy.None, ""},
@@ -69,7 +70,8 @@ func TestRulesDecideCalls(t *testing.T) {
 		"a path by way of ..":                      {shellCall("cat ../etc/hostname"), policy.Deny, "etc"},
 		"a redirection to a denied path":           {shellCall("ls >> /etc/motd"), policy.Deny, "etc"},
 		"a path from a folder":                     {shellCall("cd /etc; cat hostname"), policy.Deny, "etc"},
-		"a path that cannot be known":              {shellCall(`cat "$X"`), policy.Ask, "etc"},
+		"a path that cannot be known":              {shellCall(`cat "$(awk 1 x)"`), policy.Ask, "etc"},
+		"a path of the environment's":              {shellCall(`cat "$X"`), policy.Allow, "read"},
 		"a host":                                   {shellCall("curl https://a.evil.test/x"), policy.Deny, "hosts"},
 		"a host of ssh":                            {shellCall("ssh me@evil.test ls"), policy.Deny, "hosts"},
 		"a file that may be written":               {policy.Call{Tool: "file_write", Arguments: map[string]any{"path": "docs/a.md"}}, policy.Allow, "docs"},
@@ -153,9 +155,108 @@ func TestDangersMayBeDeniedOrLetPass(t *testing.T) {
 	}
 	// G6: also in what an earlier call wrote.
 	call := shellCall("bash tidy.sh")
-	call.Files = map[string]string{"/workspace/tidy.sh": "rm -rf /"}
+	call.Written = shell.Record{}.With("/workspace/tidy.sh", "rm -rf /")
 	if got := set.Decide(call); got.Effect != policy.Deny || len(got.Dangers) != 1 {
 		t.Errorf("a script that was written before: %+v", got)
+	}
+}
+
+// What people do every day is not asked about since a rule is about something else.
+func TestRulesAreNotAboutWhatTheyDoNotSay(t *testing.T) {
+	t.Parallel()
+	denied := parse(t, `
+rules:
+  - {name: files, effect: deny, path: [/etc/**, "**/.env"]}
+  - {name: ci, effect: deny, write: /workspace/.github/**}
+  - {name: only, effect: deny, not_host: [github.com, "*.github.com"]}
+`)
+	usual := parse(t, `
+default: ask
+rules:
+  - {name: usual, effect: allow, command: [go, ls, npm, npx eslint, uv run pytest, npx tsc, sort, cat, find]}
+`)
+	for name, c := range map[string]struct {
+		set    policy.Set
+		script string
+		want   policy.Effect
+	}{
+		"a wildcard takes no leading dot":       {denied, "gofmt -l *.go; cat *", policy.None},
+		"one that does":                         {denied, "cat .e*", policy.Ask},
+		"words that are no files":               {denied, `kill "$(pgrep x)"; [ -n "$(id)" ]; echo "$(date)"; printf %s "$(id)"`, policy.None},
+		"the pattern of grep":                   {denied, `grep "$(cat word.txt)" a.txt`, policy.None},
+		"a loop over files":                     {denied, `for f in *.md; do wc -l "$f"; done`, policy.None},
+		"a name in a text":                      {denied, "echo .env >> .gitignore", policy.None},
+		"reading what may not be written":       {denied, "cat .github/ci.yml", policy.None},
+		"writing what may only be read":         {denied, "cp ci.yml .github/", policy.Deny},
+		"a tool that writes it":                 {denied, "prettier .github/ci.yml", policy.Ask},
+		"an allowed host":                       {denied, "curl -s https://api.github.com/x && git clone git@github.com:a/b", policy.None},
+		"another host":                          {denied, "curl -s x.test", policy.Deny},
+		"a log of what does nothing of its own": {usual, "timeout 60 go test > log; nohup npm start > log &", policy.Allow},
+		"a test with its errors thrown away":    {usual, "[ -f x ] 2>/dev/null && pushd web >/dev/null", policy.None},
+		"a block into a file":                   {usual, "(cd web && go vet) > log; while read f; do cat a; done < list > out", policy.Allow},
+		"a block into a file elsewhere":         {usual, "(cd web && go vet) > /srv/log", policy.Ask},
+		"the words of an allowed prefix":        {usual, "npx eslint src && uv run pytest -q && npx tsc", policy.Allow},
+		"other words of the same wrapper":       {usual, "npx prettier src", policy.Ask},
+		"the same behind another command":       {usual, "npx eslint src && eslint src", policy.Ask},
+		"a look for a program":                  {usual, "command -v docker && go test", policy.Allow},
+		"variables that change nothing":         {usual, "export CI=1; declare x=2; mapfile -t l < a; go test", policy.Allow},
+		"variables that change what runs":       {usual, "export GOFLAGS=-toolexec=./x PATH=.:$PATH; go test", policy.Ask},
+		"many numbers":                          {usual, "for i in {1..150}; do go test; done", policy.Allow},
+		"a program of the workspace":            {usual, "./go test", policy.Ask},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.set.Decide(shellCall(c.script)); got.Effect != c.want {
+				t.Errorf("%s: got %+v, want %q", c.script, got, c.want)
+			}
+		})
+	}
+}
+
+// A shell that is given text which nobody knows is asked about where no rule is,
+// and a policy may say otherwise.
+func TestAShellThatIsGivenUnknownTextIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]policy.Effect{
+		`python3 gen.py | sh`: policy.Ask, `eval "$(tail -n1 notes.txt)"`: policy.Ask, `ssh host "$(cat cmds.txt)"`: policy.Ask, "if": policy.Ask,
+		`eval "$(ssh-agent -s)"`: policy.None, `source <(kubectl completion bash)`: policy.None, `sh build.sh`: policy.None, `cat build.sh | sh`: policy.None,
+		`bash -c "cd $DIR && make"`: policy.None, `ssh host "docker pull x:$(git rev-parse HEAD)"`: policy.None,
+	} {
+		if got := policy.Default().Decide(shellCall(script)); got.Effect != want {
+			t.Errorf("%s: got %+v, want %q", script, got, want)
+		}
+	}
+	for text, want := range map[string]policy.Effect{"unclear: allow": policy.None, "unclear: deny": policy.Deny, "unclear: ask": policy.Ask} {
+		if got := parse(t, text).Decide(shellCall("python3 gen.py | sh")); got.Effect != want {
+			t.Errorf("%s: got %+v, want %q", text, got, want)
+		}
+	}
+}
+
+// A rule that nothing fits is refused, with what to write instead; one that was
+// applied before still holds with the rest of its policy.
+func TestARuleThatNeverMatchesNamesWhatToWriteInstead(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{
+		`path: ~/.ssh/**`:                           `path "~/.ssh/**" never matches: write "/workspace/.ssh/**"`,
+		`path: .env`:                                `path ".env" never matches: write "**/.env"`,
+		`path: ./src/**`:                            `path "./src/**" never matches: write "/workspace/src/**"`,
+		`write: src/gen`:                            `write "src/gen" never matches: write "/workspace/src/gen"`,
+		`read: /etc/`:                               `read "/etc/" never matches: write "/etc/**"`,
+		`path: /a/../etc/x`:                         `path "/a/../etc/x" never matches: write "/etc/x"`,
+		`host: https://x.test/a`:                    `host "https://x.test/a" never matches: write "x.test"`,
+		`not_host: X.test.`:                         `not_host "X.test." never matches: write "x.test"`,
+		`host: "x.test:443"`:                        `host "x.test:443" never matches: write "x.test"`,
+		`tool: file_write, command: git`:            `its tools run no commands`,
+		`tool: x, mode: watched`:                    `"watched" is no mode`,
+		`tool: x, files: 0`:                         `files must be a number from 1`,
+		`tool: x, undoable: sometimes`:              `undoable must be true or false`,
+		`tool: x, time: {from: "9:00", to: "9:00"}`: `holds at no time`,
+	} {
+		_, err := policy.Parse("policy.yaml", []byte("rules:\n  - {effect: deny, "+rule+"}\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s:\ngot %v, want %q", rule, err, want)
+		}
 	}
 }
 

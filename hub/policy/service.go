@@ -57,9 +57,9 @@ func New(cfg Config) *Service {
 	return &Service{cfg: cfg, known: map[string]*held{}, parsed: map[string]*Policy{}}
 }
 
-// For answers the policies that hold for an agent's calls, read with q where they
-// are not in memory. With now they are read in any case.
-func (s *Service) For(ctx context.Context, q *db.Queries, orgID, agentID string, now bool) (Set, error) {
+// For answers the policies that hold for the calls of an agent's version, read
+// with q where they are not in memory. With now they are read in any case.
+func (s *Service) For(ctx context.Context, q *db.Queries, orgID, agentID string, version db.AgentVersion, now bool) (Set, error) {
 	h, err := s.held(ctx, q, orgID, now)
 	if err != nil {
 		return nil, err
@@ -67,11 +67,13 @@ func (s *Service) For(ctx context.Context, q *db.Queries, orgID, agentID string,
 	var set Set
 	if h.org != nil {
 		set = append(set, *h.org)
+	} else {
+		set = append(set, Default()...)
 	}
 	if src, ok := h.agents[agentID]; ok {
 		set = append(set, src)
 	}
-	if rules := allowRules(h.rules, agentID); len(rules) > 0 {
+	if rules := allowRules(h.rules, agentID, version); len(rules) > 0 {
 		set = append(set, Source{Policy: &Policy{Rules: rules}})
 	}
 	return set, nil
@@ -117,8 +119,7 @@ func (s *Service) parse(row db.Policy) (*Policy, error) {
 	if p != nil {
 		return p, nil
 	}
-	// Examples of an older release may not hold any more: the rules do.
-	p, err := Parse("policy", []byte(row.Yaml))
+	p, err := load("policy", []byte(row.Yaml))
 	if err != nil {
 		return nil, fmt.Errorf("read version %d of a policy: %w", row.Version, err)
 	}
@@ -134,15 +135,20 @@ func (s *Service) forget(orgID string) {
 	s.mu.Unlock()
 }
 
-// Get answers a version of a policy; 0 for the newest. Where there is none, it
-// answers an empty one of version 0.
+// Get returns a version of a policy; 0 for the newest. Where nobody has applied one,
+// it is version 0: the default policy of the organisation, and an empty one of an
+// agent.
 func (s *Service) Get(ctx context.Context, orgID, agentID string, version int32) (db.Policy, error) {
 	row, err := s.cfg.Store.GetPolicy(ctx, db.GetPolicyParams{OrgID: orgID, AgentID: agentID, Version: version})
 	if store.IsNotFound(err) {
 		if version > 0 {
 			return row, fault.New(fault.NotFound, "the policy has no version %d", version).WithFix("see the newest: deckhand policy show")
 		}
-		return db.Policy{OrgID: orgID, AgentID: agentID}, nil
+		row = db.Policy{OrgID: orgID, AgentID: agentID}
+		if agentID == "" {
+			row.Yaml = DefaultYAML
+		}
+		return row, nil
 	}
 	return row, err
 }
@@ -153,7 +159,7 @@ func (s *Service) Apply(ctx context.Context, orgID, agentID, file, text string, 
 	if _, err := Parse(file, []byte(text)); err != nil {
 		return db.Policy{}, false, err
 	}
-	if clean := s.cfg.Redact.String(text); clean != text {
+	if clean := s.cfg.Redact.Org(orgID).String(text); clean != text {
 		return db.Policy{}, false, fault.New(fault.Invalid, "%s holds a secret", file).WithFix("write the rule without it: a policy is read by many")
 	}
 	before, err := s.Get(ctx, orgID, agentID, 0)
@@ -248,7 +254,7 @@ func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string,
 			continue
 		}
 		read++
-		set, err := s.For(ctx, s.cfg.Store.Queries, orgID, row.AgentID, false)
+		set, err := s.For(ctx, s.cfg.Store.Queries, orgID, row.AgentID, db.AgentVersion{}, false)
 		if err != nil {
 			return nil, 0, 0, err
 		}
@@ -270,8 +276,8 @@ func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string,
 		} else if p, ok := arguments["path"].(string); ok {
 			preview = p
 		}
-		was.Command, would.Command = s.cfg.Redact.String(was.Command), s.cfg.Redact.String(would.Command)
-		out = append(out, Replayed{row, s.cfg.Redact.String(shorten(preview)), was, would})
+		was.Command, would.Command = s.cfg.Redact.Org(orgID).String(was.Command), s.cfg.Redact.Org(orgID).String(would.Command)
+		out = append(out, Replayed{row, s.cfg.Redact.Org(orgID).String(shorten(preview)), was, would})
 	}
 	return out, read, unreadable, nil
 }
@@ -285,7 +291,7 @@ func (s Set) with(p *Policy, agent bool) Set {
 	}
 	out := Set{{Name: strings.TrimSpace(prefix) + " (tried)", Policy: p}}
 	for _, src := range s {
-		if !strings.HasPrefix(src.Name, prefix) {
+		if !strings.HasPrefix(src.Name, prefix) && (agent || src.Name != defaultName) {
 			out = append(out, src)
 		}
 	}
@@ -295,7 +301,7 @@ func (s Set) with(p *Policy, agent bool) Set {
 // Test answers what a call would get from the policies that hold, or with another
 // one tried in the place of the organisation's, and the commands of its script.
 func (s *Service) Test(ctx context.Context, orgID, agentID, text string, c Call) (Decision, []string, error) {
-	set, err := s.For(ctx, s.cfg.Store.Queries, orgID, agentID, true)
+	set, err := s.For(ctx, s.cfg.Store.Queries, orgID, agentID, db.AgentVersion{}, true)
 	if err != nil {
 		return Decision{}, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 )
 
@@ -51,7 +52,7 @@ func ShapeOf(tool string, arguments map[string]any) string {
 			case slices.Contains(pathKeys, key):
 				shown = append(shown, path.Join(path.Dir(Abs(text)), "*"))
 			case slices.Contains(hostKeys, key):
-				host := hostOf(text)
+				host := shell.HostOf(text)
 				if u, err := url.Parse(text); err == nil && u.Host != "" {
 					host = u.Scheme + "://" + strings.ToLower(u.Host)
 				}

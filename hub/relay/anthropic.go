@@ -39,8 +39,8 @@ func (anthropic) read(method, rest string, _ provider.Provider, body []byte) (*r
 	var thinking struct {
 		Type string `json:"type"`
 	}
-	if raw := m["thinking"]; raw != nil && json.Unmarshal(raw, &thinking) != nil {
-		return nil, invalid("thinking is not an object")
+	if raw := m["thinking"]; raw != nil && (exactly(raw, &thinking) != nil || likened(raw, "type", "budget_tokens") != "") {
+		return nil, invalid("thinking is not an object of type and budget_tokens")
 	}
 	out.thinks = thinking.Type != "" && thinking.Type != "disabled"
 	out.body = object(m)

@@ -91,7 +91,7 @@ func (c *call) answered(res *http.Response) error {
 		return fmt.Errorf("read the provider's error: %w", err)
 	}
 	_ = res.Body.Close()
-	text := []byte(c.relay.cfg.Redact.String(string(body)))
+	text := []byte(c.relay.cfg.Redact.Org(c.reservation.OrgID).String(string(body)))
 	switch {
 	case res.StatusCode < http.StatusBadRequest:
 		// A redirect would take the call, and a client that follows it, elsewhere.

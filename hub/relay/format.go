@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
+	jsonexact "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -214,18 +216,50 @@ func onlyTools(raw json.RawMessage, kinds ...string) error {
 	if raw == nil {
 		return nil
 	}
-	var tools []struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(raw, &tools); err != nil {
-		return invalid("tools is not a list of objects")
+	var tools []map[string]json.RawMessage
+	if err := exactly(raw, &tools); err != nil {
+		return invalid("tools is not a list of objects with each field once: %s", err)
 	}
 	for _, t := range tools {
-		if !slices.Contains(kinds, t.Type) {
-			return invalid("a tool of type %.60q would run at the provider", t.Type)
+		for name := range t {
+			if !slices.Contains(toolFields, name) {
+				return invalid("a tool has a field %.60q, which the relay does not pass on", name)
+			}
+		}
+		if kind := text(t["type"]); !slices.Contains(kinds, kind) || kind == "" && t["type"] != nil {
+			return invalid("a tool of type %.60q would run at the provider", kind)
 		}
 	}
 	return nil
+}
+
+// toolFields are those of tools that run here, in any format.
+var toolFields = []string{
+	"type", "name", "description", "input_schema", "cache_control", "strict", "function", "parameters", "defer_loading", "eager_input_streaming", "input_examples",
+}
+
+// exactly reads JSON whose names are taken as they are written, each once in its
+// object. The library's own reading takes Type for type, and the last of two:
+// a server may take another one.
+func exactly(raw json.RawMessage, into any) error { return jsonexact.Unmarshal(raw, into) }
+
+// likened returns a name of an object that a lenient server may take for one of
+// those that are looked at here, though it is written in another way: with other
+// letter cases, or with underscores.
+func likened(raw json.RawMessage, looked ...string) string {
+	var m map[string]json.RawMessage
+	if exactly(raw, &m) != nil {
+		return ""
+	}
+	for name := range m {
+		plain := strings.ReplaceAll(name, "_", "")
+		for _, known := range looked {
+			if name != known && strings.EqualFold(plain, strings.ReplaceAll(known, "_", "")) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // pick answers a figure, or -1 where it is not there.

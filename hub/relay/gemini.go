@@ -38,8 +38,13 @@ func (gemini) read(method, rest string, p provider.Provider, body []byte) (*requ
 			Budget *int64 `json:"thinkingBudget"`
 		} `json:"thinkingConfig"`
 	}
-	if raw := m["generationConfig"]; raw != nil && json.Unmarshal(raw, &generation) != nil {
-		return nil, invalid("generationConfig is not what it should be")
+	if raw := m["generationConfig"]; raw != nil {
+		if exactly(raw, &generation) != nil {
+			return nil, invalid("generationConfig is not what it should be")
+		}
+		if name := likened(raw, "maxOutputTokens", "candidateCount", "thinkingConfig"); name != "" {
+			return nil, invalid("generationConfig.%.60q is not written as the API has it", name)
+		}
 	}
 	out := &request{model: name, maxTokens: generation.MaxOutputTokens}
 	if verb == "streamGenerateContent" {
@@ -52,7 +57,7 @@ func (gemini) read(method, rest string, p provider.Provider, body []byte) (*requ
 		return nil, invalid("generationConfig.candidateCount is over 1")
 	}
 	var tools []map[string]json.RawMessage
-	if raw := m["tools"]; raw != nil && json.Unmarshal(raw, &tools) != nil {
+	if raw := m["tools"]; raw != nil && exactly(raw, &tools) != nil {
 		return nil, invalid("tools is not a list of objects")
 	}
 	for _, tool := range tools {

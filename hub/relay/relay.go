@@ -37,8 +37,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
+	"github.com/deckhand-sh/deckhand/hub/dialguard"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -93,8 +95,11 @@ type Config struct {
 	// Reserve and Settle are the budgets'.
 	Reserve func(ctx context.Context, call budget.Call) (*budget.Reservation, error)
 	Settle  func(ctx context.Context, r *budget.Reservation, cost budget.Cost) error
-	// Transport reaches the providers; nil for one of the relay's own.
-	Transport http.RoundTripper
+	// Failures bounds how often an address may come with leases that there are
+	// not; nil for as often as it likes.
+	Failures *auth.Rates
+	// Guard says where the servers that organisations connect may be.
+	Guard dialguard.Guard
 	// Tracer makes spans; nil for none.
 	Tracer *tracing.Tracer
 	Redact *redact.Redactor
@@ -113,19 +118,10 @@ type Relay struct {
 
 // New makes a Relay.
 func New(cfg Config) *Relay {
-	if cfg.Transport == nil {
-		cfg.Transport = &http.Transport{
-			Proxy:       http.ProxyFromEnvironment,
-			DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-			// Usage is read off the wire as it passes.
-			DisableCompression: true, ForceAttemptHTTP2: true,
-			MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
-		}
-	}
 	r := &Relay{cfg: cfg}
 	r.proxy = &httputil.ReverseProxy{
 		FlushInterval: -1, // every piece of the stream at once
-		Transport:     renewing{cfg.Transport, r},
+		Transport:     renewing{transports(cfg.Guard), r},
 		BufferPool:    newBuffers(),
 		ErrorLog:      cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -158,11 +154,40 @@ func New(cfg Config) *Relay {
 				c.format.refuse(w, *refuseFault(e))
 				return
 			}
+			if errors.Is(err, dialguard.ErrRefused) {
+				c.format.refuse(w, *refuseFault(fault.New(fault.Precondition, "the hub may not connect to the base_url of provider %s", c.access.Provider.Name).
+					WithFix("connect it with the https address of a public server, or have the hub's operator allow its network with --provider-allow")))
+				return
+			}
 			cfg.Log.Warn("a model provider did not answer", "provider", c.access.Provider.Name, "error", cfg.Redact.String(err.Error()))
 			c.format.refuse(w, refusal{Status: http.StatusBadGateway, Message: "provider " + c.access.Provider.Name + " did not answer"})
 		},
 	}
 	return r
+}
+
+// transports returns what sends a call on. Where an organisation has said where
+// its server is, the guard looks at each address; what the hub was started with
+// is the operator's own word.
+func transports(guard dialguard.Guard) http.RoundTripper {
+	set := func(t *http.Transport) {
+		// Usage is read off the wire as it passes.
+		t.DisableCompression, t.ForceAttemptHTTP2 = true, true
+		t.MaxIdleConnsPerHost, t.IdleConnTimeout, t.TLSHandshakeTimeout = 256, 90*time.Second, 10*time.Second
+	}
+	preset := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext}
+	set(preset)
+	return routed{connected: guard.Transport(set), preset: preset}
+}
+
+type routed struct{ connected, preset http.RoundTripper }
+
+// RoundTrip sends one call.
+func (t routed) RoundTrip(req *http.Request) (*http.Response, error) {
+	if callOf(req.Context()).access.ConnectedAt.IsZero() {
+		return t.preset.RoundTrip(req)
+	}
+	return t.connected.RoundTrip(req)
 }
 
 // ServeHTTP relays one call.
@@ -200,8 +225,14 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	if err != nil {
 		return nil, refuseFault(err)
 	}
+	if err := r.cfg.Failures.MayFail(req.RemoteAddr); err != nil {
+		return nil, refuseFault(err)
+	}
 	grant, err := r.cfg.Grant(ctx, le, p.Name)
 	if err != nil {
+		if fault.Is(err, fault.Unauthenticated) || fault.As(err) != nil && fault.As(err).Code == fault.LeaseEnded {
+			r.cfg.Failures.Failed(req.RemoteAddr)
+		}
 		return nil, r.refuse(err, "check the lease")
 	}
 	t := grant.Task
@@ -245,7 +276,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 		refused.Own = refused.Code == fault.BudgetLimit && fault.As(err).ObjectID == t.ID
 		return nil, refused
 	}
-	if asked.body, err = r.masked(asked.body); err != nil {
+	if asked.body, err = r.masked(t.OrgID, asked.body); err != nil {
 		return nil, r.refuse(err, "mask the request")
 	}
 	c.body = asked.body
@@ -256,8 +287,8 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 
 // masked answers a request without the secrets in it: a model is told none, not
 // even one that it has said itself, since another provider may read it next.
-func (r *Relay) masked(body []byte) ([]byte, error) {
-	if !r.cfg.Redact.Knows(body) {
+func (r *Relay) masked(orgID string, body []byte) ([]byte, error) {
+	if !r.cfg.Redact.Org(orgID).Knows(body) {
 		return body, nil
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -266,7 +297,41 @@ func (r *Relay) masked(body []byte) ([]byte, error) {
 	if err := d.Decode(&whole); err != nil {
 		return nil, fmt.Errorf("read the request again: %w", err)
 	}
-	return json.Marshal(r.cfg.Redact.Value(whole))
+	return json.Marshal(maskContent(r.cfg.Redact.Org(orgID), whole))
+}
+
+// schema are fields whose values are words of the wire format, never of a person
+// or a model.
+var schema = map[string]bool{"type": true, "role": true, "model": true}
+
+// maskContent is mask.Value of a request, but for the words of the wire format:
+// whatever an organisation's secrets are, its requests stay requests. Arguments
+// of calls are a model's own words, all of them.
+func maskContent(mask *redact.Redactor, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, value := range v {
+			_, list := value.([]any) // such is the conversation in OpenAI's Responses
+			switch word, _ := value.(string); {
+			case schema[name] && word != "":
+				out[name] = word
+			case name == "input" && !list || name == "arguments" || name == "args":
+				out[name] = mask.Value(value)
+			default:
+				out[name] = maskContent(mask, value)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, value := range v {
+			out[i] = maskContent(mask, value)
+		}
+		return out
+	default:
+		return mask.Value(v)
+	}
 }
 
 // readAll reads a request of the size that it says it has, or of another one.

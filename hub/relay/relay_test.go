@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
@@ -38,9 +39,13 @@ type rig struct {
 	reserved []budget.Call
 	refused  int
 	full     bool
-	headers  http.Header
-	path     string
-	body     string
+	// connectedAt is when an organisation connected the provider; zero for a
+	// preset of the operator's. redact knows secrets.
+	connectedAt time.Time
+	redact      redact.Redactor
+	headers     http.Header
+	path        string
+	body        string
 }
 
 func newRig(t *testing.T, answer http.HandlerFunc) *rig {
@@ -66,7 +71,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 						return credential.Access{}, credential.NotConnected(name)
 					}
 					p, _ := provider.Of(name)
-					return credential.Access{Provider: p, BaseURL: upstream.URL + "/base", Key: config.Secret(key)}, nil
+					return credential.Access{Provider: p, BaseURL: upstream.URL + "/base", Key: config.Secret(key), ConnectedAt: r.connectedAt}, nil
 				},
 				Price: func(model string) (price.Model, error) {
 					p, ok := price.Shipped().Of(name, model)
@@ -100,7 +105,7 @@ func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 			return &budget.Reservation{ID: "call_1", OrgID: "org_1", TaskID: call.Task.ID, Worst: call.Worst}, nil
 		},
 		Settle: func(_ context.Context, _ *budget.Reservation, cost budget.Cost) error { r.settled <- cost; return nil },
-		Redact: &redact.Redactor{}, Log: hclog.NewNullLogger(),
+		Redact: &r.redact, Log: hclog.NewNullLogger(),
 	}))
 	t.Cleanup(r.Close)
 	return r
@@ -288,6 +293,34 @@ func TestCallsThatAreRefused(t *testing.T) {
 		"two answers":            {"/relay/openai/chat/completions", `{"model":"gpt-4o","max_tokens":5,"n":20}`, held, false, 400, fault.InvalidParameters, `"n"`},
 		"a tool that runs there": {messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"tools":[{"type":"web_search_20250305"}]}`, held, false, 400, fault.InvalidParameters, "web_search"},
 		"and with Google":        {geminiPath, `{"contents":[],"tools":[{"googleSearch":{}}],"generationConfig":{"maxOutputTokens":5}}`, held, false, 400, fault.InvalidParameters, "googleSearch"},
+		"a tool of two types": {
+			"/relay/openai/chat/completions", `{"model":"gpt-4o","max_tokens":5,"tools":[{"type":"web_search","Type":"function"}]}`,
+			held, false, 400, fault.InvalidParameters, "field",
+		},
+		"a tool whose type is written large": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"tools":[{"TYPE":"web_search_20250305","name":"x"}]}`, held, false, 400, fault.InvalidParameters, "TYPE",
+		},
+		"a type that comes twice": {
+			"/relay/openai/chat/completions", `{"model":"gpt-4o","max_tokens":5,"tools":[{"type":"function","type":"web_search"}]}`,
+			held, false, 400, fault.InvalidParameters, "once",
+		},
+		"more answers, in another case": {
+			geminiPath, `{"contents":[],"generationConfig":{"maxOutputTokens":5,"CandidateCount":8}}`, held, false, 400, fault.InvalidParameters, "CandidateCount",
+		},
+		"more answers, with underscores": {
+			geminiPath, `{"contents":[],"generationConfig":{"maxOutputTokens":5,"candidate_count":8}}`, held, false, 400, fault.InvalidParameters, "candidate_count",
+		},
+		"thinking, in another case": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"thinking":{"type":"disabled","Type":"enabled"}}`, held, false, 400, fault.InvalidParameters, "thinking",
+		},
+		"a document by its URL, in another case": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"document","Source":{"type":"url","url":"https://x/y.pdf"}}]}]}`,
+			held, false, 400, fault.InvalidParameters, "names content",
+		},
+		"a document by its URL, with a type that comes in two cases": {
+			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"base64","Type":"url","url":"https://x/y.pdf"}}]}]}`,
+			held, false, 400, fault.InvalidParameters, "names content",
+		},
 		"a document by its URL": {
 			messages, `{"model":"claude-sonnet-4-5","max_tokens":5,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url","url":"https://x/y.pdf"}}]}]}`,
 			held, false, 400, fault.InvalidParameters, "names content",
@@ -371,4 +404,34 @@ func TestErrorsOfAProviderArePassedOn(t *testing.T) {
 	res = r.post(t.Context(), messages, askMessages, held)
 	require.Equal(t, 502, res.StatusCode, "nothing is followed elsewhere")
 	<-r.settled
+}
+
+// What an organisation connects is dialled through the guard; the operator's own
+// is not.
+func TestAServerOnThisMachineIsTheOperatorsToAllow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") })
+	r.connectedAt = time.Now()
+	res := r.post(t.Context(), messages, askMessages, held)
+	require.Equal(t, 403, res.StatusCode)
+	require.Contains(t, res.Header.Get(fault.FixHeader), "--provider-allow")
+	require.Equal(t, budget.Unsent, (<-r.settled).Basis)
+}
+
+// Whatever an organisation's secrets are, its requests stay requests, and no
+// other's change at all.
+func TestSecretsAreMaskedInContentOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) })
+	const ask = `{"max_tokens":5,"messages":[{"content":[{"input":{"type":"tool_use"},"type":"tool_use"},{"text":"my tool_use, max_tokens","type":"text"}],"role":"assistant"}],"model":"claude-sonnet-4-5"}`
+	words := []string{"max_tokens", "messages", "claude-sonnet-4-5", "tool_use", "assistant"}
+	r.redact.Org("org_2").Learn("them", words...)
+	r.post(t.Context(), messages, ask, held)
+	<-r.settled
+	require.Equal(t, ask, r.body, "those are another organisation's")
+	r.redact.Org("org_1").Learn("us", words...)
+	r.post(t.Context(), messages, ask, held)
+	<-r.settled
+	want := `{"max_tokens":5,"messages":[{"content":[{"input":{"type":"[redacted]"},"type":"tool_use"},{"text":"my [redacted], [redacted]","type":"text"}],"role":"assistant"}],"model":"claude-sonnet-4-5"}`
+	require.Equal(t, want, r.body)
 }

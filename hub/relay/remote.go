@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // holders are the fields that lead from a request to what it shows a model. A
@@ -28,17 +29,24 @@ func held(m map[string]json.RawMessage) error {
 	return nil
 }
 
-// quoted is how the fields begin that name content, or may, as they are written.
-var quoted = [][]byte{[]byte(`"file`), []byte(`"source"`), []byte(`"image_url"`)}
+// begin is how the fields begin that name content, or may.
+var begin = [][]byte{[]byte("file"), []byte("source"), []byte("image")}
 
 // mayName says whether any of those fields can be in a text of JSON, at whatever
 // depth. Most requests are a long transcript that has none of them, and each call
 // has all of it again: so they are not read for it. A letter that is written as an
 // escape counts as any of them.
 func mayName(raw []byte) bool {
-	for _, name := range quoted {
-		if bytes.Contains(raw, name) {
-			return true
+	for rest := raw; ; {
+		at := bytes.IndexByte(rest, '"')
+		if at < 0 {
+			break
+		}
+		rest = rest[at+1:]
+		for _, name := range begin {
+			if len(rest) >= len(name) && rest[0]|0x20 == name[0] && bytes.EqualFold(rest[:len(name)], name) {
+				return true
+			}
 		}
 	}
 	escape := []byte(`\u00`)
@@ -73,6 +81,9 @@ func heldIn(raw json.RawMessage) error {
 		if json.Unmarshal(raw, &m) != nil {
 			return nil
 		}
+		if name := likened(raw, slices.Concat(named, []string{"source", "image_url", "file"})...); name != "" {
+			return notHeld(name)
+		}
 		for _, name := range named {
 			if m[name] != nil {
 				return notHeld(name)
@@ -93,7 +104,10 @@ func heldSource(m map[string]json.RawMessage) error {
 		Type    string          `json:"type"`
 		Content json.RawMessage `json:"content"`
 	}
-	if raw := m["source"]; raw != nil && json.Unmarshal(raw, &source) == nil {
+	if raw := m["source"]; raw != nil && exactly(raw, &source) == nil {
+		if name := likened(raw, "type", "url", "file_id"); name != "" {
+			return notHeld("source, with a field " + name + ",")
+		}
 		if source.Type == "url" || source.Type == "file" {
 			return notHeld("source of type " + source.Type)
 		}
@@ -106,7 +120,7 @@ func heldSource(m map[string]json.RawMessage) error {
 		var image struct {
 			URL string `json:"url"`
 		}
-		if address == "" && json.Unmarshal(raw, &image) == nil {
+		if address == "" && exactly(raw, &image) == nil && likened(raw, "url") == "" {
 			address = image.URL
 		}
 		if !bytes.HasPrefix([]byte(address), []byte("data:")) {

@@ -107,7 +107,7 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 		}
 		turn.Usage = usage
 		params := db.CreateTurnParams{TaskID: t.ID, Turn: turn.GetTurn(), OrgID: orgID, Attempt: t.Attempt}
-		if params.Content, params.Sealed, err = r.encode(t.ID, turn); err != nil {
+		if params.Content, params.Sealed, err = r.encode(t.OrgID, t.ID, turn); err != nil {
 			return fmt.Errorf("encode turn %d of %s: %w", turn.GetTurn(), t.ID, err)
 		}
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
@@ -221,7 +221,7 @@ func bindRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 
 // encode answers a turn as masked JSON, for readers, and sealed as it is, for
 // the run to go on from.
-func (r *Reports) encode(taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
+func (r *Reports) encode(orgID, taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
 	data, err := protojson.Marshal(turn)
 	if err != nil {
 		return nil, nil, err
@@ -233,7 +233,7 @@ func (r *Reports) encode(taskID string, turn *deckhandv1.Turn) (masked, sealed [
 	if err := json.Unmarshal(data, &plain); err != nil {
 		return nil, nil, err
 	}
-	masked, err = json.Marshal(r.cfg.Redact.Map(plain))
+	masked, err = json.Marshal(r.cfg.Redact.Org(orgID).Map(plain))
 	return masked, sealed, err
 }
 
@@ -304,7 +304,7 @@ func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Bou
 }
 
 func (r *Reports) checkpointParams(t db.Task, b Boundary) (db.CreateCheckpointParams, error) {
-	data, err := json.Marshal(r.cfg.Redact.Map(b.State))
+	data, err := json.Marshal(r.cfg.Redact.Org(t.OrgID).Map(b.State))
 	if err != nil {
 		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
 	}
@@ -373,8 +373,8 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
 		goesOn := end.State == task.Succeeded && t.MessagesWaiting > 0
 		result := task.Result{
-			Summary: r.cfg.Redact.String(end.Summary), ErrorCode: end.ErrorCode,
-			ErrorMessage: r.cfg.Redact.String(end.ErrorMessage), Done: end.State == task.Succeeded,
+			Summary: r.cfg.Redact.Org(orgID).String(end.Summary), ErrorCode: end.ErrorCode,
+			ErrorMessage: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), Done: end.State == task.Succeeded,
 		}
 		switch b := end.Boundary; {
 		case b != nil && (goesOn || end.State == task.Failed):
@@ -419,7 +419,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			}
 			tx.AfterCommit(func() { r.cfg.Admit(orgID) })
 			return task.Fail(ctx, tx, t, task.Failure{
-				Code: end.ErrorCode, Message: r.cfg.Redact.String(end.ErrorMessage), After: end.RetryAfter,
+				Code: end.ErrorCode, Message: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), After: end.RetryAfter,
 			}, by)
 		}
 		if err := r.countRest(ctx, tx, t); err != nil {
@@ -432,7 +432,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			return err
 		}
 		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
-		reason := r.cfg.Redact.String(end.Reason)
+		reason := r.cfg.Redact.Org(orgID).String(end.Reason)
 		open, err := task.End(ctx, tx, t, end.State, reason, result, by)
 		if err == nil && end.State == task.ReviewNeeded {
 			err = r.cfg.Review(ctx, tx, t, result.Summary, completed)

@@ -311,7 +311,7 @@ func (s *Service) stuck(ctx context.Context, t db.Task, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	reason := "what was decided on its review is not done yet; tries again: " + s.cfg.Redact.String(fault.FromGRPC(err).Error())
+	reason := "what was decided on its review is not done yet; tries again: " + s.cfg.Redact.Org(t.OrgID).String(fault.FromGRPC(err).Error())
 	return errors.Join(err, s.cfg.Store.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}))
 }
 

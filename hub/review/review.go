@@ -120,7 +120,7 @@ func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary str
 	if err != nil {
 		return err
 	}
-	d.Summary, d.Completed = summary, s.cfg.Redact.Map(completed)
+	d.Summary, d.Completed = summary, s.cfg.Redact.Org(t.OrgID).Map(completed)
 	detail, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode the review of %s: %w", t.ID, err)
@@ -171,7 +171,7 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 		one := Held{StepID: step.ID, Number: step.Number, Tool: step.Tool, Category: step.Category}
 		var arguments map[string]any
 		if record := s.cfg.Tools.Get(step.Tool); record != nil && json.Unmarshal(step.Arguments, &arguments) == nil {
-			one.Preview = s.cfg.Redact.String(record.Preview(arguments))
+			one.Preview = s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))
 		}
 		d.Held = append(d.Held, one)
 		if tool.CategoryOf(step.Category) > tool.CategoryOf(category) {

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/rotation"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -72,7 +72,7 @@ func (h *hub) holds(t *testing.T, name string) {
 // which is gone, and every value is there.
 func TestTheKeyIsReplacedWhileHubsWork(t *testing.T) {
 	t.Parallel()
-	database, keyset := postgrestest.Database(t), filepath.Join(t.TempDir(), "keyset.json")
+	database, keyset := storetest.Database(t), filepath.Join(t.TempDir(), "keyset.json")
 	first, second := newHub(t, database, keyset, time.Second), newHub(t, database, keyset, time.Second)
 	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
@@ -151,7 +151,7 @@ func TestTheKeyIsReplacedWhileHubsWork(t *testing.T) {
 // sealed.
 func TestAKeyIsKeptForWhatCannotBeOpened(t *testing.T) {
 	t.Parallel()
-	database := postgrestest.Database(t)
+	database := storetest.Database(t)
 	h := newHub(t, database, filepath.Join(t.TempDir(), "keyset.json"), time.Millisecond)
 	require.NoError(t, h.put(t.Context(), "good"))
 	sealed, err := h.vault.Seal([]byte("x"), "of something else")
@@ -177,7 +177,7 @@ func TestAKeyIsKeptForWhatCannotBeOpened(t *testing.T) {
 // Every column that is sealed takes part.
 func TestEverySealedColumnIsKnown(t *testing.T) {
 	t.Parallel()
-	database := postgrestest.Database(t)
+	database := storetest.Database(t)
 	s, err := store.Open(t.Context(), database)
 	require.NoError(t, err)
 	t.Cleanup(s.Close)

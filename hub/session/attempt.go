@@ -8,24 +8,30 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
 // Logins that fail are counted in the database, so that it does not help to
-// try each hub. Whoever tries the passwords of one account from many addresses
-// keeps its owner from logging in with a password, too; tokens, codes and OIDC
-// go on working for them.
+// try each hub: those from an address, and those to an account from an address.
+// Nobody elsewhere keeps an account's owner out: where many have failed from
+// everywhere together, each further one is only made to wait.
 const (
 	attemptSpan = 10 * time.Minute
 	perAddress  = 30
 	perAccount  = 10
+	// slowFrom is from how many failures on logins to an account are slowed, and
+	// slow by how much.
+	slowFrom = 50
+	slow     = 2 * time.Second
 )
 
 // counted is an attempt.
 type counted struct {
 	store            *store.Store
 	address, account []byte // keys; account is nil where none is named
+	everywhere       []byte // the account's from all addresses
 }
 
 // count counts an attempt before it is looked at, and refuses it when there
@@ -36,8 +42,18 @@ func (s *Sessions) count(ctx context.Context, address, account string) (counted,
 		return c, err
 	}
 	if account != "" {
-		c.account = ident.Hash("account " + account)
-		return c, s.within(ctx, c.account, perAccount, "to this account")
+		network := auth.Network(address)
+		c.account, c.everywhere = ident.Hash("account "+account+" from "+network), ident.Hash("account "+account)
+		if err := s.within(ctx, c.account, perAccount, "to this account from your address"); err != nil {
+			return c, err
+		}
+		row, err := s.cfg.Store.CountLogin(ctx, db.CountLoginParams{Key: c.everywhere, Span: attemptSpan})
+		if err != nil {
+			return c, fmt.Errorf("count a login: %w", err)
+		}
+		if row.Attempts > slowFrom {
+			return c, backoff.Wait(ctx, slow)
+		}
 	}
 	return c, nil
 }
@@ -61,5 +77,16 @@ func (c counted) forgive(ctx context.Context) {
 	_ = c.store.ForgiveLogin(ctx, c.address)
 	if c.account != nil {
 		_ = c.store.ForgetLogins(ctx, c.account)
+		_ = c.store.ForgiveLogin(ctx, c.everywhere)
 	}
+}
+
+// Guess counts a password that somebody who is logged in says is theirs, as a
+// login is counted; right takes it back.
+func (s *Sessions) Guess(ctx context.Context, id auth.Identity) (right func(), err error) {
+	c := counted{store: s.cfg.Store, account: ident.Hash("password of " + id.UserID)}
+	if err := s.within(ctx, c.account, perAccount, "to set a password"); err != nil {
+		return nil, err
+	}
+	return func() { _ = c.store.ForgetLogins(ctx, c.account) }, nil
 }

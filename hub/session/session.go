@@ -11,6 +11,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,6 +54,8 @@ type Config struct {
 	Recorder *event.Recorder
 	Tokens   *auth.Tokens
 	Users    *user.Users
+	// Allow refuses who may not log in from where they are; nil for nobody.
+	Allow func(ctx context.Context, id auth.Identity, address string) error
 	// Idle is for how long a session may go unused; 0 for 12 h.
 	Idle time.Duration
 	// Lifetime is how old a session may get; 0 for 7 days.
@@ -74,6 +77,9 @@ func New(cfg Config) *Sessions {
 	if cfg.Lifetime <= 0 {
 		cfg.Lifetime = DefaultLifetime
 	}
+	if cfg.Allow == nil {
+		cfg.Allow = func(context.Context, auth.Identity, string) error { return nil }
+	}
 	return &Sessions{cfg: cfg, found: expirable.NewLRU[string, auth.Identity](remembered, nil, rememberFor)}
 }
 
@@ -93,7 +99,7 @@ func (s *Sessions) ByToken(ctx context.Context, token string, from From) (string
 	return s.login(ctx, from, "", func() (draft, error) {
 		id, err := s.cfg.Tokens.Lookup(ctx, token)
 		if fault.Is(err, fault.Unauthenticated) || err == nil && id.Kind != auth.User {
-			return draft{}, wrong("that is no user's token that can be used")
+			return draft{}, errors.Join(wrong("that is no user's token that can be used"), s.Refused(ctx, id.OrgID, "token", "it is no user's token that can be used", id.UserName, from))
 		}
 		d := draft{method: "token", org: id.OrgID, user: id.UserID, name: id.UserName, token: id.TokenID, scope: id.Scope.Encode()}
 		if id.ExpiresAt != nil {
@@ -113,7 +119,7 @@ func (s *Sessions) ByPassword(ctx context.Context, organisation, name, password 
 	return s.login(ctx, from, organisation+"/"+name, func() (draft, error) {
 		u, ok, err := s.cfg.Users.Verify(ctx, organisation, name, password)
 		if err == nil && !ok {
-			err = errors.Join(wrong("name or password is wrong"), s.refused(ctx, organisation, name, from))
+			err = errors.Join(wrong("name or password is wrong"), s.refusedPassword(ctx, organisation, name, from))
 		}
 		return draft{method: "password", org: u.OrgID, user: u.ID, name: u.Name, scope: auth.Scope{}.Encode()}, err
 	})
@@ -124,7 +130,8 @@ func (s *Sessions) ByCode(ctx context.Context, code string, from From) (string, 
 	return s.login(ctx, from, "", func() (draft, error) {
 		row, err := s.cfg.Store.TakeLoginCode(ctx, ident.Hash(code))
 		if store.IsNotFound(err) || err == nil && !row.Good {
-			return draft{}, wrong("that code is not known, was used, or is older than " + CodeTTL.String())
+			return draft{}, errors.Join(wrong("that code is not known, was used, or is older than "+CodeTTL.String()),
+				s.Refused(ctx, row.OrgID, "code", "it is not known, was used, or is too old", row.UserName, from))
 		}
 		if err != nil {
 			return draft{}, fmt.Errorf("use a login code: %w", err)
@@ -165,6 +172,9 @@ func (s *Sessions) login(ctx context.Context, from From, account string, check f
 }
 
 func (s *Sessions) create(ctx context.Context, d draft, from From) (string, db.GetSessionRow, error) {
+	if err := s.cfg.Allow(ctx, auth.Identity{Kind: auth.User, OrgID: d.org, UserID: d.user, UserName: d.name}, from.Address); err != nil {
+		return "", db.GetSessionRow{}, errors.Join(err, s.Refused(ctx, d.org, d.method, "an access rule does not have logins from there", d.name, from))
+	}
 	secret, id := ident.Secret("dhs"), ident.New("session")
 	expires := time.Now().Add(s.cfg.Lifetime)
 	if !d.until.IsZero() && d.until.Before(expires) {
@@ -192,9 +202,32 @@ func (s *Sessions) create(ctx context.Context, d draft, from From) (string, db.G
 	return secret, row, err
 }
 
-// refused puts a password that was wrong on record, where the organisation is
-// there.
-func (s *Sessions) refused(ctx context.Context, organisation, name string, from From) error {
+// Refused puts a login on record that failed: with the organisation where that is
+// known, and else with the operators' own. method is how it was tried, and name
+// who tried it, as far as is known.
+func (s *Sessions) Refused(ctx context.Context, orgID, method, why, name string, from From) error {
+	if orgID == "" {
+		orgID = auth.Operators
+	}
+	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: event.Actor{Kind: event.User, ID: cmp.Or(audit.Clean(name), "unknown"), Address: from.Address, UserAgent: from.UserAgent},
+			Action: "session.refused", ObjectKind: "session", ObjectID: method, Reason: why,
+		})
+	})
+}
+
+// RefusedByProvider is Refused of a login by OIDC, for as often as an address may
+// try: whoever comes is not known, and must not fill the record.
+func (s *Sessions) RefusedByProvider(ctx context.Context, why string, from From) error {
+	if _, err := s.count(ctx, from.Address, ""); err != nil {
+		return nil //nolint:nilerr // there were enough
+	}
+	return s.Refused(ctx, "", "oidc", why, "", from)
+}
+
+// refusedPassword is Refused of a password, where the organisation is there.
+func (s *Sessions) refusedPassword(ctx context.Context, organisation, name string, from From) error {
 	org, err := s.cfg.Store.OrganisationByName(ctx, organisation)
 	if store.IsNotFound(err) {
 		return nil
@@ -202,12 +235,7 @@ func (s *Sessions) refused(ctx context.Context, organisation, name string, from 
 	if err != nil {
 		return fmt.Errorf("look for an organisation: %w", err)
 	}
-	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		return audit.Append(tx, audit.Entry{
-			OrgID: org.ID, By: event.Actor{Kind: event.User, ID: audit.Clean(name), Address: from.Address, UserAgent: from.UserAgent},
-			Action: "session.refused", ObjectKind: "session", ObjectID: "password", Reason: "name or password is wrong",
-		})
-	})
+	return s.Refused(ctx, org.ID, "password", "name or password is wrong", name, from)
 }
 
 // Identify answers whose session a cookie's value is of.

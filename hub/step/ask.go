@@ -72,6 +72,12 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 		showDefinition(&ask, server)
 	}
 	ask.Why, ask.Kind, ask.Timeout, ask.OnExpiry = why, inbox.Approval, p.Approvals.Timeout, string(p.Approvals.OnTimeout)
+	ask.Decision.Why = why
+	if server != nil && server.Ask != "" {
+		// It is agreed to with the call, and so shown whole.
+		mask := s.cfg.Redact.Org(t.OrgID)
+		ask.Decision.Why += "\nwhat the tool is now:\n" + mask.String(server.Is) + "\nwhat was agreed on:\n" + mask.String(orNothing(server.Was))
+	}
 	if record.Asks {
 		q, err := tool.QuestionOf(arguments)
 		if err != nil {
@@ -97,10 +103,10 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 
 // askOf answers what an item of any kind shows of a step, and is bound to.
 func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.Ask, error) {
-	ask := inbox.Ask{Preview: s.cfg.Redact.String(record.Preview(arguments))}
+	ask := inbox.Ask{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
 	ask.More = map[string]any{"arguments": brief(arguments)}
 	var err error
-	if ask.Arguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
+	if ask.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(arguments)); err != nil {
 		return ask, fmt.Errorf("encode arguments of step %s: %w", step.ID, err)
 	}
 	raw, err := s.arguments(step)
@@ -110,7 +116,65 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if ask.Binding, err = s.binding(ctx, tx.Queries, t, step, raw); err != nil {
 		return ask, err
 	}
-	return ask, nil
+	ask.Decision, err = s.decisionOf(ctx, tx.Queries, t, step, record, arguments, raw)
+	return ask, err
+}
+
+// jailUser is as whom every command in a jail runs.
+const jailUser = "uid 1000 of the jail"
+
+// decisionOf returns what a person is shown of the decision about a call: what
+// the policies of now make of it, what was read in it, and where it would run.
+func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any, raw []byte) (inbox.CallDecision, error) {
+	decided, err := s.redecide(ctx, q, t, step, raw)
+	if err != nil {
+		return inbox.CallDecision{}, err
+	}
+	p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return inbox.CallDecision{}, err
+	}
+	set, err := s.policies(ctx, q, t, true)
+	if err != nil {
+		return inbox.CallDecision{}, err
+	}
+	call := policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}
+	if call, err = s.situation(ctx, q, t, p, set, call, step.Number); err != nil {
+		return inbox.CallDecision{}, err
+	}
+	out := inbox.CallDecision{
+		Rule: decided.Rule, PolicyVersion: decided.Version, Why: decided.Why, Reading: set.Read(call),
+		TimeoutSeconds: record.Timeout.Seconds(), Irreversible: record.Irreversible,
+	}
+	if n, ok := arguments["timeout_seconds"].(float64); ok && n > 0 {
+		out.TimeoutSeconds = n
+	}
+	mask := s.cfg.Redact.Org(t.OrgID).String
+	for i := range out.Dangers {
+		out.Dangers[i].What, out.Dangers[i].Command = mask(out.Dangers[i].What), mask(out.Dangers[i].Command)
+	}
+	for i := range out.Commands {
+		out.Commands[i].Text = mask(out.Commands[i].Text)
+	}
+	for i := range out.Unclear {
+		out.Unclear[i] = mask(out.Unclear[i])
+	}
+	if record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		return out, nil
+	}
+	folder, _ := arguments["cwd"].(string)
+	out.Folder, out.User = policy.Abs(folder), jailUser
+	spec, err := jailOf(t, p)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range spec.GetEgress().GetRules() {
+		out.Hosts = append(out.Hosts, r.GetHost())
+	}
+	for _, f := range spec.GetEgress().GetForwards() {
+		out.Hosts = append(out.Hosts, fmt.Sprintf("%s:%d", f.GetHost(), f.GetPort()))
+	}
+	return out, nil
 }
 
 // unknown is what follows when nobody knows whether a step took effect: what
@@ -190,7 +254,7 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, t db.Task, step db.S
 	parts := map[string]string{
 		"step": step.ID, "arguments": digest(arguments), "persona": fmt.Sprintf("version %d %s", t.AgentVersion, version.Digest),
 	}
-	set, err := s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, true)
+	set, err := s.policies(ctx, q, t, true)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		}
 		return arguments, "", deny(fault.Invalid, fault.ToolNotFound, "use a tool of the list you were given", "there is no tool %q", p.Tool)
 	}
-	set, err := s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, false)
+	set, err := s.policies(ctx, q, t, false)
 	if err != nil {
 		return arguments, "", verdict{denied: fault.New(fault.Internal, "the policies cannot be read").WithCause(err)}
 	}
@@ -76,12 +76,12 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the arguments and call again", "%v", err)
 	}
 	arguments = parsed
-	role, err := s.role(ctx, q, t)
+	role, whose, err := s.role(ctx, q, t)
 	if err != nil {
 		return arguments, category, verdict{denied: fault.New(fault.Internal, "the role of %s cannot be read", t.CreatedBy).WithCause(err)}
 	}
 	if !tool.Covers(role, record.Category) {
-		may := "the role " + role + " of the one who submitted the task does not allow it"
+		may := "the role " + role + " of the one who " + whose + " does not allow it"
 		if role == "" {
 			may = "the one who submitted the task is disabled"
 		}
@@ -129,7 +129,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	if refused != nil {
 		return arguments, category, verdict{denied: refused}
 	}
-	decided, err := s.decide(ctx, q, t, agent, set, policy.Call{Tool: p.Tool, Category: category, Arguments: arguments})
+	decided, err := s.decide(ctx, q, t, agent, set, policy.Call{Tool: p.Tool, Category: category, Arguments: arguments}, 0)
 	if err != nil {
 		return arguments, category, verdict{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
 	}
@@ -162,13 +162,25 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 }
 
 // role answers what a task may by who submitted it: the role that they had then,
-// or the one that they have now, whichever is less.
-func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (string, error) {
-	now, err := s.cfg.Role(ctx, q, t.OrgID, t.CreatedBy, t.CreatedByRole)
-	if err != nil || !auth.AtLeast(now, t.CreatedByRole) {
-		return now, err
+// the one that they have now, or the one that the agent's applier had, whichever
+// is least; and what the one has done whose it is.
+func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (role, whose string, err error) {
+	least, err := s.cfg.Role(ctx, q, t.OrgID, t.CreatedBy, t.CreatedByRole)
+	if err != nil {
+		return "", "", err
 	}
-	return t.CreatedByRole, nil
+	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return "", "", err
+	}
+	whose = "submitted the task"
+	if auth.AtLeast(least, t.CreatedByRole) {
+		least = t.CreatedByRole
+	}
+	if least != version.CreatedByRole && auth.AtLeast(least, version.CreatedByRole) {
+		least, whose = version.CreatedByRole, "applied the agent's persona"
+	}
+	return least, whose, nil
 }
 
 func deny(kind fault.Kind, code fault.Code, fix, format string, args ...any) verdict {

@@ -29,18 +29,18 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 	if len(p.MCP) == 0 {
 		return nil, nil, nil
 	}
-	role, err := s.role(ctx, s.cfg.Store.Queries, t)
+	role, whose, err := s.role(ctx, s.cfg.Store.Queries, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	call.OfflineGrace = p.OfflineGrace
+	call.OfflineGrace, call.OutputLimit = p.OfflineGrace, p.OutputBytes
 	call.Live = func(context.Context) bool { return true }
 	var problems []string
 	for i := range p.MCP {
 		server := &p.MCP[i]
 		if !tool.Covers(role, tool.CategoryOf(server.Category)) {
-			problems = append(problems, fmt.Sprintf("the MCP server %s was not started: its tools are %s, and the role %s of the one who submitted the task does not allow them",
-				server.Name, server.Category, role))
+			problems = append(problems, fmt.Sprintf("the MCP server %s was not started: its tools are %s, and the role %s of the one who %s does not allow them",
+				server.Name, server.Category, role, whose))
 			continue
 		}
 		call.MCP = &tool.MCP{Server: server, TaskID: t.ID}
@@ -49,7 +49,7 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 			return nil, nil, err
 		}
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("the MCP server %s cannot be had: %s", server.Name, s.cfg.Redact.String(fault.As(err).Message)))
+			problems = append(problems, fmt.Sprintf("the MCP server %s cannot be had: %s", server.Name, s.cfg.Redact.Org(t.OrgID).String(fault.As(err).Message)))
 			continue
 		}
 		sound := tools[:0]
@@ -61,7 +61,7 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 			sound = append(sound, one)
 		}
 		for _, why := range left {
-			problems = append(problems, fmt.Sprintf("of the MCP server %s a tool was left out: %s", server.Name, s.cfg.Redact.String(why)))
+			problems = append(problems, fmt.Sprintf("of the MCP server %s a tool was left out: %s", server.Name, s.cfg.Redact.Org(t.OrgID).String(why)))
 		}
 		if err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 			return mcp.Offered(ctx, tx, t, server, sound)

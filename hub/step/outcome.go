@@ -27,11 +27,11 @@ func withFiles(r tool.Result) tool.Result {
 }
 
 // encodeOutcome answers the outcome of a result as masked JSON.
-func (s *Steps) encodeOutcome(r tool.Result) (json.RawMessage, error) {
+func (s *Steps) encodeOutcome(orgID string, r tool.Result) (json.RawMessage, error) {
 	if r.Outcome == nil {
 		return json.RawMessage("{}"), nil
 	}
-	return json.Marshal(s.cfg.Redact.Map(r.Outcome))
+	return json.Marshal(s.cfg.Redact.Org(orgID).Map(r.Outcome))
 }
 
 // outcome answers the state that a result brings a started step to.
@@ -102,13 +102,13 @@ func (s *Steps) endAlone(ctx context.Context, step db.Step, record *tool.Tool, r
 
 // outcomeParams is how an outcome is stored.
 func (s *Steps) outcomeParams(step db.Step, r tool.Result) (db.EndStepParams, error) {
-	encoded, err := s.encodeOutcome(r)
+	encoded, err := s.encodeOutcome(step.OrgID, r)
 	if err != nil {
 		return db.EndStepParams{}, fmt.Errorf("encode outcome of step %s: %w", step.ID, err)
 	}
 	params := db.EndStepParams{
 		OrgID: step.OrgID, ID: step.ID, TaskID: step.TaskID, Run: step.Run, State: string(outcome(r)),
-		Observation: changedNote(step) + s.cfg.Redact.String(r.Observation),
+		Observation: changedNote(step) + s.cfg.Redact.Org(step.OrgID).String(r.Observation),
 		Outcome:     encoded, ErrorCode: string(r.Code), LogBytes: r.LogBytes,
 	}
 	if r.WorkspaceNode == "" || step.NodeID != nil && *step.NodeID == r.WorkspaceNode {

@@ -16,56 +16,53 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// decide answers what a set of policies makes of a call.
-func (s *Steps) decide(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, set policy.Set, c policy.Call) (policy.Decision, error) {
-	c.Agent, c.At = p.Name, time.Now()
-	if set.NeedsLabels() && t.NodeID != nil {
-		raw, err := q.LabelsOfNode(ctx, db.LabelsOfNodeParams{OrgID: t.OrgID, ID: *t.NodeID})
-		if err != nil && !store.IsNotFound(err) {
-			return policy.Decision{}, fmt.Errorf("read the labels of node %s: %w", *t.NodeID, err)
-		}
-		if err == nil {
-			if err := json.Unmarshal(raw, &c.Labels); err != nil {
-				return policy.Decision{}, fmt.Errorf("read the labels of node %s: %w", *t.NodeID, err)
-			}
-		}
+// policies are those that hold for a task's calls.
+func (s *Steps) policies(ctx context.Context, q *db.Queries, t db.Task, now bool) (policy.Set, error) {
+	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
 	}
-	if policy.RunsFiles(c) {
-		files, err := s.written(ctx, q, t)
-		if err != nil {
-			return policy.Decision{}, err
-		}
-		c.Files = files
+	return s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, version, now)
+}
+
+// decide returns what a set of policies makes of a call. before is the number of
+// its step; 0 for one that is not stored yet.
+func (s *Steps) decide(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Decision, error) {
+	c, err := s.situation(ctx, q, t, p, set, c, before)
+	if err != nil {
+		return policy.Decision{}, err
 	}
 	d := set.Decide(c)
-	d.Command, d.Why = s.cfg.Redact.String(d.Command), s.cfg.Redact.String(d.Why)
+	d.Command, d.Why = s.cfg.Redact.Org(t.OrgID).String(d.Command), s.cfg.Redact.Org(t.OrgID).String(d.Why)
 	return d, nil
 }
 
-// written answers what a task wrote with tools for files, by absolute path: a
-// script that is run may be among it.
-func (s *Steps) written(ctx context.Context, q *db.Queries, t db.Task) (map[string]string, error) {
-	rows, err := q.WrittenFiles(ctx, db.WrittenFilesParams{OrgID: t.OrgID, TaskID: t.ID})
-	if err != nil {
-		return nil, fmt.Errorf("read what task %s wrote: %w", t.ID, err)
+// situation returns a call with what policies look at besides its arguments: who
+// makes it, when and where, and what is in the files that it runs.
+func (s *Steps) situation(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Call, error) {
+	c.Agent, c.Mode, c.At = p.Name, string(p.Mode), time.Now()
+	if set.NeedsLabels() && t.NodeID != nil {
+		raw, err := q.LabelsOfNode(ctx, db.LabelsOfNodeParams{OrgID: t.OrgID, ID: *t.NodeID})
+		if err != nil && !store.IsNotFound(err) {
+			return c, fmt.Errorf("read the labels of node %s: %w", *t.NodeID, err)
+		}
+		if err == nil {
+			if err := json.Unmarshal(raw, &c.Labels); err != nil {
+				return c, fmt.Errorf("read the labels of node %s: %w", *t.NodeID, err)
+			}
+		}
 	}
-	files := map[string]string{}
-	for i := len(rows) - 1; i >= 0; i-- {
-		raw, err := s.arguments(db.Step{ID: rows[i].ID, ArgumentsSealed: rows[i].ArgumentsSealed, ChangedSealed: rows[i].ChangedSealed})
+	if set.NeedsUndoable(c.Tool) {
+		c = s.undoable(ctx, t, c)
+	}
+	if c.Runs() {
+		written, err := s.writtenBefore(ctx, q, t, before)
 		if err != nil {
-			return nil, err
+			return c, err
 		}
-		var args struct{ Path, Content string }
-		if err := json.Unmarshal(raw, &args); err != nil {
-			continue // it was not made as it stands
-		}
-		name := policy.Abs(args.Path)
-		if rows[i].Tool == "file_append" {
-			args.Content = files[name] + args.Content
-		}
-		files[name] = args.Content
+		c.Written = written
 	}
-	return files, nil
+	return c, nil
 }
 
 // limited refuses a call where its tool, or its category, was called as often as
@@ -104,7 +101,7 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, t db.Task, step db.
 	if err != nil {
 		return policy.Decision{}, err
 	}
-	set, err := s.cfg.Policies.For(ctx, q, t.OrgID, t.AgentID, true)
+	set, err := s.policies(ctx, q, t, true)
 	if err != nil {
 		return policy.Decision{}, err
 	}
@@ -112,7 +109,7 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, t db.Task, step db.
 	if err := json.Unmarshal(raw, &arguments); err != nil {
 		return policy.Decision{}, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
 	}
-	return s.decide(ctx, q, t, p, set, policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments})
+	return s.decide(ctx, q, t, p, set, policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}, step.Number)
 }
 
 // deniedSince ends a step that was granted, or waits, and that the policy of now

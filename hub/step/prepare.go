@@ -87,7 +87,7 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 			project.Skills = append(project.Skills, tool.Skill{Name: skill.Name, Description: skill.Description, Path: skill.Path})
 		}
 	}
-	project.Scratchpad, project.Instructions = s.cfg.Redact.String(project.Scratchpad), s.cfg.Redact.String(project.Instructions)
+	project.Scratchpad, project.Instructions = s.cfg.Redact.Org(orgID).String(project.Scratchpad), s.cfg.Redact.Org(orgID).String(project.Instructions)
 	p, err := s.persona(ctx, t)
 	if err != nil {
 		return Prepared{}, err

@@ -23,7 +23,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	if err != nil {
 		return effect, fmt.Errorf("read step %s: %w", *item.StepID, err)
 	}
-	by := s.cfg.Redact.String(a.By.ID)
+	by := s.cfg.Redact.Org(t.OrgID).String(a.By.ID)
 	params := db.ResolveStepParams{DecisionReason: withReason(string(a.Verdict)+" by "+by, a.Reason)}
 	switch a.Verdict {
 	case inbox.Approve:
@@ -181,7 +181,7 @@ func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	if params.ChangedSealed, err = s.cfg.Vault.Seal([]byte(a.ArgumentsJSON), changedObject(step.ID)); err != nil {
 		return nil, err
 	}
-	if params.ChangedArguments, err = json.Marshal(s.cfg.Redact.Map(arguments)); err != nil {
+	if params.ChangedArguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(arguments)); err != nil {
 		return nil, fmt.Errorf("encode arguments of step %s: %w", step.ID, err)
 	}
 	params.ChangedBy = a.By.ID

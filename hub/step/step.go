@@ -35,6 +35,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/subtask"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/vault"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
@@ -133,10 +134,11 @@ type Artifacts interface {
 type Steps struct {
 	cfg     Config
 	granted *grants
+	written *records
 }
 
 // New makes Steps.
-func New(cfg Config) *Steps { return &Steps{cfg, newGrants()} }
+func New(cfg Config) *Steps { return &Steps{cfg, newGrants(), newRecords()} }
 
 // Proposal is one tool call, as the model asked for it.
 type Proposal struct {
@@ -219,8 +221,8 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 			return db.Step{}, fmt.Errorf("run step %s: %w", params.ID, err)
 		}
 		params.State, params.ErrorCode, params.Ran, params.Ended = string(outcome(result)), string(result.Code), true, true
-		params.Observation = s.cfg.Redact.String(result.Observation)
-		if params.Outcome, err = s.encodeOutcome(result); err != nil {
+		params.Observation = s.cfg.Redact.Org(t.OrgID).String(result.Observation)
+		if params.Outcome, err = s.encodeOutcome(t.OrgID, result); err != nil {
 			return db.Step{}, fmt.Errorf("encode outcome of step %s: %w", params.ID, err)
 		}
 	}
@@ -268,7 +270,7 @@ type draft struct {
 func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (d draft, err error) {
 	d.params = db.CreateStepParams{
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
-		Attempt: t.Attempt, Tool: s.cfg.Redact.String(p.Tool), Reasoning: s.cfg.Redact.String(p.Reasoning),
+		Attempt: t.Attempt, Tool: s.cfg.Redact.Org(t.OrgID).String(p.Tool), Reasoning: s.cfg.Redact.Org(t.OrgID).String(p.Reasoning),
 		ArgumentsDigest: p.digest(), NodeID: t.NodeID, JailID: t.JailID, State: string(Granted),
 	}
 	if d.params.ArgumentsSealed, err = s.cfg.Vault.Seal([]byte(p.ArgumentsJSON), d.params.ID); err != nil {
@@ -276,7 +278,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	}
 	var decision verdict
 	d.arguments, d.params.Category, decision = s.judge(ctx, q, t, p)
-	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Map(d.arguments)); err != nil {
+	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(d.arguments)); err != nil {
 		return d, fmt.Errorf("encode arguments: %w", err)
 	}
 	d.decision, d.counted = decision.policy, decision.counted
@@ -295,7 +297,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	case decision.denied != nil:
 		d.params.State, d.params.ErrorCode, d.params.Ended = string(Denied), string(decision.denied.Code), true
 		d.params.DecisionReason = decision.denied.Message
-		d.params.Observation = s.cfg.Redact.String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
+		d.params.Observation = s.cfg.Redact.Org(t.OrgID).String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
 	}
 	return d, nil
 }
@@ -465,7 +467,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if err != nil {
 		return call, err
 	}
-	call.OfflineGrace = p.OfflineGrace
+	call.OfflineGrace, call.OutputLimit = p.OfflineGrace, p.OutputBytes
 	call.Engine = func(ctx context.Context) (search.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
 	call.Sync = func(ctx context.Context, sync tool.Sync) (tool.Synced, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)
@@ -497,8 +499,8 @@ func (s *Steps) Get(ctx context.Context, orgID, id string) (db.Step, error) {
 	return step, err
 }
 
-// Find answers the id of the step that ref names: an id or a unique prefix.
-func (s *Steps) Find(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("step", ref)})
+// Find returns the id of the step of a task that v sees that ref names: an id or a unique prefix.
+func (s *Steps) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
 	return store.One("step", ref, rows, err)
 }

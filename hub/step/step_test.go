@@ -7,15 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/task/tasktest"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 	t.Parallel()
-	url := postgrestest.Database(t)
+	url := storetest.Database(t)
 	s, err := store.Open(t.Context(), url)
 	require.NoError(t, err)
 	s.Close()

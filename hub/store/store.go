@@ -8,7 +8,9 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +29,22 @@ import (
 
 //go:embed migrations/*.sql
 var migrations embed.FS
+
+// SchemaDigest returns a digest of all migrations, in hexadecimal: it changes
+// whenever the schema may.
+func SchemaDigest() string {
+	sum := sha256.New()
+	// Walking what is embedded cannot fail.
+	_ = fs.WalkDir(migrations, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := migrations.ReadFile(path)
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(content), content)
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil))
+}
 
 // Store is a pool of connections and the queries on it.
 type Store struct {

@@ -32,7 +32,7 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 // started, and is frozen where it stands. Pausing a paused task is harmless.
 func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.Actor) (db.GetTaskRow, error) {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
-		why := said("paused by "+by.ID, tx.Redact().String(reason)) + "; go on with: deckhand task resume " + id
+		why := said("paused by "+by.ID, tx.Redact(orgID).String(reason)) + "; go on with: deckhand task resume " + id
 		switch from := State(t.State); from {
 		case Paused:
 			return nil
@@ -66,7 +66,7 @@ func (s *Service) PauseNext(ctx context.Context, orgID, id, reason string, by ev
 		case from.Final() || from == ReviewNeeded || from == Escalated:
 			return refuse(id, from, Paused)
 		}
-		return s.setPauseNext(ctx, tx, t, said(by.ID, tx.Redact().String(reason)), "task.pause_next", by)
+		return s.setPauseNext(ctx, tx, t, said(by.ID, tx.Redact(orgID).String(reason)), "task.pause_next", by)
 	})
 }
 

@@ -64,7 +64,7 @@ func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, 
 	if err := tx.NameAssignee(ctx, db.NameAssigneeParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
 		return fmt.Errorf("name who is to decide on %s: %w", t.ID, err)
 	}
-	cause = tx.Redact().String(cause)
+	cause = tx.Redact(t.OrgID).String(cause)
 	options := []string{
 		"deckhand task retry " + t.ID,
 		"deckhand task retry " + t.ID + " --memory SIZE",

@@ -370,10 +370,35 @@ func titleOf(goal string) string {
 	return line
 }
 
-// Find answers the id of the task that ref names: an id or a unique prefix.
-func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindTasks(ctx, db.FindTasksParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("task", ref)})
+// Viewer is who looks at tasks. They see those that they have submitted, that
+// are given to them or that an agent of theirs does, and what is given to nobody
+// yet. To them others are not there.
+type Viewer struct {
+	OrgID string
+	// Name is the user's; empty for an administrator, who sees all.
+	Name string
+}
+
+// Find returns the id of the task that ref names among those that v sees: an id
+// or a unique prefix.
+func (s *Service) Find(ctx context.Context, v Viewer, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindTasks(ctx, db.FindTasksParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("task", ref)})
 	return store.One("task", ref, rows, err)
+}
+
+// Sees reports whether v sees a task, by its id.
+func (s *Service) Sees(ctx context.Context, v Viewer, id string) (bool, error) {
+	if v.Name == "" {
+		return true, nil
+	}
+	seen, err := s.cfg.Store.TaskSeen(ctx, db.TaskSeenParams{OrgID: v.OrgID, Viewer: v.Name, ID: id})
+	if store.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look whether %s sees task %s: %w", v.Name, id, err)
+	}
+	return seen, nil
 }
 
 // Get answers a task by its id.
@@ -400,9 +425,9 @@ type Filter struct {
 	Chat bool
 }
 
-// List answers a page of tasks, newest first, and the next page's token.
-func (s *Service) List(ctx context.Context, orgID string, f Filter) ([]db.ListTasksRow, string, error) {
-	params := db.ListTasksParams{OrgID: orgID, MaxRows: f.PageSize + 1}
+// List answers a page of the tasks that v sees, newest first, and the next page's token.
+func (s *Service) List(ctx context.Context, v Viewer, f Filter) ([]db.ListTasksRow, string, error) {
+	params := db.ListTasksParams{OrgID: v.OrgID, Viewer: v.Name, MaxRows: f.PageSize + 1}
 	if f.AgentID != "" {
 		params.AgentID = &f.AgentID
 	}

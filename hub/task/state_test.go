@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/task"
 )
 
@@ -36,7 +36,7 @@ func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 
 func migrated(t *testing.T) *pgx.Conn {
 	t.Helper()
-	url := postgrestest.Database(t)
+	url := storetest.Database(t)
 	s, err := store.Open(t.Context(), url)
 	require.NoError(t, err)
 	s.Close()

@@ -171,7 +171,7 @@ func runFileSearch(ctx context.Context, c Call) (Result, error) {
 		res, err = c.Node.Files().SearchFiles(ctx, &nodev1.SearchFilesRequest{
 			JailId: c.Jail.GetJailId(), Path: text(c.Arguments, "path"), Pattern: text(c.Arguments, "pattern"),
 			Regexp: flag(c.Arguments, "regexp"), IgnoreCase: flag(c.Arguments, "ignore_case"), Name: text(c.Arguments, "name"),
-			MaxMatches: int32(number(c.Arguments, "max_matches")),
+			MaxMatches: int32(number(c.Arguments, "max_matches")), Caller: c.Jail.GetJailId(),
 		})
 		return err
 	})

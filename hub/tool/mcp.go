@@ -159,6 +159,7 @@ func keepMCP(ctx context.Context, c Call) error {
 	if c.OfflineGrace > 0 {
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}
+	spec.OutputLimitBytes = c.OutputLimit
 	return inJail(ctx, c, func() error {
 		_, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
 		return err

@@ -23,6 +23,37 @@ func (t *Tool) Preview(arguments map[string]any) string {
 	return cut(string(data))
 }
 
+// maxTitle bounds a title in bytes.
+const maxTitle = 200
+
+// Title says in a line what a call is about: the tool, and what it is called on.
+func Title(name string, arguments map[string]any) string {
+	object := ""
+	switch {
+	case text(arguments, "command") != "":
+		object = firstLine(text(arguments, "command"))
+	case text(arguments, "from") != "":
+		object = text(arguments, "from") + " -> " + text(arguments, "to")
+	default:
+		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name"} {
+			if object = text(arguments, key); object != "" {
+				break
+			}
+		}
+		object = firstLine(object)
+	}
+	if len(object) > maxTitle {
+		object = strings.ToValidUTF8(object[:maxTitle], "") + "..."
+	}
+	return strings.TrimSuffix(name+" "+object, " ")
+}
+
+// firstLine returns the first line of a text that is not empty.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimLeft(s, " \t\n"), "\n")
+	return line
+}
+
 func cut(s string) string {
 	if len(s) <= maxPreview {
 		return s

@@ -74,6 +74,7 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 	if c.OfflineGrace > 0 {
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}
+	spec.OutputLimitBytes = c.OutputLimit
 	var exec *nodev1.Exec
 	err := inJail(ctx, c, func() error {
 		res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec, Wait: durationpb.New(startWait)})
@@ -165,6 +166,8 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 		return fmt.Sprintf("error %s: the command could not be started: %s", fault.ToolFailed, exec.GetStartError()), fault.ToolFailed
 	case nodev1.EndReason_END_REASON_OUT_OF_MEMORY:
 		return fmt.Sprintf("error %s: killed, because the jail ran out of memory", fault.ToolFailed), fault.ToolFailed
+	case nodev1.EndReason_END_REASON_OUTPUT_LIMIT:
+		return fmt.Sprintf("error %s: killed, because it wrote more output than its limit; send what is long to a file", fault.ToolFailed), fault.ToolFailed
 	case nodev1.EndReason_END_REASON_DISK_FULL:
 		return fmt.Sprintf("error %s: the node's disk is full", fault.ToolFailed), fault.ToolFailed
 	case nodev1.EndReason_END_REASON_JAIL_LOST:

@@ -42,6 +42,9 @@ type Call struct {
 	// OfflineGrace is how long a command may go on while its node is cut off; 0
 	// for the node's own default.
 	OfflineGrace time.Duration
+	// OutputLimit is after how many bytes of output a command is stopped; 0 for
+	// the node's own limit.
+	OutputLimit int64
 	// Traceparent is the trace context of a command, empty for none; the same
 	// whenever the call is asked for.
 	Traceparent string

@@ -1,6 +1,9 @@
 package tool_test
 
 import (
+	"encoding/json"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +30,30 @@ func TestEveryToolSaysWhatCannotBeUndone(t *testing.T) {
 	}
 	require.Contains(t, r.Irreversible(), "shell_exec")
 	require.NotContains(t, r.Irreversible(), "file_delete")
+}
+
+// The console reads some arguments by their names, which are in a file of its own.
+func TestTheConsoleReadsArgumentsThatToolsHave(t *testing.T) {
+	t.Parallel()
+	r, err := tool.NewRegistry()
+	require.NoError(t, err)
+	data, err := os.ReadFile("../../ui/src/features/task/fields.json")
+	require.NoError(t, err)
+	var read map[string][]string
+	require.NoError(t, json.Unmarshal(data, &read))
+	require.NotEmpty(t, read)
+	for name, fields := range read {
+		require.NotNil(t, r.Get(name), "there is no tool %s", name)
+		for _, field := range fields {
+			schema := r.Record(name).GetInputSchema().AsMap()
+			for _, part := range strings.Split(field, ".") {
+				if items, ok := schema["items"].(map[string]any); ok {
+					schema = items
+				}
+				properties, _ := schema["properties"].(map[string]any)
+				schema, _ = properties[part].(map[string]any)
+				require.NotNil(t, schema, "%s has no argument %s", name, field)
+			}
+		}
+	}
 }

@@ -58,7 +58,11 @@ func (s *Service) update(ctx context.Context, orgID, id string, spec *deckhandv1
 				return err
 			}
 		}
-		params := db.UpdateTriggerParams{OrgID: orgID, ID: id, SlotAt: row.SlotAt, NextAt: row.NextAt}
+		params := db.UpdateTriggerParams{OrgID: orgID, ID: id, SlotAt: row.SlotAt, NextAt: row.NextAt, CreatedBy: row.CreatedBy}
+		if declared {
+			// It does what this version says, with the rights of who says it.
+			params.CreatedBy = by.ID
+		}
 		if params.Spec, err = encode(spec); err != nil {
 			return err
 		}
@@ -104,7 +108,7 @@ func (s *Service) Disable(ctx context.Context, orgID, id, reason string, by even
 			return nil
 		}
 		why := "disabled by " + by.ID
-		if reason = tx.Redact().String(reason); reason != "" {
+		if reason = tx.Redact(orgID).String(reason); reason != "" {
 			why += ": " + reason
 		}
 		return set(ctx, tx, row, stateDisabled, why, nil, nil, by)
@@ -164,5 +168,8 @@ func (s *Service) Rotate(ctx context.Context, orgID, id, given string, keep time
 			Before: map[string]any{"secret_ends_in": row.Hint}, After: map[string]any{"secret_ends_in": params.Hint, "old_counts_for": keep.String()},
 		})
 	})
+	if err == nil {
+		s.learn(orgID, id, secret)
+	}
 	return secret, err
 }

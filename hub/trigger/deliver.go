@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,13 @@ const (
 	// most each is held in memory meanwhile.
 	siftBatch = 64
 	siftBody  = 256 << 10
+	// siftEach is how many of one organisation.
+	siftEach = 16
+	// noticed is how long an organisation's expressions may take without a rest
+	// of it, and rest how many times as long that is, at most longestRest.
+	noticed     = 20 * time.Millisecond
+	rest        = 4
+	longestRest = 10 * time.Second
 	// gather is the least time between two looks that something new causes.
 	gather = 20 * time.Millisecond
 	// filteredOut is the reason of what a filter leaves out.
@@ -98,7 +106,7 @@ func (s *Service) next(ctx context.Context) (some bool, err error) {
 	var alone db.Delivery
 	var rest []db.LockDueDeliveriesRow
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
-		if batch, err = tx.LockDueDeliveries(ctx, db.LockDueDeliveriesParams{Most: siftBody, MaxRows: siftBatch}); err != nil || len(batch) == 0 {
+		if batch, err = tx.LockDueDeliveries(ctx, db.LockDueDeliveriesParams{Most: siftBody, MaxRows: siftBatch, OfEach: siftEach, Resting: s.resting()}); err != nil || len(batch) == 0 {
 			return err
 		}
 		if len(batch) > 1 {
@@ -123,6 +131,9 @@ func (s *Service) next(ctx context.Context) (some bool, err error) {
 	handling.SetLimit(handlers)
 	for _, d := range rest {
 		handling.Go(func() error {
+			if slices.Contains(s.resting(), d.OrgID) {
+				return nil // its turn comes again
+			}
 			_, err := s.one(ctx, d.OrgID, d.ID)
 			return err
 		})
@@ -137,6 +148,9 @@ func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeli
 	known := map[string]*compiled{}
 	p := db.FilterDeliveriesParams{Reason: filteredOut}
 	for _, d := range batch {
+		if slices.Contains(s.resting(), d.OrgID) {
+			continue // its turn comes again
+		}
 		c, ok := known[d.TriggerID]
 		if !ok {
 			row, err := tx.GetTrigger(ctx, db.GetTriggerParams{OrgID: d.OrgID, ID: d.TriggerID})
@@ -149,7 +163,7 @@ func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeli
 			known[d.TriggerID] = c
 		}
 		if c != nil && !d.Large {
-			out, err := c.run(ctx, db.Delivery{Event: d.Event, Headers: d.Headers, Body: d.Body, Goal: d.Goal})
+			out, err := s.run(ctx, c, db.Delivery{OrgID: d.OrgID, Event: d.Event, Headers: d.Headers, Body: d.Body, Goal: d.Goal})
 			if err == nil && !out.Matched {
 				p.Ids = append(p.Ids, d.ID)
 				tx.AfterCommit(func() { s.cfg.Handled(d.Source, "filtered") })
@@ -216,7 +230,7 @@ func (s *Service) settle(tx *event.Tx, d db.Delivery, state, reason, prompt, fli
 		})
 	}
 	p := db.SettleDeliveryParams{
-		OrgID: d.OrgID, ID: d.ID, State: state, Reason: tx.Redact().String(reason), Prompt: tx.Redact().String(prompt), TaskID: taskID, Flight: flight,
+		OrgID: d.OrgID, ID: d.ID, State: state, Reason: tx.Redact(d.OrgID).String(reason), Prompt: tx.Redact(d.OrgID).String(prompt), TaskID: taskID, Flight: flight,
 	}
 	tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.SettleDelivery(ctx, p) })
 }
@@ -258,7 +272,7 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 	if err != nil {
 		return err
 	}
-	out, err := c.run(ctx, d)
+	out, err := s.run(ctx, c, d)
 	if err != nil {
 		return s.fail(ctx, tx, t, d, err.Error(), "", "")
 	}
@@ -283,6 +297,32 @@ func (s *Service) handle(ctx context.Context, tx *event.Tx, d db.Delivery) error
 		return err
 	}
 	return s.begin(ctx, tx, c, t, d, out.Prompt, flight)
+}
+
+// run maps a delivery. An organisation whose expressions take long rests for a
+// multiple of that time, so that those of others are handled meanwhile.
+func (s *Service) run(ctx context.Context, c *compiled, d db.Delivery) (mapping.Output, error) {
+	began := time.Now()
+	out, err := c.run(ctx, d)
+	if took := time.Since(began); took > noticed {
+		s.rests.Add(d.OrgID, time.Now().Add(min(rest*took, longestRest)))
+	}
+	return out, err
+}
+
+// resting returns the organisations whose deliveries wait for now.
+func (s *Service) resting() []string {
+	out := []string{}
+	for _, orgID := range s.rests.Keys() {
+		switch until, ok := s.rests.Peek(orgID); {
+		case !ok:
+		case until.After(time.Now()):
+			out = append(out, orgID)
+		default:
+			s.rests.Remove(orgID)
+		}
+	}
+	return out
 }
 
 // run maps a delivery.

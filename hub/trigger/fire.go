@@ -144,6 +144,11 @@ func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verd
 			headers.Set(name, value)
 		}
 	}
+	done, err := s.lanes.Take(ctx, orgID)
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer done()
 	v := Verdict{State: "started", Event: d.Event, Key: d.Key}
 	if v.Key == "" {
 		v.Key = c.key(ctx, headers, kept, d.Event, d.Body, time.Now())

@@ -27,12 +27,13 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/audit"
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/hub/hold"
 	"github.com/deckhand-sh/deckhand/hub/notify"
 	"github.com/deckhand-sh/deckhand/hub/store"
@@ -45,6 +46,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/secretcheck"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -56,6 +58,9 @@ type Config struct {
 	Tasks    *task.Service
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
+	// Failures bounds how often an address may name webhooks that there are not;
+	// nil for as often as it likes.
+	Failures *auth.Rates
 	// Sweep is how often deliveries are looked for without a cause.
 	Sweep time.Duration
 	// Announce has a happening told to destinations, if the transaction commits.
@@ -78,8 +83,13 @@ type Service struct {
 	known *lru.Cache[string, *compiled]
 	// rates are what each webhook may still take, by id.
 	rates *lru.Cache[string, *rate.Limiter]
-	// room is for bodies under way.
-	room *semaphore.Weighted
+	// room is for bodies under way, and lanes for expressions that a caller waits
+	// for, by organisation.
+	room  *fair.Room
+	lanes *fair.Lanes
+	// rests are organisations whose expressions took long, and until when they
+	// rest.
+	rests *lru.Cache[string, time.Time]
 }
 
 const knownTriggers = 16_384
@@ -103,7 +113,14 @@ func New(cfg Config) *Service {
 	if err != nil {
 		panic(err)
 	}
-	return &Service{cfg: cfg, kick: make(chan struct{}, 1), known: known, rates: rates, room: semaphore.NewWeighted(maxRoom)}
+	rests, err := lru.New[string, time.Time](knownTriggers)
+	if err != nil {
+		panic(err)
+	}
+	return &Service{
+		cfg: cfg, kick: make(chan struct{}, 1), known: known, rates: rates, rests: rests,
+		room: fair.NewRoom(maxRoom, eachRoom), lanes: fair.NewLanes(1, maxWaiting),
+	}
 }
 
 // compile answers a trigger ready for use, from memory where that is of its
@@ -130,7 +147,7 @@ func (s *Service) compile(row db.Trigger) (*compiled, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.cfg.Redact.Add(string(secret))
+		s.learn(row.OrgID, row.ID, string(secret))
 		c.secrets = append(c.secrets, string(secret))
 	}
 	if row.BeforeUntil != nil {
@@ -139,6 +156,12 @@ func (s *Service) compile(row db.Trigger) (*compiled, error) {
 	s.known.Add(row.ID, c)
 	return c, nil
 }
+
+// learn has a secret masked for the organisation that has stored it.
+func (s *Service) learn(orgID, id, secret string) { s.cfg.Redact.Org(orgID).Learn(Source(id), secret) }
+
+// Source names a trigger among the sources of an organisation's secrets.
+func Source(id string) string { return "trigger " + id }
 
 // Values answers what was sealed, here or by another hub.
 func (s *Service) Values(row db.SealedWithinRow) ([]string, error) {
@@ -221,6 +244,7 @@ func (s *Service) Create(ctx context.Context, d Draft) (row db.GetTriggerRow, se
 	if err != nil {
 		return row, "", err
 	}
+	s.learn(d.OrgID, params.ID, secret)
 	row, err = s.Get(ctx, d.OrgID, params.ID)
 	return row, secret, err
 }
@@ -269,6 +293,9 @@ func makeSecret(spec *deckhandv1.TriggerSpec, given string) (string, error) {
 	if strings.ContainsFunc(given, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fault.New(fault.Invalid, "secret holds spaces, line ends or characters that none has").WithFix("copy it again, whole and alone")
 	}
+	if weak := secretcheck.Weak(given); weak != "" {
+		return "", fault.New(fault.Invalid, "secret %s", weak).WithFix("leave it out and take the one that is made, or give the output of: openssl rand -base64 32")
+	}
 	return given, nil
 }
 
@@ -277,7 +304,6 @@ func standardSecret() string {
 }
 
 func (s *Service) seal(orgID, id, secret string) (sealed []byte, hint string, err error) {
-	s.cfg.Redact.Add(secret)
 	sealed, err = s.cfg.Vault.Seal([]byte(secret), object(orgID, id))
 	const shown = 4
 	return sealed, secret[len(secret)-shown:], err

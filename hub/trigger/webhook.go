@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -9,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,11 +22,13 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/hub/trigger/verify"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
@@ -38,9 +41,12 @@ const (
 	// bodyTimeout is how long a sender may take to send a body.
 	bodyTimeout = 10 * time.Second
 	// maxRoom is how many bytes the bodies under way may have together, and with
-	// them the memory that strangers can take; each counts for leastRoom.
-	maxRoom   = 256 << 20
-	leastRoom = 32 << 10
+	// them the memory that strangers can take; eachRoom how many those of one
+	// organisation, and those from one address. What is counted is what has come,
+	// in pieces, never what a sender announces.
+	maxRoom  = 256 << 20
+	eachRoom = 64 << 20
+	piece    = 32 << 10
 	// heldRetry is when a sender may try again what a hold keeps away.
 	heldRetry = 60
 	maxKey    = 200
@@ -94,24 +100,23 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (int, map[string]
 		w.Header().Set("Allow", http.MethodPost)
 		return 0, nil, refuse(http.StatusMethodNotAllowed, "send it with POST")
 	}
+	if _, known := s.known.Get(r.PathValue("id")); !known {
+		if err := s.cfg.Failures.MayFail(r.RemoteAddr); err != nil {
+			no := refuse(http.StatusTooManyRequests, "%s", err)
+			no.retry = 1
+			return 0, nil, no
+		}
+	}
 	c, err := s.lookup(r.Context(), r.PathValue("id"), false)
 	if err != nil {
+		var no *refusal
+		if errors.As(err, &no) && no.status == http.StatusNotFound {
+			s.cfg.Failures.Failed(r.RemoteAddr)
+		}
 		return 0, nil, err
 	}
-	// What is announced, or, where nothing is, what is allowed.
-	most := cmp.Or(c.spec.GetWebhook().GetMaxBytes(), defaultMaxBytes)
-	room := most
-	if r.ContentLength >= 0 {
-		room = min(r.ContentLength, most)
-	}
-	room = max(room, leastRoom)
-	if !s.room.TryAcquire(room) {
-		no := refuse(http.StatusServiceUnavailable, "the hub is busy")
-		no.retry = 1
-		return 0, nil, no
-	}
-	defer s.room.Release(room)
-	body, err := read(w, r, most)
+	body, left, err := s.read(w, r, c, cmp.Or(c.spec.GetWebhook().GetMaxBytes(), defaultMaxBytes))
+	defer left()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -154,36 +159,75 @@ func (s *Service) lookup(ctx context.Context, id string, fresh bool) (*compiled,
 	return s.compile(row)
 }
 
-// read reads a body within its bounds.
-func read(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+// key returns what tells a delivery apart. Where an expression says so, those of
+// one organisation take turns.
+func (s *Service) key(r *http.Request, c *compiled, headers map[string]string, name string, body []byte, now time.Time) (string, error) {
+	if c.spec.GetWebhook().GetDedupeKey() != "" {
+		done, err := s.lanes.Take(r.Context(), c.row.OrgID)
+		if e := fault.As(err); e != nil {
+			return "", busy()
+		}
+		if err != nil {
+			return "", err
+		}
+		defer done()
+	}
+	return c.key(r.Context(), r.Header, headers, name, body, now), nil
+}
+
+func busy() *refusal {
+	no := refuse(http.StatusServiceUnavailable, "the hub is busy")
+	no.retry = 1
+	return no
+}
+
+// read reads a body within its bounds, and returns what gives back its room.
+func (s *Service) read(w http.ResponseWriter, r *http.Request, c *compiled, most int64) (body []byte, left func(), err error) {
+	var taken int64
+	who := []string{"organisation " + c.row.OrgID, "address " + auth.Network(r.RemoteAddr)}
+	left = func() { s.room.Give(taken, who...) }
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes", most)
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close")
-		return nil, tooLarge
+		return nil, left, tooLarge
 	}
 	if r.Header.Get("Content-Encoding") != "" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "the body is compressed: send it as it is")
+		return nil, left, refuse(http.StatusUnsupportedMediaType, "the body is compressed: send it as it is")
 	}
 	// The server sets its own again for the next request.
 	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, fmt.Errorf("bound the time of a body: %w", err)
+		return nil, left, fmt.Errorf("bound the time of a body: %w", err)
 	}
-	var body bytes.Buffer
-	if r.ContentLength > 0 {
-		body.Grow(int(r.ContentLength) + bytes.MinRead) // so that it is not copied as it grows
+	limited := http.MaxBytesReader(w, r.Body, most)
+	for err == nil {
+		if free := cap(body) - len(body); free == 0 {
+			// Half as much again as has come, which is what was proven of it.
+			more := max(piece, int64(len(body)/2)) //nolint:mnd // as it says
+			if r.ContentLength > 0 {
+				more = min(more, r.ContentLength-int64(len(body))+1)
+			}
+			if !s.room.Take(more, who...) {
+				w.Header().Set("Connection", "close")
+				return nil, left, busy()
+			}
+			taken += more
+			body = slices.Grow(body, int(more))
+		}
+		var n int
+		n, err = limited.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
 	}
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, most))
 	var large *http.MaxBytesError
 	switch {
+	case errors.Is(err, io.EOF):
+		return body, left, nil
 	case errors.As(err, &large):
-		return nil, tooLarge
+		return nil, left, tooLarge
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
-		return nil, refuse(http.StatusRequestTimeout, "the body took longer than %s", bodyTimeout)
-	case err != nil:
-		return nil, refuse(http.StatusBadRequest, "the body cannot be read")
+		return nil, left, refuse(http.StatusRequestTimeout, "the body took longer than %s", bodyTimeout)
 	}
-	return body.Bytes(), nil
+	return nil, left, refuse(http.StatusBadRequest, "the body cannot be read")
 }
 
 // errStale says that a trigger is not as it is in memory.
@@ -213,7 +257,10 @@ func (s *Service) accept(r *http.Request, c *compiled, body []byte) (int, map[st
 		address = r.RemoteAddr
 	}
 	name := short(rule.Scheme.Event(r.Header), maxEvent)
-	key := c.key(r.Context(), r.Header, headers, name, body, now)
+	key, err := s.key(r, c, headers, name, body, now)
+	if err != nil {
+		return 0, nil, err
+	}
 	params := db.TakeDeliveryParams{
 		ID: ident.New("dlv"), Key: key, Address: address, Event: name, Headers: data, Body: body, TriggerID: c.row.ID, Revision: c.row.Revision,
 	}

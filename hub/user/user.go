@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -45,6 +46,9 @@ type Users struct {
 	// hashing bounds how many passwords are looked at at once: each keeps a
 	// processor busy.
 	hashing chan struct{}
+	// guesses are turns of each account, so that whoever tries one all the time
+	// takes one processor at most, and leaves it to others in between.
+	guesses *fair.Lanes
 	// roles are those of the last moment, by organisation and name.
 	roles *expirable.LRU[string, string]
 }
@@ -55,7 +59,7 @@ func New(cfg Config) *Users {
 		cfg.Changed = func() {}
 	}
 	return &Users{
-		cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1)),
+		cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1)), guesses: fair.NewLanes(1, 1),
 		roles: expirable.NewLRU[string, string](rememberedRoles, nil, rememberRole),
 	}
 }
@@ -220,7 +224,16 @@ func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx)
 	return err
 }
 
-func (u *Users) hash(ctx context.Context, fn func() error) error {
+// hash waits for a processor to look at a password with. An account's own wait
+// for each other first; account is empty for a login, which is counted by address.
+func (u *Users) hash(ctx context.Context, account string, fn func() error) error {
+	if account != "" {
+		done, err := u.guesses.Take(ctx, account)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	select {
 	case u.hashing <- struct{}{}:
 	case <-ctx.Done():
@@ -240,7 +253,7 @@ func (u *Users) SetPassword(ctx context.Context, orgID, userID, password, keep s
 		return fault.New(fault.Invalid, "password has %d bytes", len(password)).WithFix("use at most %d", maxPassword)
 	}
 	var hash []byte
-	if err := u.hash(ctx, func() (err error) {
+	if err := u.hash(ctx, by.ID, func() (err error) {
 		hash, err = bcrypt.GenerateFromPassword([]byte(password), passwordCost)
 		return err
 	}); err != nil {
@@ -268,7 +281,7 @@ func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password strin
 	if err != nil || row.User.PasswordHash == "" {
 		return err
 	}
-	return u.hash(ctx, func() error {
+	return u.hash(ctx, userID, func() error {
 		if bcrypt.CompareHashAndPassword([]byte(row.User.PasswordHash), []byte(password)) != nil {
 			return fault.New(fault.Denied, "current_password is wrong").WithFix("an administrator can set another one for you")
 		}
@@ -289,7 +302,7 @@ func (u *Users) Verify(ctx context.Context, organisation, name, password string)
 		hash = nobody
 	}
 	same := false
-	if err := u.hash(ctx, func() error {
+	if err := u.hash(ctx, "", func() error {
 		same = bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil
 		return nil
 	}); err != nil {

@@ -31,8 +31,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// DefaultWindow is how long after its end a task's changes can be taken back.
-const DefaultWindow = 5 * time.Minute
+// DefaultWindow is how long after its end a task's changes can be taken back: for
+// as long as nodes keep snapshots.
+const DefaultWindow = 7 * 24 * time.Hour
 
 // Config is what Workspaces works with.
 type Config struct {
@@ -133,7 +134,7 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, cha
 	if change.GetFiles() == 0 {
 		return said, nil
 	}
-	mask := tx.Redact()
+	mask := tx.Redact(step.OrgID)
 	recorded := make([]Recorded, 0, len(change.GetChanges()))
 	var shown []any
 	for _, c := range change.GetChanges() {

@@ -130,7 +130,8 @@ func (r *rig) startHub(on *host, api, edge, edgeTold string) {
 	}
 	r.hubs = append(r.hubs, r.unit(fmt.Sprintf("hub-%d", n), syscall.SIGTERM, func() *exec.Cmd {
 		cmd := on.command(bin(r.t, "deckhand"), "hub", "--data-dir", dir, "--listen", api, "--edge-listen", edge,
-			"--edge-address", edgeTold, "--insecure-http", "--lease-ttl", r.leaseTTL.String(), "--max-active-per-user", "1000", "--notify-allow", "127.0.0.0/8")
+			"--edge-address", edgeTold, "--insecure-http", "--lease-ttl", r.leaseTTL.String(), "--max-active-per-user", "1000", "--notify-allow", "127.0.0.0/8",
+			"--provider-allow", "127.0.0.0/8")
 		cmd.Env = r.env(append(r.natsEnv, "DECKHAND_DATABASE_URL="+r.database)...)
 		return cmd
 	}))

@@ -115,7 +115,7 @@ func (r *rig) connect(f modeltest.Format, url string) {
 		url += "/v1"
 	}
 	_, err := r.client.Providers.ConnectProvider(r.t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
-		Name: served[f][0], BaseUrl: url, Key: "the-key-of-the-provider",
+		Name: served[f][0], BaseUrl: url, Key: "the-key-of-the-provider-0123",
 	}))
 	require.NoError(r.t, err)
 }

@@ -182,6 +182,25 @@ func (l *List) Address(t Target, addr netip.Addr, own bool) *Refusal {
 	return out
 }
 
+// Special returns what of a list names addresses of special kinds that are of
+// nobody's private network, such as 127.0.0.0/8 or 169.254.169.254.
+func (l *List) Special() []string {
+	var out []string
+	for i := range l.Rules {
+		network, ok := l.Rules[i].network()
+		if kind := netaddr.Special(network.Addr()); ok && kind != nil && !kind.Private && kind.Holds(network) {
+			out = append(out, l.Rules[i].Host)
+		}
+	}
+	for _, f := range l.Forwards {
+		addr, err := netip.ParseAddr(f.Host)
+		if kind := netaddr.Special(addr); err == nil && kind != nil && !kind.Private {
+			out = append(out, f.Host)
+		}
+	}
+	return out
+}
+
 // ReadOnly answers what of a list only reads.
 func (l List) ReadOnly() List {
 	var out List

@@ -225,3 +225,10 @@ func FuzzTarget(f *testing.F) {
 		require.Equal(t, to.Addr.IsValid(), err == nil)
 	})
 }
+
+func TestWhatNamesASpecialAddressIsTold(t *testing.T) {
+	t.Parallel()
+	l := list(t, "*", "open.example", "10.1.0.0/16", "127.0.0.1:8080", "0.0.0.0/0", "169.254.169.254", "[fe80::1]:80", "::1/128")
+	l.Forwards = []allowlist.Forward{{Listen: 5432, Host: "db.example", Port: 5432}, {Listen: 6379, Host: "127.0.0.2", Port: 6379}, {Listen: 6380, Host: "10.0.0.1", Port: 6379}}
+	require.Equal(t, []string{"127.0.0.1", "169.254.169.254", "fe80::1", "::1/128", "127.0.0.2"}, l.Special())
+}

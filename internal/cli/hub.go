@@ -59,6 +59,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url")
 	flags.String("nats-lifecycle-password", "", "let others listen to lifecycle events on --nats-listen, as the user lifecycle; better in DECKHAND_NATS_LIFECYCLE_PASSWORD")
 	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
+	flags.String("provider-allow", "", "networks, besides public ones, in which model servers, search engines and login servers may be: 10.20.0.0/16,127.0.0.1")
 	flags.Duration("notify-give-up", notify.DefaultGiveUp, "for how long a notice that is not taken is sent again")
 	flags.String(scrape.Flag, "", scrape.Usage)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")

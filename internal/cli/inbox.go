@@ -1,16 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -120,7 +126,7 @@ func (a *app) inboxShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			item, err := getItem(cmd.Context(), client, args[0])
+			item, err := wholeItem(cmd.Context(), client, args[0])
 			if err != nil {
 				return err
 			}
@@ -148,6 +154,60 @@ func getItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.In
 		return nil, err
 	}
 	return res.Msg.GetItem(), nil
+}
+
+// wholeItem returns an item with the whole of its arguments, however long they
+// are.
+func wholeItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.InboxItem, error) {
+	item, err := getItem(ctx, client, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, long := range item.GetLongArguments() {
+		var whole strings.Builder
+		for at := int64(0); at < long.GetSizeBytes(); {
+			res, err := client.Inbox.ReadInboxArgument(ctx, connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
+				ItemId: item.GetId(), Pointer: long.GetPointer(), Offset: at,
+			}))
+			if err != nil {
+				return nil, err
+			}
+			if res.Msg.GetNextOffset() <= at {
+				return nil, fault.New(fault.Internal, "the hub sent nothing of %s after byte %d", termsafe.Line(long.GetPointer()), at)
+			}
+			whole.WriteString(res.Msg.GetText())
+			at = res.Msg.GetNextOffset()
+		}
+		if !setText(item.GetArguments(), long.GetPointer(), whole.String()) {
+			return nil, fault.New(fault.Internal, "the item has no argument %s", termsafe.Line(long.GetPointer()))
+		}
+	}
+	item.LongArguments = nil
+	return item, nil
+}
+
+// setText sets the text at a JSON Pointer (RFC 6901) within arguments.
+func setText(arguments *structpb.Struct, pointer, text string) bool {
+	v := structpb.NewStructValue(arguments)
+	for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		switch kind := v.GetKind().(type) {
+		case *structpb.Value_StructValue:
+			v = kind.StructValue.GetFields()[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+		case *structpb.Value_ListValue:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(kind.ListValue.GetValues()) {
+				return false
+			}
+			v = kind.ListValue.GetValues()[i]
+		default:
+			return false
+		}
+	}
+	one, ok := v.GetKind().(*structpb.Value_StringValue)
+	if ok {
+		one.StringValue = text
+	}
+	return ok
 }
 
 // answers names the commands that answer an item of that kind. It is safe to
@@ -206,7 +266,8 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "agent", Value: (item).GetAgentName},
 			{Header: "tool", Value: (item).GetTool},
 			{Header: "age", Value: func(x item) string { return a.age(x.GetAskedAt()) }},
-			{Header: "preview", Value: func(x item) string { return termsafe.Line(x.GetPreview()) }, Max: 60},
+			{Header: "what", Value: func(x item) string { return literal.Line(itemTitle(x)) }, Max: 60},
+			{Header: "dangers", Value: func(x item) string { return strings.Join(dangerKinds(x), ", ") }},
 			{Header: "task", Value: (item).GetTaskId, Wide: true},
 			{Header: "title", Value: (item).GetTaskTitle, Wide: true},
 			{Header: "by", Value: (item).GetSubmittedBy, Wide: true},
@@ -215,7 +276,14 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "otherwise", Value: (item).GetOnExpiry, Wide: true},
 			{Header: "why", Value: (item).GetWhy, Wide: true},
 			{Header: "step", Value: stepOf, Alone: true},
-			{Header: "node", Value: (item).GetNodeId, Alone: true},
+			{Header: "rule", Value: func(x item) string { return x.GetDecision().GetRule() }, Alone: true},
+			{Header: "policy", Value: func(x item) string { return x.GetDecision().GetPolicyVersion() }, Alone: true},
+			{Header: "node", Value: func(x item) string { return withReason(x.GetNodeId(), x.GetDecision().GetNodeName()) }, Alone: true},
+			{Header: "folder", Value: func(x item) string { return literal.Line(x.GetDecision().GetFolder()) }, Alone: true},
+			{Header: "user", Value: func(x item) string { return x.GetDecision().GetUser() }, Alone: true},
+			{Header: "time-out", Value: itemTimeout, Alone: true},
+			{Header: "may reach", Value: func(x item) string { return literal.Line(strings.Join(x.GetDecision().GetHosts(), ", ")) }, Alone: true},
+			{Header: "cannot be undone", Value: func(x item) string { return x.GetDecision().GetIrreversible() }, Alone: true},
 			{Header: "command there", Value: (item).GetExecId, Alone: true},
 			{Header: "asked", Value: func(x item) string { return moment(x.GetAskedAt()) }, Alone: true},
 			{Header: "answered by", Value: (item).GetAnsweredBy, Alone: true},
@@ -227,14 +295,76 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "files", Value: func(x item) string { return indented(strings.Join(x.GetReview().GetPaths(), "\n")) }, Block: true},
 			{Header: "hosts", Value: func(x item) string { return indented(reviewedHosts(x)) }, Block: true},
 			{Header: "looks like", Value: func(x item) string { return indented(x.GetOffer().GetShape()) }, Block: true},
-			{Header: "what is asked", Value: func(x item) string { return indented(x.GetPreview()) }, Block: true},
+			{Header: "dangers", Value: func(x item) string { return indented(dangerLines(x)) }, Block: true},
+			{Header: "not understood", Value: func(x item) string { return indented(strings.Join(literalLines(x.GetDecision().GetUnclear()), "\n")) }, Block: true},
+			{Header: "to be agreed to", Value: func(x item) string { return indented(definition(x)) }, Block: true},
+			{Header: "commands", Value: func(x item) string { return indented(commandLines(x)) }, Block: true},
 			{Header: "arguments", Value: func(x item) string { return indented(lines(x.GetArguments())) }, Block: true},
+			{Header: "look closely", Value: func(x item) string { return indented(literal.Note(everyText(x.GetArguments()))) }, Block: true},
 			{Header: "reasoning", Value: func(x item) string { return indented(x.GetReasoning()) }, Block: true},
 			{Header: "evidence", Value: func(x item) string { return indented(x.GetEvidence()) }, Block: true},
 			{Header: "changed arguments", Value: func(x item) string { return indented(lines(x.GetChangedArguments())) }, Block: true},
 			{Header: "reply", Value: func(x item) string { return indented(x.GetReply()) }, Block: true},
 		},
 	}
+}
+
+// itemTitle says in a line what an item is about.
+func itemTitle(x *deckhandv1.InboxItem) string { return cmp.Or(x.GetTitle(), x.GetPreview()) }
+
+func itemTimeout(x *deckhandv1.InboxItem) string {
+	if s := x.GetDecision().GetTimeoutSeconds(); s > 0 {
+		return time.Duration(s * float64(time.Second)).String()
+	}
+	return ""
+}
+
+// dangerKinds returns the kinds of danger in a call, each once.
+func dangerKinds(x *deckhandv1.InboxItem) []string {
+	var out []string
+	for _, d := range x.GetDecision().GetDangers() {
+		if kind := strings.ReplaceAll(d.GetKind(), "_", " "); !slices.Contains(out, kind) {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+func dangerLines(x *deckhandv1.InboxItem) string {
+	var out []string
+	for _, d := range x.GetDecision().GetDangers() {
+		out = append(out, fmt.Sprintf("line %d, %s: %s: %s", d.GetLine(), strings.ReplaceAll(d.GetKind(), "_", " "), literal.Line(d.GetWhat()), literal.Line(d.GetCommand())))
+	}
+	return strings.Join(out, "\n")
+}
+
+// commandLines lists the commands of a script; nothing where the script is one
+// command by itself.
+func commandLines(x *deckhandv1.InboxItem) string {
+	commands := x.GetDecision().GetCommands()
+	if len(commands) == 1 && len(commands[0].GetVia()) == 0 {
+		return ""
+	}
+	var out []string
+	for _, c := range commands {
+		line := fmt.Sprintf("line %d: %s", c.GetLine(), literal.Line(c.GetText()))
+		if len(c.GetVia()) > 0 {
+			line += " (by " + literal.Line(strings.Join(c.GetVia(), ", ")) + ")"
+		}
+		if c.GetEffect() != "" {
+			line += " [" + c.GetEffect() + "]"
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
+
+func literalLines(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = literal.Line(s)
+	}
+	return out
 }
 
 // stepOf names the step that an item is about; "" where it is about a task.
@@ -261,6 +391,13 @@ func indented(text string) string {
 		return ""
 	}
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+// definition returns what is agreed to with a call besides it: what a tool of an
+// MCP server is now, and was.
+func definition(x *deckhandv1.InboxItem) string {
+	_, all, _ := strings.Cut(x.GetDecision().GetWhy(), "\n")
+	return literal.Block(all)
 }
 
 // itemState says where an item stands, and what the answer was.

@@ -64,7 +64,15 @@ func withInbox(t *testing.T) *testHub {
 		{
 			Id: "inbox_aaa1", Kind: deckhandv1.InboxKind_INBOX_KIND_APPROVAL, State: deckhandv1.InboxState_INBOX_STATE_OPEN, TaskId: "task_aaa1",
 			AgentName: "triage", Tool: "shell_exec", Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Arguments: arguments,
-			Preview: "in /:\nrm -r old\x1b[2J", Why: "approvals.tools names it", Reasoning: "it is\u202e old", AskedAt: asked,
+			Preview: "in /:\nrm -r old\x1b[2J", Title: "shell_exec rm -r old\x1b[2J", ShownDigest: "d1", StepId: "step_aaa1", Why: "approvals.tools names it",
+			Decision: &deckhandv1.CallDecision{
+				Rule: "prod", PolicyVersion: "organisation 3", NodeName: "web-1", Folder: "/", User: "uid 1000", TimeoutSeconds: 90, Hosts: []string{"a.example"},
+				Dangers: []*deckhandv1.CallDanger{
+					{Kind: "wipe", What: "it deletes old", Command: "rm -r old\x1b[2J", Line: 1}, {Kind: "remote_code", What: "it runs what it fetches", Command: "sh", Line: 2},
+				},
+				Commands: []*deckhandv1.CallCommand{{Text: "rm -r old\x1b[2J", Line: 1, Effect: "ask"}, {Text: "id", Line: 2, Via: []string{"sh -c"}}},
+				Unclear:  []string{"eval of \x07something"},
+			}, Reasoning: "it is\u202e old", AskedAt: asked,
 		},
 		{
 			Id: "inbox_bbb2", Kind: deckhandv1.InboxKind_INBOX_KIND_QUESTION, State: deckhandv1.InboxState_INBOX_STATE_OPEN, AskedAt: asked,
@@ -83,10 +91,10 @@ func TestTheInboxIsShown(t *testing.T) {
 	h := withInbox(t)
 	got := h.run(t, "inbox", "list")
 	require.Equal(t, 0, got.code, got.stderr)
-	require.Equal(t, `ID          KIND      STATE  AGENT   TOOL        AGE  PREVIEW
-inbox_aaa1  approval  open   triage  shell_exec  3h   in /: rm -r old
-inbox_bbb2  question  open   -       -           3h   Which?
-inbox_ccc3  unknown   open   -       file_write  3h   -
+	require.Equal(t, `ID          KIND      STATE  AGENT   TOOL        AGE  WHAT                        DANGERS
+inbox_aaa1  approval  open   triage  shell_exec  3h   shell_exec rm -r old⟦␛⟧[2J  wipe, remote code
+inbox_bbb2  question  open   -       -           3h   Which?                      -
+inbox_ccc3  unknown   open   -       file_write  3h   -                           -
 `, got.stdout)
 	require.Contains(t, h.run(t, "inbox", "list", "--all").stdout, "answered (reject)")
 	require.Equal(t, "inbox_aaa1\ninbox_bbb2\ninbox_ccc3\n", h.run(t, "inbox", "list", "-o", "name").stdout)
@@ -101,7 +109,11 @@ inbox_ccc3  unknown   open   -       file_write  3h   -
 	require.Equal(t, 0, shown.code, shown.stderr)
 	require.NotContains(t, shown.stdout, "\x1b")
 	require.NotContains(t, shown.stdout, "\u202e")
-	for _, want := range []string{"moderate", "rm -r old", "approvals.tools names it", "\n  cwd: /\n", "\n    cwd: /safe\n", "\n  in /:\n  rm -r old\n"} {
+	for _, want := range []string{
+		"moderate", "approvals.tools names it", "\n  cwd: /\n", "\n    cwd: /safe\n", "\n  command: rm -r old⟦␛⟧[2J\n", "prod", "organisation 3", "web-1",
+		"uid 1000", "1m30s", "a.example", "line 1, wipe: it deletes old: rm -r old⟦␛⟧[2J", "line 2, remote code", "line 2: id (by sh -c)",
+		"line 1: rm -r old⟦␛⟧[2J [ask]", "eval of ⟦␇⟧something", "It contains 1 character that is invisible",
+	} {
 		require.Contains(t, shown.stdout, want)
 	}
 	require.Equal(t, "answer it: deckhand inbox approve inbox_aaa1 (or reject, skip)\n", shown.stderr)
@@ -158,6 +170,18 @@ func TestInboxItemsAreAnswered(t *testing.T) {
 	} {
 		require.Equal(t, 2, h.run(t, append([]string{"inbox"}, args...)...).code, "%v", args)
 	}
+	// What is approved is printed, and the answer is bound to it.
+	approved := h.run(t, "inbox", "approve", "inbox_a")
+	require.Equal(t, 0, approved.code, approved.stderr)
+	require.Contains(t, approved.stderr, "command: rm -r old⟦␛⟧[2J")
+	require.Contains(t, approved.stderr, "dangerous, line 1: it deletes old")
+	answer, ok := h.last["AnswerInboxItemRequest"].(*deckhandv1.AnswerInboxItemRequest)
+	require.True(t, ok)
+	require.Equal(t, "d1", answer.GetShownDigest())
+	h.run(t, "inbox", "approve", "inbox_a", "--shown", "d0")
+	answer, ok = h.last["AnswerInboxItemRequest"].(*deckhandv1.AnswerInboxItemRequest)
+	require.True(t, ok)
+	require.Equal(t, "d0", answer.GetShownDigest(), "that of an earlier look")
 	late := h.run(t, "inbox", "approve", "inbox_d")
 	require.Equal(t, 1, late.code)
 	require.Equal(t, "error: inbox_ddd4 has been answered: reject by bob at noon: see what came of it: deckhand inbox show inbox_ddd4", late.errorLine(t))
@@ -179,7 +203,7 @@ func TestATaskThatWaitsSaysWhatAnswersIt(t *testing.T) {
 	got := h.run(t, "run", "triage", "look", "--wait")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Contains(t, got.stderr, `03:04:05 asks  shell_exec waits for approval, until T1
-03:04:05 what  rm x
+03:04:05 what  rm ⟦␛⟧[2Jx
 03:04:05 what  ls
 03:04:05 asks  answer it: deckhand inbox approve inbox_a (or reject, skip)
 03:04:05 inbox bob answered inbox_a: approve

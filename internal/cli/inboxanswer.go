@@ -16,14 +16,16 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // maxArguments is how large changed arguments may be; the hub takes no more.
 const maxArguments = 4 << 20
 
 func (a *app) inboxApproveCommand() *cobra.Command {
-	var reason, arguments, always string
+	var reason, arguments, always, shown string
 	var everyAgent bool
 	var lasts time.Duration
 	cmd := &cobra.Command{
@@ -52,12 +54,13 @@ deckhand inbox approve inbox_3q9 --always commands --lasts 168h`,
 				}
 			}
 			return a.answer(cmd.Context(), &deckhandv1.AnswerInboxItemRequest{
-				ItemId: args[0], Reason: reason, Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: approve},
+				ItemId: args[0], Reason: reason, ShownDigest: shown, Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: approve},
 			})
 		},
 	}
 	cmd.Flags().StringVar(&arguments, "arguments", "", "a JSON object to call the tool with instead, @FILE to read it from a file, @- from standard input; the agent is told")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&shown, "shown", "", "shown_digest of an earlier inbox show -o json: refuse if anything has changed since; what is approved is printed either way")
 	cmd.Flags().StringVar(&always, "always", "", "from now on allow calls like it: exact (these arguments), commands (that begin so), shape (that look alike, as inbox show offers it) or tool (any call); for administrators")
 	cmd.Flags().BoolVar(&everyAgent, "every-agent", false, "with --always: of every agent, and not only of this one")
 	cmd.Flags().DurationVar(&lasts, "lasts", 0, "with --always: how long, at most 2160h; 720h otherwise")
@@ -292,6 +295,11 @@ func (a *app) answer(ctx context.Context, request *deckhandv1.AnswerInboxItemReq
 	if err != nil {
 		return err
 	}
+	if request.GetApprove() != nil || request.GetRetry() != nil {
+		if err := a.showBefore(ctx, client, request); err != nil {
+			return err
+		}
+	}
 	res, err := client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(request))
 	if err != nil {
 		return err
@@ -299,12 +307,44 @@ func (a *app) answer(ctx context.Context, request *deckhandv1.AnswerInboxItemReq
 	return output.Brief(a.printer(), a.inboxNoun(), res.Msg.GetItem())
 }
 
-// lines answers a JSON object with a line for each field; a value's further
-// lines are indented, so that none passes for a field.
+// showBefore shows what is about to be allowed, and binds the answer to it.
+// Unless the digest of an earlier look was given, that is what the item is now.
+func (a *app) showBefore(ctx context.Context, client *sdk.Client, request *deckhandv1.AnswerInboxItemRequest) error {
+	item, err := wholeItem(ctx, client, request.GetItemId())
+	if err != nil {
+		return err
+	}
+	if request.ShownDigest == "" {
+		request.ShownDigest = item.GetShownDigest()
+	}
+	if item.GetState() != deckhandv1.InboxState_INBOX_STATE_OPEN || item.GetStepId() == "" {
+		return nil
+	}
+	for _, d := range item.GetDecision().GetDangers() {
+		a.notef("dangerous, line %d: %s: %s", d.GetLine(), literal.Line(d.GetWhat()), literal.Line(d.GetCommand()))
+	}
+	a.notef("%s:\n%s", literal.Line(item.GetTool()), indented(lines(item.GetArguments())))
+	if note := literal.Note(everyText(item.GetArguments())); note != "" {
+		a.notef("%s", note)
+	}
+	return nil
+}
+
+// lines returns a JSON object with a line for each field, exactly as it will be
+// used; a value's further lines are indented, so that none passes for a field.
 func lines(s *structpb.Struct) string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(s.GetFields())) {
-		out = append(out, key+": "+strings.ReplaceAll(text(s.GetFields()[key]), "\n", "\n  "))
+		out = append(out, literal.Line(key)+": "+strings.ReplaceAll(literal.Block(text(s.GetFields()[key])), "\n", "\n  "))
+	}
+	return strings.Join(out, "\n")
+}
+
+// everyText returns the names and texts of a JSON object, one after another.
+func everyText(s *structpb.Struct) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(s.GetFields())) {
+		out = append(out, key, text(s.GetFields()[key]))
 	}
 	return strings.Join(out, "\n")
 }

@@ -207,6 +207,8 @@ func (a *app) execStatus(e *deckhandv1.NodeExec) error {
 		return status(statusSignalled+signalKill, "killed by %s", termsafe.Line(e.GetKilledBy()))
 	case "out_of_memory":
 		return status(statusSignalled+signalKill, "killed, because the memory ran out")
+	case "output_limit":
+		return status(statusSignalled+signalKill, "killed, because it wrote more output than the node allows")
 	case "disk_full":
 		return status(statusLost, "the node's disk is full")
 	case "start_failed":

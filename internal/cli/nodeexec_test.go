@@ -228,14 +228,14 @@ func TestNodeLogs(t *testing.T) {
 		matches: []*deckhandv1.NodeLogMatch{{Offset: 17, Length: 3, Stream: "stdout", Excerpt: []byte("a bad day\x1b[2J")}},
 		pieces: []*deckhandv1.ReadNodeLogResponse{
 			{Resize: &deckhandv1.TerminalSize{Rows: 24, Cols: 100}, Time: timestamppb.New(time.Unix(0, 0))},
-			piece(0, "pty", "hi"), {Offset: 2, GapTo: 1026, GapReason: "output_cap"}, piece(1026, "pty", "ho"),
+			piece(0, "pty", "hi"), {Offset: 2, GapTo: 1026, GapReason: "disk_full"}, piece(1026, "pty", "ho"),
 		},
 	}
 	require.Equal(t, "17  -  stdout  a bad day\n", h.run(t, "node", "logs", "web-1", "nexec_1", "--search", "bad").stdout)
 	got := h.run(t, "node", "logs", "web-1", "nexec_1", "--since", "2026-01-02T03:04:05Z")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Equal(t, "hiho", got.stdout)
-	require.Contains(t, got.stderr, "1.0 KiB of output are not there: output_cap")
+	require.Contains(t, got.stderr, "1.0 KiB of output are not there: disk_full")
 	request, ok := h.last["ReadNodeLogRequest"].(*deckhandv1.ReadNodeLogRequest)
 	require.True(t, ok)
 	require.Equal(t, "2026-01-02T03:04:05Z", request.GetSince().AsTime().Format(time.RFC3339))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -260,9 +261,9 @@ func arguments(s *structpb.Struct) string {
 	parts := make([]string, 0, len(fields))
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if len(fields) == 1 {
-			return text(fields[key])
+			return literal.Line(text(fields[key]))
 		}
-		parts = append(parts, key+"="+text(fields[key]))
+		parts = append(parts, literal.Line(key)+"="+literal.Line(text(fields[key])))
 	}
 	return strings.Join(parts, " ")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -27,9 +28,10 @@ deckhand policy show
 deckhand policy test 'git push --force'
 deckhand policy replay policy.yaml
 deckhand policy apply policy.yaml
+deckhand policy corpus
 deckhand policy rules
 `)
-	cmd.AddCommand(a.policyShowCommand(), a.policyApplyCommand(), a.policyTestCommand(), a.policyReplayCommand(), a.policyRulesCommand(), a.policyRevokeCommand())
+	cmd.AddCommand(a.policyShowCommand(), a.policyApplyCommand(), a.policyTestCommand(), a.policyReplayCommand(), a.policyCorpusCommand(), a.policyRulesCommand(), a.policyRevokeCommand())
 	return cmd
 }
 
@@ -51,11 +53,15 @@ deckhand policy show --agent cleaner --version 2`,
 				return err
 			}
 			p := res.Msg.GetPolicy()
-			if p.GetVersion() == 0 {
-				a.notef("there is no policy: what the persona says holds")
+			switch {
+			case p.GetVersion() == 0 && p.GetYaml() == "":
+				a.notef("the agent has no policy of its own: that of the organisation holds")
 				return nil
+			case p.GetVersion() == 0:
+				a.notef("the default policy, until another is applied")
+			default:
+				a.notef("version %d, by %s at %s", p.GetVersion(), termsafe.Line(p.GetCreatedBy()), moment(p.GetCreatedAt()))
 			}
-			a.notef("version %d, by %s at %s", p.GetVersion(), termsafe.Line(p.GetCreatedBy()), moment(p.GetCreatedAt()))
 			_, err = fmt.Fprintln(a.out, strings.TrimRight(termsafe.Text(p.GetYaml()), "\n"))
 			return err
 		},
@@ -256,7 +262,7 @@ func replayedNoun() output.Noun[*deckhandv1.ReplayedStep] {
 			{Header: "was", Value: func(x *deckhandv1.ReplayedStep) string { return effectOf(x.GetWas()) }},
 			{Header: "would be", Value: func(x *deckhandv1.ReplayedStep) string { return effectOf(x.GetWouldBe()) }},
 			{Header: "rule", Value: func(x *deckhandv1.ReplayedStep) string { return x.GetWouldBe().GetRule() }},
-			{Header: "what", Value: (*deckhandv1.ReplayedStep).GetPreview, Max: 60},
+			{Header: "what", Value: func(x *deckhandv1.ReplayedStep) string { return literal.Line(x.GetPreview()) }, Max: 60},
 			{Header: "task", Value: (*deckhandv1.ReplayedStep).GetTaskId, Wide: true},
 			{Header: "why", Value: func(x *deckhandv1.ReplayedStep) string { return x.GetWouldBe().GetWhy() }, Wide: true},
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -115,7 +116,7 @@ func (r *renderer) detailed(e *deckhandv1.Event) {
 	case "checkpoint_created":
 		// One belongs to every iteration.
 	default:
-		r.show(e, "event", dim, "%s %s", termsafe.Line(e.GetType()), shorten(termsafe.Line(arguments(p)), lineWidth))
+		r.show(e, "event", dim, "%s %s", termsafe.Line(e.GetType()), shorten(arguments(p), lineWidth))
 	}
 }
 
@@ -130,7 +131,7 @@ func (r *renderer) asked(e *deckhandv1.Event, kind string) {
 		what += ", until " + until
 	}
 	r.show(e, "asks", waitStyle, "%s", what)
-	r.block(e, "what", waitStyle, field(p, "preview"))
+	r.block(e, "what", waitStyle, literal.Block(field(p, "preview")))
 	r.show(e, "asks", waitStyle, "answer it: %s", answers(kind, field(p, "item_id")))
 }
 
@@ -139,7 +140,7 @@ func (r *renderer) arguments(p *structpb.Struct) string {
 	if r.detail == phasesOnly {
 		width /= 2
 	}
-	return shorten(termsafe.Line(arguments(p.GetFields()["arguments"].GetStructValue())), width)
+	return shorten(arguments(p.GetFields()["arguments"].GetStructValue()), width)
 }
 
 func (r *renderer) toolCompleted(e *deckhandv1.Event) {

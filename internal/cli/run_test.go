@@ -72,7 +72,7 @@ func TestWaitShowsPhasesAndPrintsTheResult(t *testing.T) {
 03:04:05 state running
 03:04:05 begin attempt 1, scripted (no model)
 03:04:05 phase think (iteration 1)
-03:04:05 call  shell_exec ls -l
+03:04:05 call  shell_exec ls⟦␊⟧-l⟦␛⟧[2J
 03:04:05 done  shell_exec succeeded exit 0 in 1s
 03:04:05 state succeeded
 succeeded, in 34s, 2 iterations, 1234 tokens, $0.0123, scripted (no model), `+taskID+"\n", got.stderr)

@@ -8,10 +8,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/hub"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/internal/up"
+	"github.com/deckhand-sh/deckhand/node/daemon"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -49,7 +51,10 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("database-url", "", "use this PostgreSQL database instead of a private one")
 	flags.String("nats-url", "", "use this NATS server instead of one in the process")
 	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
+	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be taken back; negative for ever")
+	flags.String("provider-allow", "127.0.0.0/8,::1", "networks, besides public ones, in which model servers, search engines and login servers may be")
 	flags.String("containerd", "", "use the containerd at this socket; the machine's own or a private one by default")
+	daemon.GrantFlags(flags)
 	flags.Int("slots", 8, "how many tasks run at once")
 	pressure.Flags(flags)
 	flags.Duration("lease-ttl", hub.DefaultLeaseTTL, "how long a worker's lease lasts without renewal")

@@ -74,6 +74,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				d.problems.add(n.Line, "offline_grace is %s: it must be at least %s, since a node hears of its hub every few seconds only", p.OfflineGrace, leastGrace)
 			}
 		}},
+		{"output_limit", func(n *yaml.Node) { p.OutputBytes = d.size(n, "output_limit", 1<<20) }},
 	})
 	d.require(root, met, map[string]string{
 		"name":        "name: and a name such as log-triage",

@@ -90,6 +90,9 @@ type Persona struct {
 	// OfflineGrace is how long a command goes on while its node is cut off from
 	// the hub; 0 for the node's own 10 minutes.
 	OfflineGrace time.Duration
+	// OutputBytes is after how much output a command is stopped; 0 for the node's
+	// own limit, which it cannot exceed.
+	OutputBytes int64
 	// Triggers have the agent start without a person.
 	Triggers []Trigger
 	// Prompt is the body: the system prompt.

@@ -66,8 +66,8 @@ func each(first, then string) []string {
 // over what is not settled until more is there.
 func (r *Redactor) Mask(p []byte) (settled int) {
 	open := len(p)
-	if m := r.known(); m != nil {
-		regions(m, p, func(start, end int) bool {
+	if m := r.known(); len(m) > 0 {
+		eachRegion(m, p, func(start, end int) bool {
 			stars(p[start:end])
 			return true
 		})
@@ -93,23 +93,23 @@ func (r *Redactor) Mask(p []byte) (settled int) {
 // before it came here.
 func (r *Redactor) MaskValues(p []byte) (settled int) {
 	m := r.known()
-	if m == nil {
+	if len(m) == 0 {
 		return len(p)
 	}
-	regions(m, p, func(start, end int) bool {
+	eachRegion(m, p, func(start, end int) bool {
 		stars(p[start:end])
 		return true
 	})
 	return max(m.open(p), len(p)-MaskReach, 0)
 }
 
-// Reach answers how long the longest form of a known value is, at most MaskReach;
+// Reach returns how long the longest form of a known value is, at most MaskReach;
 // 0 where no value is known.
-func (r *Redactor) Reach() int {
-	if m := r.known(); m != nil {
-		return min(m.longest, MaskReach)
+func (r *Redactor) Reach() (longest int) {
+	for _, m := range r.known() {
+		longest = max(longest, m.longest)
 	}
-	return 0
+	return min(longest, MaskReach)
 }
 
 func stars(p []byte) {

@@ -10,6 +10,7 @@ import (
 // Manber, "A fast algorithm for multi-pattern searching", TR-94-17, 1994.
 type matcher struct {
 	patterns []string
+	values   int // that the patterns are forms of
 	// window is how much of each pattern is looked at at first, which is no more
 	// than the shortest has, and block how many bytes at its end are looked up.
 	window, block int
@@ -131,4 +132,42 @@ func (m *matcher) open(p []byte) int {
 		}
 	}
 	return len(p)
+}
+
+// matchers find what any of them finds.
+type matchers []*matcher
+
+// eachRegion is regions of all of them.
+func eachRegion[T string | []byte](ms matchers, text T, found func(start, end int) bool) {
+	if len(ms) == 1 {
+		regions(ms[0], text, found)
+		return
+	}
+	type region struct{ start, end int }
+	var all []region
+	for _, m := range ms {
+		regions(m, text, func(start, end int) bool {
+			all = append(all, region{start, end})
+			return true
+		})
+	}
+	slices.SortFunc(all, func(a, b region) int { return a.start - b.start })
+	for len(all) > 0 {
+		start, end := all[0].start, all[0].end
+		for all = all[1:]; len(all) > 0 && all[0].start <= end; all = all[1:] {
+			end = max(end, all[0].end)
+		}
+		if !found(start, end) {
+			return
+		}
+	}
+}
+
+// open is open of all of them.
+func (ms matchers) open(p []byte) int {
+	at := len(p)
+	for _, m := range ms {
+		at = min(at, m.open(p))
+	}
+	return at
 }

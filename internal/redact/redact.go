@@ -5,6 +5,7 @@ package redact
 
 import (
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,51 +58,128 @@ var begins = sync.OnceValue(func() *matcher {
 	return newMatcher(patterns, minHeld, 2)
 })
 
-// Redactor masks the values it was told of and everything of a known shape.
-// It is safe for use by many goroutines; its zero value knows the shapes only.
+// Redactor masks the values it knows and everything of a known shape. It is
+// safe for use by many goroutines, and no reader waits for a writer; its zero
+// value knows the shapes only.
+//
+// A process has one. What belongs to an organisation is given to Org's: each of
+// those masks its own organisation's values and the process's, so that no
+// organisation changes, or learns from, what another one sees. The process's
+// own masks all of them: it is for the process's log, which only its operator
+// reads.
 type Redactor struct {
-	mu      sync.RWMutex
-	values  []string
-	matcher *matcher // of all their forms; nil for no values
+	process *Redactor // whose organisation this is of; nil for the process's own
+	own     values
+	others  values     // of all organisations together; of the process's own only
+	mu      sync.Mutex // of orgs, and of the order in which others learn of own's changes
+	orgs    map[string]*Redactor
 }
 
-// Add makes values known. Values under 8 bytes are ignored: they occur by
-// chance.
-func (r *Redactor) Add(values ...string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := len(r.values)
-	for _, v := range values {
-		if len(v) >= minLength && !slices.Contains(r.values, v) {
-			r.values = append(r.values, v)
-		}
-	}
-	if len(r.values) == known {
-		return
-	}
-	var all []string
-	for _, v := range r.values {
-		all = append(all, forms(v)...)
-	}
-	slices.Sort(all)
-	r.matcher = newMatcher(slices.Compact(all), minLength, 3)
-}
-
-// known answers the matcher of the values; nil for none.
-func (r *Redactor) known() *matcher {
+// Org returns the Redactor of an organisation: always the same one.
+func (r *Redactor) Org(id string) *Redactor {
 	if r == nil {
 		return nil
 	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.matcher
+	if r.process != nil {
+		return r.process.Org(id)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	org := r.orgs[id]
+	if org == nil {
+		org = &Redactor{process: r}
+		if r.orgs == nil {
+			r.orgs = map[string]*Redactor{}
+		}
+		r.orgs[id] = org
+	}
+	return org
 }
 
-// String answers s with every secret masked, and as text that every sink takes:
+// Add makes values known for good. Values under 8 bytes are ignored: they occur
+// by chance.
+func (r *Redactor) Add(values ...string) {
+	r.own.add(values)
+	if r.process != nil {
+		r.process.others.add(values)
+	}
+}
+
+// Learn makes values known as what a source has, such as a trigger with its
+// secrets, besides those that it had. Values that are known already cost a look
+// and no lock.
+func (r *Redactor) Learn(source string, values ...string) {
+	if r.own.has(source, values) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fresh := r.own.learn(source, values); r.process != nil {
+		r.process.others.change(fresh, nil)
+	}
+}
+
+// Forget forgets values of a source, unless another source has them too; without
+// values all that the source has.
+func (r *Redactor) Forget(source string, values ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if gone := r.own.forget(source, values); r.process != nil {
+		r.process.others.change(nil, gone)
+	}
+}
+
+// Sources returns what each source has.
+func (r *Redactor) Sources() map[string][]string {
+	out := map[string][]string{}
+	r.own.sources.Range(func(source, list any) bool {
+		out[source.(string)] = slices.Clone(list.([]string))
+		return true
+	})
+	return out
+}
+
+// Orgs calls do with each organisation's Redactor.
+func (r *Redactor) Orgs(do func(id string, org *Redactor)) {
+	r.mu.Lock()
+	orgs := maps.Clone(r.orgs)
+	r.mu.Unlock()
+	for id, org := range orgs {
+		do(id, org)
+	}
+}
+
+// Len returns how many values are known.
+func (r *Redactor) Len() (n int) {
+	for _, m := range r.known() {
+		n += m.values
+	}
+	return n
+}
+
+// known returns the matchers of the values; none for no values.
+func (r *Redactor) known() matchers {
+	if r == nil {
+		return nil
+	}
+	own, more := r.own.now(), r.others.now()
+	if r.process != nil {
+		more = r.process.own.now()
+	}
+	switch {
+	case len(more) == 0:
+		return own
+	case len(own) == 0:
+		return more
+	}
+	return slices.Concat(own, more)
+}
+
+// String returns s with every secret masked, and as text that every sink takes:
 // valid UTF-8 without NUL, U+FFFD in place of what is not.
 func (r *Redactor) String(s string) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if m := r.known(); m != nil && len(s) >= minLength {
+	s = storable(s)
+	if m := r.known(); len(m) > 0 && len(s) >= minLength {
 		s = masked(m, s)
 	}
 	if len(s) < shortest || !has(begins(), s) {
@@ -110,17 +188,21 @@ func (r *Redactor) String(s string) string {
 	return shapes.ReplaceAllString(s, Mask)
 }
 
-// Knows says whether a known value is in p, in any of its forms.
-func (r *Redactor) Knows(p []byte) bool {
-	m := r.known()
-	return m != nil && has(m, p)
+// storable returns s as text that every sink takes.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// masked answers s with Mask in the place of each known value.
-func masked(m *matcher, s string) string {
+// Knows reports whether a known value is in p, in any of its forms.
+func (r *Redactor) Knows(p []byte) bool {
+	return slices.ContainsFunc(r.known(), func(m *matcher) bool { return has(m, p) })
+}
+
+// masked returns s with Mask in the place of each known value.
+func masked(m matchers, s string) string {
 	var out strings.Builder
 	at := 0
-	regions(m, s, func(start, end int) bool {
+	eachRegion(m, s, func(start, end int) bool {
 		out.WriteString(s[at:start])
 		out.WriteString(Mask)
 		at = end
@@ -133,8 +215,9 @@ func masked(m *matcher, s string) string {
 	return out.String()
 }
 
-// Value answers a copy of a JSON value (nil, bool, number, string, []any,
-// map[string]any) with every secret in its strings and keys masked.
+// Value returns a copy of a JSON value (nil, bool, number, string, []any,
+// map[string]any) with every secret in its strings masked. Keys are names: they
+// stay what they are, but for a token or key of a known shape.
 func (r *Redactor) Value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -159,9 +242,19 @@ func (r *Redactor) Map(m map[string]any) map[string]any {
 	}
 	out := make(map[string]any, len(m))
 	for k, v := range m {
-		out[r.String(k)] = r.Value(v)
+		out[unshaped(k)] = r.Value(v)
 	}
 	return out
+}
+
+// unshaped returns a key without what has the shape of a secret, as text that
+// every sink takes.
+func unshaped(key string) string {
+	key = storable(key)
+	if len(key) < shortest || !has(begins(), key) {
+		return key
+	}
+	return shapes.ReplaceAllString(key, Mask)
 }
 
 // Writer masks what is written to it and passes it on. Each Write is masked by

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,4 +119,103 @@ func TestWhatIsMaskedIsWhatIsThere(t *testing.T) {
 			t.Fatalf("%q of %q: %q is not %q", values, text, got, want)
 		}
 	})
+}
+
+// What one organisation's values are is nothing to another: neither what is
+// shown to it changes, nor can it learn of them by looking.
+func TestAValueIsMaskedForItsOrganisationOnly(t *testing.T) {
+	t.Parallel()
+	var process redact.Redactor
+	process.Add("the-process's-own-secret")
+	a, b := process.Org("org_a"), process.Org("org_b")
+	require.Same(t, a, process.Org("org_a"))
+	require.Same(t, b, a.Org("org_b"))
+	b.Learn("credential", "max_completion_tokens", "confidential")
+	text := `{"max_completion_tokens":100,"messages":"confidential, the-process's-own-secret"}`
+	require.Equal(t, `{"max_completion_tokens":100,"messages":"confidential, [redacted]"}`, a.String(text))
+	require.Equal(t, `{"[redacted]":100,"messages":"[redacted], [redacted]"}`, b.String(text))
+	require.Equal(t, b.String(text), process.String(text), "the process's log has text of all of them")
+	require.Equal(t, map[string]any{"max_completion_tokens": "[redacted]"},
+		b.Map(map[string]any{"max_completion_tokens": "confidential"}), "a key is a name, and no secret")
+	require.Equal(t, map[string]any{"a\uFFFDb": nil}, a.Map(map[string]any{"a\x00b": nil}), "a database takes it")
+}
+
+// Rotated and deleted values are forgotten, unless another source has them.
+func TestWhatIsRotatedIsForgotten(t *testing.T) {
+	t.Parallel()
+	var process redact.Redactor
+	org := process.Org("org_a")
+	org.Learn("other", "value-number-0009999")
+	for i := range 10_000 {
+		org.Learn("trigger", fmt.Sprintf("value-number-%07d", i), fmt.Sprintf("value-number-%07d", i+1))
+		if i > 0 {
+			org.Forget("trigger", fmt.Sprintf("value-number-%07d", i-1))
+		}
+	}
+	require.Equal(t, 2, org.Len())
+	require.Equal(t, 2, process.Len())
+	require.Equal(t, "value-number-0000001 [redacted] [redacted]", org.String("value-number-0000001 value-number-0009999 value-number-0010000"))
+	org.Forget("trigger")
+	require.Equal(t, map[string][]string{"other": {"value-number-0009999"}}, org.Sources())
+	require.Equal(t, "[redacted] value-number-0010000", org.String("value-number-0009999 value-number-0010000"))
+	org.Forget("other")
+	require.Zero(t, process.Len())
+}
+
+// However values come and go, what is masked is what a set of them has.
+func TestTheLevelsAreASet(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var process redact.Redactor
+		org, sources := process.Org("o"), map[string][]string{}
+		value := func(i int) string { return fmt.Sprintf("secret-of-%04d", i) }
+		for range rapid.IntRange(1, 40).Draw(t, "changes") {
+			source := fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "source"))
+			var list []string
+			for range rapid.IntRange(0, 5).Draw(t, "values") {
+				list = append(list, value(rapid.IntRange(0, 30).Draw(t, "value")))
+			}
+			if rapid.Bool().Draw(t, "learn") {
+				org.Learn(source, list...)
+				for _, v := range list {
+					if !slices.Contains(sources[source], v) {
+						sources[source] = append(sources[source], v)
+					}
+				}
+			} else {
+				org.Forget(source, list...)
+				sources[source] = slices.DeleteFunc(sources[source], func(v string) bool { return len(list) == 0 || slices.Contains(list, v) })
+			}
+		}
+		known := map[string]bool{}
+		for _, list := range sources {
+			for _, v := range list {
+				known[v] = true
+			}
+		}
+		for i := range 31 {
+			want := value(i)
+			if known[want] {
+				want = redact.Mask
+			}
+			if got := org.String(value(i)); got != want {
+				t.Fatalf("%s: %s is not %s", value(i), got, want)
+			}
+			if got := process.String(value(i)); got != want {
+				t.Fatalf("the process: %s: %s is not %s", value(i), got, want)
+			}
+		}
+	})
+}
+
+// Adding is incremental: each value is prepared a few times at most, however
+// many come one by one, and a reader waits for none of it.
+func BenchmarkAddOneByOne(b *testing.B) {
+	for range b.N {
+		var process redact.Redactor
+		org := process.Org("org_a")
+		for i := range 10_000 {
+			org.Learn(fmt.Sprint(i), fmt.Sprintf("value-number-%07d", i))
+		}
+	}
 }

@@ -51,9 +51,16 @@ type Config struct {
 	NATSURL config.Secret `koanf:"nats-url"`
 	// NotifyAllow is hub.Config's.
 	NotifyAllow string `koanf:"notify-allow"`
+	// UndoWindow is hub.Config's.
+	UndoWindow time.Duration `koanf:"undo-window"`
+	// ProviderAllow is hub.Config's.
+	ProviderAllow string `koanf:"provider-allow"`
 	// Containerd uses the containerd at that socket. Empty: the machine's own
 	// when one is running, else a private one.
 	Containerd string `koanf:"containerd"`
+	// ShowPaths and SpecialAddresses are daemon.Config's.
+	ShowPaths        daemon.Paths `koanf:"show-paths"`
+	SpecialAddresses daemon.Paths `koanf:"special-addresses"`
 	// Pressure is from when on neither node nor worker start anything new.
 	Pressure pressure.Limits `koanf:",squash"`
 	// Slots is how many tasks the worker runs at once.
@@ -175,8 +182,8 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
-		NotifyAllow: u.cfg.NotifyAllow,
-		Registry:    u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
+		NotifyAllow: u.cfg.NotifyAllow, ProviderAllow: u.cfg.ProviderAllow, UndoWindow: u.cfg.UndoWindow,
+		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err
@@ -188,7 +195,8 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, error) {
 	d, err := daemon.Config{
 		DataDir: filepath.Join(u.cfg.DataDir, "node"), HubURL: u.hub.URL(), Containerd: address,
-		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken, Pressure: u.cfg.Pressure, Registry: u.metrics, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
+		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken,
+		ShowPaths: u.cfg.ShowPaths, SpecialAddresses: u.cfg.SpecialAddresses, Pressure: u.cfg.Pressure, Registry: u.metrics, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
 	}.Complete(ctx)
 	if err != nil {
 		return nil, err

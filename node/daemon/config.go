@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 )
 
@@ -53,6 +57,18 @@ type Config struct {
 	UIDBase uint32 `koanf:"uid-base"`
 	// RootPaths are host folders that jails see read-only beside /usr.
 	RootPaths Paths `koanf:"root-paths"`
+	// ShowPaths are host folders that personas may show in their jails, with all
+	// below them.
+	ShowPaths Paths `koanf:"show-paths"`
+	// SpecialAddresses are addresses and networks of special kinds, such as
+	// 127.0.0.1 or 169.254.169.254, that jails may reach where a persona that an
+	// administrator applied names them.
+	SpecialAddresses Paths `koanf:"special-addresses"`
+	// MaxJailShare is how much of the machine one jail may have, in percent, and
+	// MaxJailsOvercommit how many times the machine the limits of all jails may
+	// come to together, but for CPUs. Zero: 75, 10.
+	MaxJailShare       int     `koanf:"max-jail-share"`
+	MaxJailsOvercommit float64 `koanf:"max-jails-overcommit"`
 	// SkillsDir is a folder of skills, each with a SKILL.md, that jails see
 	// read-only; empty for none.
 	SkillsDir string `koanf:"skills-dir"`
@@ -65,11 +81,13 @@ type Config struct {
 	IdleStop time.Duration `koanf:"idle-stop"`
 	// KeepResults is how long what a command came to is kept once the hub has it
 	// on record as well (without, it is 30 days), KeepLogs how long
-	// its output is, and KeepLogBytes how much all of that may take, the oldest
-	// going first. Zero: 7 days, 7 days, 20 GiB.
+	// its output is, and KeepLogBytes how much all of that may take, the oldest of
+	// the jail that has most going first. Zero: 7 days, 7 days, 20 GiB.
 	KeepResults  time.Duration `koanf:"keep-results"`
 	KeepLogs     time.Duration `koanf:"keep-logs"`
 	KeepLogBytes int64         `koanf:"keep-log-bytes"`
+	// MaxOutputBytes is after how much output a command is stopped; 0 for 4 GiB.
+	MaxOutputBytes int64 `koanf:"max-output-bytes"`
 	// KeepChanges is how long what a command changed in its workspace can be
 	// taken back, KeepChangesBytes how much the contents kept for that may take
 	// in one workspace. Zero: 7 days, 20 GiB.
@@ -114,13 +132,17 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("containerd-namespace", jail.DefaultNamespace, "containerd's namespace for the jails")
 	flags.Uint32("uid-base", jail.DefaultUIDBase, "first of the 65536 user and group ids of the machine that jails use, and nothing else may")
 	flags.StringSlice("root-paths", nil, "folders of the machine that jails see read-only beside /usr: /opt,/srv/tools")
+	GrantFlags(flags)
+	flags.Int("max-jail-share", jail.DefaultJailShare, "how much of the machine's CPUs, memory, processes and disk one jail may have, in percent, though never less than a persona has by default")
+	flags.Float64("max-jails-overcommit", jail.DefaultOvercommit, "how many times the machine's memory, processes and disk the limits of all its jails may come to together")
 	flags.String("skills-dir", "", "folder of skills, each a folder with a SKILL.md, that agents are told of and jails see read-only")
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")
 	flags.Duration("keep-results", 7*24*time.Hour, "how long what a command came to is kept once the hub has it on record; what it has not is kept for 30 days")
 	flags.Duration("keep-logs", 7*24*time.Hour, "how long a command's output is kept after its end")
-	flags.Int64("keep-log-bytes", 20<<30, "how much the output of ended commands may take, the oldest going first")
+	flags.Int64("keep-log-bytes", 20<<30, "how much the output of ended commands may take, the oldest of the jail that has most going first")
+	flags.Int64("max-output-bytes", exec.DefaultOutputBytes, "after how much output a command is stopped; a persona may say less")
 	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be taken back")
 	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
 	pressure.Flags(flags)
@@ -128,11 +150,22 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
 }
 
+// GrantFlags registers the flags by which an operator lets jails have more of
+// the machine.
+func GrantFlags(flags *pflag.FlagSet) {
+	flags.StringSlice("show-paths", jail.DefaultShowPaths, "folders of the machine, with all below them, that a persona may have its jail show read-only; none with an empty list")
+	flags.StringSlice("special-addresses", nil, "addresses and networks of special kinds, such as 127.0.0.1 or 169.254.169.254, that jails may reach where a persona that an administrator applied names them")
+}
+
 // name is what the hub takes for a node's name.
 var name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 
-// maxLabels is how many labels the hub takes.
-const maxLabels = 64
+// maxLabels is how many labels the hub takes, and maxLabel how long a name or
+// a value may be.
+const (
+	maxLabels = 64
+	maxLabel  = 128
+)
 
 // fill checks the configuration and fills in its defaults.
 func (c *Config) fill() error {
@@ -162,6 +195,11 @@ func (c *Config) fill() error {
 	if len(c.Labels) > maxLabels {
 		return invalid("labels: there are %d", len(c.Labels)).WithFix("use at most %d", maxLabels)
 	}
+	for key, value := range c.Labels {
+		if key == "" || len(key) > maxLabel || len(value) > maxLabel || strings.ContainsFunc(key+value, unicode.IsControl) || !utf8.ValidString(key+value) {
+			return invalid("labels: %q=%q is no label", key, value).WithFix("use at most %d bytes of printable text for each of name and value", maxLabel)
+		}
+	}
 	if c.HubURL != "" {
 		parsed, err := url.Parse(c.HubURL)
 		if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
@@ -177,6 +215,9 @@ func (c *Config) fill() error {
 		if _, err := jointoken.Parse(c.JoinToken.Reveal()); err != nil {
 			return err
 		}
+	}
+	if _, err := c.SpecialAddresses.prefixes(); err != nil {
+		return err
 	}
 	if c.Measure == nil {
 		c.Measure = pressure.Machine(c.DataDir)
@@ -213,4 +254,22 @@ type Paths []string
 func (p *Paths) UnmarshalText(text []byte) error {
 	*p = strings.Split(string(text), ",")
 	return nil
+}
+
+// prefixes reads the list as addresses and networks.
+func (p Paths) prefixes() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range p {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "special-addresses: %q is no address and no network", text).
+				WithFix("write it as 127.0.0.1 or 169.254.0.0/16")
+		}
+		out = append(out, network)
+	}
+	return out, nil
 }

@@ -117,10 +117,14 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if d.skills, err = skillset.Load(c.SkillsDir); err != nil {
 		return nil, err
 	}
-	d.egress = egress.New(egress.Config{Log: c.Log.Named("egress")})
+	special, err := c.SpecialAddresses.prefixes()
+	if err != nil {
+		return nil, err
+	}
+	d.egress = egress.New(egress.Config{Log: c.Log.Named("egress"), Special: special})
 	if d.jails, err = jail.NewManager(ctx, jail.Config{
 		DataDir: c.DataDir, Containerd: c.Containerd, Namespace: c.Namespace, UIDBase: c.UIDBase,
-		RootPaths: c.RootPaths, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
+		RootPaths: c.RootPaths, ShowPaths: c.ShowPaths, JailShare: c.MaxJailShare, Overcommit: c.MaxJailsOvercommit, SoftWorkspaces: c.SoftWorkspaces, InitPath: c.InitPath, Skills: d.shownSkills(), Log: c.Log.Named("jail"),
 		IdleStop: c.IdleStop, NoHostMode: c.NoHostMode, Room: d.ledger, Egress: d.egress,
 	}); err != nil {
 		return nil, err
@@ -133,7 +137,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.execs, err = exec.NewService(exec.Config{
-		Ledger: d.ledger, Jails: d.jails, Workspaces: d.snapshots, Egress: d.egress, Ended: d.metrics.ended, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes,
+		Ledger: d.ledger, Jails: d.jails, Workspaces: d.snapshots, Egress: d.egress, Ended: d.metrics.ended, Log: c.Log.Named("exec"), Mask: c.Redact.Mask, LogAge: c.KeepLogs, LogBytes: c.KeepLogBytes, OutputBytes: c.MaxOutputBytes,
 	}); err != nil {
 		return nil, err
 	}

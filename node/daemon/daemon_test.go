@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/node/daemon"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
@@ -329,4 +330,28 @@ func TestTheEnvironmentFillsLabelsAndPaths(t *testing.T) {
 
 	t.Setenv("DECKHAND_LABELS", "zone")
 	require.ErrorContains(t, config.Load(flags, "", &cfg), "zone=a,disk=ssd")
+}
+
+func TestAnOperatorMayShowNothing(t *testing.T) {
+	for text, want := range map[string]daemon.Paths{
+		"show-paths: []\n":        {},
+		"show-paths: [/srv/a]\n":  {"/srv/a"},
+		"name: without-the-key\n": jail.DefaultShowPaths,
+	} {
+		path := filepath.Join(t.TempDir(), "node.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		daemon.Flags(flags)
+		var cfg daemon.Config
+		require.NoError(t, config.Load(flags, path, &cfg))
+		require.Equal(t, want, cfg.ShowPaths, text)
+	}
+	for says, bad := range map[string]daemon.Config{
+		"special-addresses": {SpecialAddresses: daemon.Paths{"127.1"}},
+		"labels":            {Labels: daemon.Labels{"zone": "\x1b[2J"}},
+	} {
+		bad.DataDir = t.TempDir()
+		_, err := bad.Complete(t.Context())
+		require.ErrorContains(t, err, says)
+	}
 }

@@ -22,12 +22,24 @@ func (d *Daemon) shownSkills() map[string]string {
 	return shown
 }
 
+// The hub takes no more skills than this, and no longer texts.
+const (
+	maxSkills = 100
+	maxText   = 1024 // characters
+)
+
+func cut(text string) string {
+	r := []rune(strings.ToValidUTF8(text, ""))
+	return string(r[:min(len(r), maxText)])
+}
+
 // helloSkills answers what the hub is told of the skills.
 func (d *Daemon) helloSkills() []*nodev1.SessionResponse_Skill {
-	out := make([]*nodev1.SessionResponse_Skill, len(d.skills))
-	for i, s := range d.skills {
+	told := d.skills[:min(len(d.skills), maxSkills)]
+	out := make([]*nodev1.SessionResponse_Skill, len(told))
+	for i, s := range told {
 		out[i] = &nodev1.SessionResponse_Skill{
-			Name: strings.ToValidUTF8(s.Name, "?"), Description: s.Description, Problem: strings.ToValidUTF8(s.Problem[:min(len(s.Problem), 1000)], ""),
+			Name: strings.ToValidUTF8(s.Name, "?"), Description: cut(s.Description), Problem: cut(s.Problem),
 		}
 		if s.Problem == "" {
 			out[i].Path = path.Join(nodelink.SkillsPath, s.Name, agentskill.File)

@@ -39,7 +39,7 @@ func machine(t *testing.T) Config {
 	} {
 		c.write(t, path, text)
 	}
-	for _, program := range []string{"runc", "containerd-shim-runc-v2", "mkfs.ext4", "deckhand-init"} {
+	for _, program := range []string{"runc", "containerd-shim-runc-v2", "mkfs.ext4", "nsenter", "deckhand-init"} {
 		require.NoError(t, os.MkdirAll(c.Path, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(c.Path, program), nil, 0o755))
 	}
@@ -99,6 +99,7 @@ func TestWhatIsWrongWithAMachineIsSaidWithWhatToDo(t *testing.T) {
 		}, Fail, "closed is not searchable", "chmod o+x"},
 		"the data folder is a file": {dataFolder, func(t *testing.T, c *Config) { require.NoError(t, os.WriteFile(c.DataDir, nil, 0o644)) }, Fail, "is no folder", "--data-dir"},
 		"workspaces are held":       {workspaces, nil, OK, "held", ""},
+		"nsenter is missing":        {userNamespaces, func(_ *testing.T, c *Config) { c.Path = "/nowhere" }, Fail, "nsenter", "util-linux"},
 		"mkfs is missing":           {workspaces, func(_ *testing.T, c *Config) { c.Path = "/nowhere" }, Warn, "mkfs.ext4", "e2fsprogs"},
 		"there are no loop devices": {workspaces, func(t *testing.T, c *Config) { c.remove(t, "/dev/loop-control") }, Warn, "loop devices", "modprobe loop"},
 		"systemd has it":            {systemd, nil, OK, "installed", ""},

@@ -110,6 +110,9 @@ func userNamespaces(_ context.Context, c Config) Finding {
 	case most == 0:
 		return fails("they are switched off", "sysctl user.max_user_namespaces=15000")
 	}
+	if _, found := c.program("nsenter"); !found {
+		return fails("nsenter, which limits what they use up, is not in PATH", "apt-get install util-linux")
+	}
 	return ok(fmt.Sprintf("up to %d", most))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
+	"github.com/deckhand-sh/deckhand/internal/netaddr"
 )
 
 const (
@@ -31,8 +32,21 @@ func (j *jail) dial(ctx context.Context, t allowlist.Target, judge func(*allowli
 		if refusal := judge(l); refusal != nil {
 			return refusal
 		}
-		return l.Address(t, addr, mine)
+		if refusal := l.Address(t, addr, mine); refusal != nil {
+			return refusal
+		}
+		return j.p.special(addr)
 	})
+}
+
+// special refuses an address of a special kind that the node's operator does
+// not let jails reach, whatever rule names it.
+func (p *Proxy) special(addr netip.Addr) *allowlist.Refusal {
+	kind := netaddr.Special(addr)
+	if kind == nil || kind.Private || slices.ContainsFunc(p.cfg.Special, func(block netip.Prefix) bool { return block.Contains(addr.Unmap()) }) {
+		return nil
+	}
+	return &allowlist.Refusal{Reason: fmt.Sprintf("%s is %s, which this node's operator lets no jail reach (special-addresses in node.yaml)", addr, kind.Word)}
 }
 
 // dialBy is dial, with a judge of each address, too.

@@ -55,6 +55,10 @@ type Config struct {
 	// Idle is how long a connection may stand with nothing sent either way; 0 for
 	// 15 minutes.
 	Idle time.Duration
+	// Special are the addresses of special kinds, such as 127.0.0.0/8 and
+	// 169.254.169.254, that the node's operator lets jails reach where their rules
+	// name them; empty for none. Those of private networks need no such word.
+	Special []netip.Prefix
 	// Log is where the proxy writes what it did by itself; nil for nowhere.
 	Log hclog.Logger
 }

@@ -24,6 +24,8 @@ type jail struct {
 	id     string
 	server *http.Server
 	pool   *http.Transport // of connections for plain HTTP
+	// refusals is the log of what is refused to it.
+	refusals *refusals
 
 	mu    sync.Mutex
 	list  *allowlist.List    // guarded by mu
@@ -40,7 +42,7 @@ const (
 )
 
 func newJail(p *Proxy, id string, list *allowlist.List) *jail {
-	j := &jail{p: p, id: id, list: list, conns: map[*conn]struct{}{}}
+	j := &jail{p: p, id: id, list: list, conns: map[*conn]struct{}{}, refusals: newRefusals(p.cfg.Log, id)}
 	j.pool = &http.Transport{
 		DialContext: j.dialPlain, DisableCompression: true, IdleConnTimeout: keepAlive,
 		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxAnswer, ExpectContinueTimeout: time.Second,
@@ -71,6 +73,7 @@ func (j *jail) close() {
 	_ = j.server.Close()
 	j.endConns(func(*conn) bool { return true })
 	j.pool.CloseIdleConnections()
+	j.refusals.close()
 }
 
 func (j *jail) rules() *allowlist.List {
@@ -224,7 +227,7 @@ func (j *jail) dialPlain(ctx context.Context, _, address string) (net.Conn, erro
 // refuse says to a command, and notes for its agent, why something is refused.
 func (j *jail) refuse(w http.ResponseWriter, who asker, host, method string, why *allowlist.Refusal) {
 	who.refused(host, method, why)
-	j.p.cfg.Log.Info("refused a connection out of a jail", "jail", j.id, "host", host, "method", method, "reason", why.Reason)
+	j.refusals.note(host, method, why)
 	say(w, http.StatusForbidden, "egress refused: "+why.Error())
 }
 

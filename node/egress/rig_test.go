@@ -74,6 +74,9 @@ func newRig(t *testing.T, cfg egress.Config, rules *nodev1.Egress) *rig {
 	t.Helper()
 	r := &rig{t: t, names: &names{addrs: map[string][]string{}}, socket: filepath.Join(t.TempDir(), "egress.sock")}
 	cfg.Resolver = r.names
+	if cfg.Special == nil { // what the tests connect to is on this machine
+		cfg.Special = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	}
 	r.proxy = egress.New(cfg)
 	require.NoError(t, r.proxy.Start(context.Background()))
 	t.Cleanup(r.proxy.Stop)

@@ -100,7 +100,10 @@ func (p *Proxy) through(ctx context.Context, open *nodev1.TunnelRequest_Open) (*
 		own.Rules = []allowlist.Rule{{Host: t.Host, Ports: []uint16{t.Port}, Private: !t.Addr.IsValid()}}
 	}
 	c, err := j.dialBy(ctx, t, func(_ *allowlist.List, addr netip.Addr, mine bool) *allowlist.Refusal {
-		return own.Address(t, addr, mine)
+		if refusal := own.Address(t, addr, mine); refusal != nil {
+			return refusal
+		}
+		return p.special(addr)
 	})
 	if err == nil {
 		return c, nil

@@ -102,7 +102,7 @@ func suggestForward(t allowlist.Target) string { return fmt.Sprintf("egress: {tc
 // refuseTunnel ends a tunnel that stands already.
 func (j *jail) refuseTunnel(client *conn, who asker, t allowlist.Target, why *allowlist.Refusal, last []byte) {
 	who.refused(t.String(), http.MethodConnect, why)
-	j.p.cfg.Log.Info("refused what is in a tunnel out of a jail", "jail", j.id, "host", t.String(), "reason", why.Reason)
+	j.refusals.note(t.String(), http.MethodConnect, why)
 	_, _ = client.Write(last)
 	_ = client.Close()
 }

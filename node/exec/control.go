@@ -21,7 +21,7 @@ const control = 2
 // canTake refuses an exec that asks for what the jail's init, which may be of
 // an older release, does not know.
 func canTake(ctx context.Context, conn *jail.Init, spec *nodev1.ExecSpec) error {
-	if spec.GetPty() == nil && !spec.GetStdinOpen() && spec.GetOutputCapBytes() == 0 && spec.OfflineGrace == nil {
+	if spec.GetPty() == nil && !spec.GetStdinOpen() && spec.GetOutputLimitBytes() == 0 && spec.OfflineGrace == nil {
 		return nil
 	}
 	info, err := conn.Info(ctx, &initv1.InfoRequest{})

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/exec"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -192,40 +193,42 @@ func TestACommandRunsAsWhomItIsTold(t *testing.T) {
 	}
 }
 
-// H3: what is over the cap is dropped and said, and the command goes on.
-func TestOutputOverTheCapIsAGap(t *testing.T) {
+// At its limit of output a command is stopped with all that it started, and
+// nothing that it wrote is dropped.
+func TestACommandThatWritesTooMuchIsStopped(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	n := newNode(t, func(c *exec.Config) { c.OutputBytes = 100_000 })
 	id := n.ensure()
-	spec := shell(id, "head -c 1000000 /dev/zero | tr '\\0' x; echo done > finished; exit 4")
-	spec.OutputCapBytes = 1000
-	n.startExec(spec)
-	out := n.wait(spec.GetExecId())
-	require.EqualValues(t, 4, out.GetExitCode())
-	require.EqualValues(t, 1000000, out.GetLogBytes())
-	require.EqualValues(t, 999000, out.GetLogDroppedBytes())
-	_, text := n.sh(id, "cat finished")
-	require.Equal(t, "done\n", text)
-
-	stream, err := n.api.ReadLog(t.Context(), &nodev1.ReadLogRequest{ExecId: spec.GetExecId()})
-	require.NoError(t, err)
-	at := int64(0)
-	for {
-		part, err := stream.Recv()
-		if err != nil {
-			break
-		}
-		require.Equal(t, at, part.GetOffset())
-		if gap := part.GetGap(); gap != nil {
-			require.GreaterOrEqual(t, gap.GetFrom(), int64(1000))
-			require.Equal(t, nodev1.GapReason_GAP_REASON_OUTPUT_CAP, gap.GetReason())
-			at = gap.GetTo()
-			continue
-		}
-		at += int64(len(part.GetData()))
-		require.LessOrEqual(t, at, int64(1000))
+	ends := func(spec *nodev1.ExecSpec) *nodev1.Exec {
+		n.startExec(spec)
+		return n.wait(spec.GetExecId())
 	}
-	require.EqualValues(t, 1000000, at)
+	within := shell(id, "head -c 100000 /dev/zero | tr '\\0' x; exit 4")
+	out := ends(within)
+	require.Equal(t, nodev1.EndReason_END_REASON_EXITED, out.GetEndReason())
+	require.EqualValues(t, 4, out.GetExitCode())
+
+	lower := shell(id, "yes 'some words' & yes 'other words' >&2; echo not here > after")
+	lower.OutputLimitBytes = 1000
+	higher := shell(id, "exec yes 'some words'")
+	higher.OutputLimitBytes = 1 << 40
+	terminal := shell(id, "exec yes 'some words'")
+	terminal.Pty = &nodev1.Pty{Rows: 24, Cols: 80}
+	for spec, limit := range map[*nodev1.ExecSpec]int64{lower: 1000, higher: 100_000, terminal: 100_000} {
+		out := ends(spec)
+		require.Equal(t, nodev1.EndReason_END_REASON_OUTPUT_LIMIT, out.GetEndReason())
+		require.Greater(t, out.GetLogBytes(), limit)
+		// What was read at once, and what the pipes held.
+		require.Less(t, out.GetLogBytes(), limit+4<<20)
+		require.Zero(t, out.GetLogDroppedBytes())
+		require.Zero(t, out.GetMembersLeft())
+		text, err := n.read(&nodev1.ReadLogRequest{ExecId: spec.GetExecId()})
+		require.NoError(t, err)
+		require.Len(t, text, int(out.GetLogBytes()))
+	}
+	_, text := n.sh(id, "ls; pgrep -x yes")
+	require.NotContains(t, text, "after")
+	require.Equal(t, "", strings.TrimSpace(text), "nothing runs on")
 }
 
 // H11: cut off for longer than its grace, a command is stopped, daemon or no

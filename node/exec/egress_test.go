@@ -65,7 +65,7 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 func withEgress(t *testing.T) (*node, *names) {
 	t.Helper()
 	n, known := prepared(t), &names{addrs: map[string]string{}}
-	n.cfg.Egress = egress.New(egress.Config{Resolver: known})
+	n.cfg.Egress = egress.New(egress.Config{Resolver: known, Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	n.change = func(cfg *exec.Config) { cfg.Egress = n.cfg.Egress }
 	n.startEgress()
 	return n, known

@@ -1,12 +1,14 @@
 package exec_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -98,6 +100,91 @@ func TestAFolderOfTheHostIsShownReadOnly(t *testing.T) {
 	require.NotZero(t, code)
 	require.Contains(t, text, "dpkg.log")
 	require.Contains(t, text, "ead-only file system")
+}
+
+// What is mounted below a folder that is shown is as read-only as the folder.
+func TestWhatIsMountedBelowAShownFolderIsReadOnly(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/opt", "deckhand-")
+	require.NoError(t, err)
+	below := filepath.Join(dir, "below")
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Mkdir(below, 0o755))
+	require.NoError(t, unix.Mount("tmpfs", below, "tmpfs", 0, "mode=1777"))
+	t.Cleanup(func() {
+		require.NoError(t, unix.Unmount(below, unix.MNT_DETACH))
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	require.NoError(t, os.WriteFile(filepath.Join(below, "here"), []byte("text"), 0o666))
+	n := prepared(t)
+	n.cfg.ShowPaths = []string{dir}
+	n.start()
+	id := n.ensure(func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{dir} })
+	code, text := n.sh(id, "cat "+below+"/here; echo changed > "+below+"/here; touch "+below+"/x")
+	require.NotZero(t, code)
+	require.Equal(t, 2, strings.Count(text, "ead-only file system"), text)
+	require.True(t, strings.HasPrefix(text, "text"), text)
+}
+
+// A service that begins to listen in a folder after a jail was shown it is not
+// reached from the jail.
+func TestASocketInAShownFolderIsNotReached(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/opt", "deckhand-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run"), []byte("#!/bin/sh\necho it runs\n"), 0o755))
+	n := prepared(t)
+	n.cfg.ShowPaths = []string{dir}
+	n.start()
+	id := n.ensure(func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{dir} })
+	l, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	require.NoError(t, os.Chmod(filepath.Join(dir, "socket"), 0o777))
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, os.Chmod(pipe, 0o666))
+	out, text := n.run(command(id, "python3", "-c", `import os, socket, sys
+d = sys.argv[1]
+print(open(d + "/file").read(), os.popen(d + "/run").read())
+for name, do in {
+    "socket": lambda: socket.socket(socket.AF_UNIX).connect(d + "/socket"),
+    "pipe": lambda: os.open(d + "/pipe", os.O_WRONLY | os.O_NONBLOCK),
+    "pipe, both ways": lambda: os.open(d + "/pipe", os.O_RDWR | os.O_NONBLOCK),
+}.items():
+    try: do(); print(name, "OPEN")
+    except OSError as e: print(name, e.strerror)`, dir))
+	require.Zero(t, out.GetExitCode(), text)
+	require.Equal(t, "text it runs\n\nsocket Permission denied\npipe Permission denied\npipe, both ways Permission denied\n", text)
+	left, err := filepath.Glob(filepath.Join(n.cfg.DataDir, "jails", id, "shown"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// A jail that takes all the inotify that it can leaves the machine and other
+// jails theirs.
+func TestAJailTakesNoInotifyFromOthers(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	greedy, other := n.ensure(), n.ensure()
+	take := `import ctypes, sys, time
+libc = ctypes.CDLL(None)
+n = 0
+while libc.inotify_init() >= 0: n += 1
+print("got", n, flush=True)
+time.sleep(float(sys.argv[1]))`
+	spec := command(greedy, "python3", "-c", take, "3333")
+	n.startExec(spec)
+	n.until(spec.GetExecId(), "\n")
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	require.NoError(t, err, "the machine has some left")
+	require.NoError(t, unix.Close(fd))
+	out, text := n.run(command(other, "python3", "-c", take, "0"))
+	require.Zero(t, out.GetExitCode())
+	require.Regexp(t, `^got [1-9]`, text, "the other jail has some left")
 }
 
 // H2: a jail is held to its memory, and the exec says what happened.

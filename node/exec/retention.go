@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/node/execlog"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 const (
 	defaultLogAge   = 7 * 24 * time.Hour
 	defaultLogBytes = 20 << 30
+	// leastAge is how long people's logs are kept whatever others write.
+	leastAge = 24 * time.Hour
 )
 
 // retention says which logs are kept: whole ones, since offsets never change.
@@ -44,28 +46,80 @@ func newRetention(cfg Config) (retention, error) {
 	return r, nil
 }
 
-// tooMany answers the records whose logs have to go: those that are too old,
-// and then the oldest until the rest fit.
+// tooMany returns the records whose logs have to go: those that are too old,
+// and then, until the rest fit, the oldest of whoever has most. So a jail that
+// writes much loses its own logs before it costs anybody else's. Those of people
+// and of the machine itself are the evidence of what was done: they are apart,
+// and stay for leastAge while they take no more than half of the room.
 func (r retention) tooMany(records []*nodev1.ExecRecord) []*nodev1.ExecRecord {
-	var kept []*nodev1.ExecRecord
+	var kept, gone []*nodev1.ExecRecord
 	total := int64(0)
+	oldest := r.now().Add(-r.age)
 	for _, rec := range records {
-		if end := rec.GetResult(); end != nil && end.GetLogDeletedAt() == nil && keptBytes(end) > 0 {
+		end := rec.GetResult()
+		switch {
+		case end == nil || end.GetLogDeletedAt() != nil || keptBytes(end) <= 0:
+		case end.GetEndedAt().AsTime().Before(oldest):
+			gone = append(gone, rec)
+		default:
 			kept = append(kept, rec)
 			total += keptBytes(end)
 		}
 	}
-	slices.SortFunc(kept, func(a, b *nodev1.ExecRecord) int {
-		return cmp.Compare(a.GetResult().GetEndedAt().AsTime().UnixNano(), b.GetResult().GetEndedAt().AsTime().UnixNano())
-	})
-	oldest := r.now().Add(-r.age)
-	for i, rec := range kept {
-		if total <= r.bytes && !rec.GetResult().GetEndedAt().AsTime().Before(oldest) {
-			return kept[:i]
-		}
-		total -= keptBytes(rec.GetResult())
+	if total <= r.bytes {
+		return gone
 	}
-	return kept
+	slices.SortFunc(kept, func(a, b *nodev1.ExecRecord) int {
+		return b.GetResult().GetEndedAt().AsTime().Compare(a.GetResult().GetEndedAt().AsTime())
+	})
+	owners := map[owner]*logsOf{}
+	evidence := int64(0)
+	for _, rec := range kept { // the newest first
+		whose := ownerOf(rec.GetSpec())
+		logs := owners[whose]
+		if logs == nil {
+			logs = &logsOf{}
+			owners[whose] = logs
+		}
+		size := keptBytes(rec.GetResult())
+		logs.bytes += size
+		if whose.people && rec.GetResult().GetEndedAt().AsTime().After(r.now().Add(-leastAge)) && evidence+size <= r.bytes/2 {
+			evidence += size
+			continue
+		}
+		logs.loose = append(logs.loose, rec)
+	}
+	for total > r.bytes {
+		var most *logsOf
+		for _, logs := range owners {
+			if len(logs.loose) > 0 && (most == nil || logs.bytes > most.bytes) {
+				most = logs
+			}
+		}
+		last := len(most.loose) - 1
+		size := keptBytes(most.loose[last].GetResult())
+		gone = append(gone, most.loose[last])
+		most.loose = most.loose[:last]
+		most.bytes -= size
+		total -= size
+	}
+	return gone
+}
+
+// owner is whose logs count together.
+type owner struct {
+	jail   string
+	people bool
+}
+
+func ownerOf(spec *nodev1.ExecSpec) owner {
+	return owner{jail: spec.GetJailId(), people: spec.GetByPerson() || spec.GetJailId() == jail.HostID}
+}
+
+// logsOf is what logs an owner has, and those that may go, the newest first.
+type logsOf struct {
+	bytes int64
+	loose []*nodev1.ExecRecord
 }
 
 func keptBytes(e *nodev1.Exec) int64 { return e.GetLogBytes() - e.GetLogDroppedBytes() }

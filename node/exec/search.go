@@ -2,20 +2,22 @@ package exec
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/execlog"
+	"github.com/deckhand-sh/deckhand/node/grep"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 const (
-	// maxSearches is how many searches run at once: more would only take the
-	// machine from the commands.
-	maxSearches = 2
-	// searchBudget is how much of a log one call looks at.
+	// searchBudget is how much of a log one call looks at, and searchTime for how
+	// long: whoever asks goes on from where it ended.
 	searchBudget   = 1 << 30
+	searchTime     = 5 * time.Second
 	defaultMatches = 100
 	maxMatches     = 1000
 	maxContext     = 20
@@ -36,12 +38,14 @@ func (s *Service) searchLog(ctx context.Context, req *nodev1.SearchLogRequest) (
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.search <- struct{}{}:
-		defer func() { <-s.search }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	release, err := s.search.Take(ctx, req.GetCaller())
+	if errors.Is(err, grep.ErrBusy) {
+		return nil, fault.New(fault.Exhausted, "%v", err).WithFix("wait for one to end").WithObject(req.GetExecId())
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	log, w, err := s.findLog(ctx, req.GetExecId())
 	if err != nil {
 		return nil, err
@@ -51,7 +55,13 @@ func (s *Service) searchLog(ctx context.Context, req *nodev1.SearchLogRequest) (
 	}
 	defer log.Close()
 	query.Live = w != nil
-	found, err := log.Search(ctx, query)
+	limited, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
+	found, err := log.Search(limited, query)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, fault.New(fault.Exhausted, "pattern: the search came no further in %s", searchTime).
+			WithFix("use a simpler expression, or search for a plain text").WithObject(req.GetExecId())
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -30,9 +29,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/execlog"
+	"github.com/deckhand-sh/deckhand/node/grep"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
-	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -59,11 +58,17 @@ type Config struct {
 	// days. Its result is kept as long as the ledger keeps it.
 	LogAge time.Duration
 	// LogBytes is how much the logs of ended execs may take together, the oldest
-	// going first; 0 for 20 GiB.
+	// of the jail that has most going first; 0 for 20 GiB.
 	LogBytes int64
+	// OutputBytes is after how much output a command is killed, unless it asked
+	// for less; 0 for 4 GiB.
+	OutputBytes int64
 	// Now is the clock that ages are told by; nil for time.Now.
 	Now func() time.Time
 }
+
+// DefaultOutputBytes is after how much output a command is killed.
+const DefaultOutputBytes = 4 << 30
 
 const (
 	defaultTimeout = 10 * time.Minute
@@ -88,7 +93,8 @@ type Service struct {
 	collect time.Duration
 	mask    execlog.Mask
 	logs    retention
-	search  chan struct{} // holds one for each search under way
+	search  *grep.Slots
+	output  int64 // bytes after which a command is killed
 	contact contact
 	// recorded are those whose end the hub has on record, until the ledger knows;
 	// guarded by mu. Lost with the daemon, they are only kept for longer.
@@ -120,13 +126,19 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.Mask == nil {
 		cfg.Mask = (*redact.Redactor)(nil).Mask
 	}
+	if cfg.OutputBytes == 0 {
+		cfg.OutputBytes = DefaultOutputBytes
+	}
+	if cfg.OutputBytes < 0 {
+		return nil, fmt.Errorf("exec: OutputBytes is %d; it cannot be negative", cfg.OutputBytes)
+	}
 	logs, err := newRetention(cfg)
 	if err != nil {
 		return nil, err
 	}
 	return &Service{
 		ledger: cfg.Ledger, jails: cfg.Jails, spaces: cfg.Workspaces, egress: cfg.Egress, log: cfg.Log, ended: cfg.Ended, collect: cfg.CollectEvery,
-		mask: cfg.Mask, logs: logs, search: make(chan struct{}, maxSearches), contact: newContact(),
+		mask: cfg.Mask, logs: logs, search: grep.NewSlots(), output: cfg.OutputBytes, contact: newContact(),
 		live: map[string]*watch{}, finished: make(chan *nodev1.Exec, 64),
 	}, nil
 }
@@ -528,67 +540,4 @@ func (s *Service) fail(doing string, err error) error {
 		s.log.Error(doing, "error", err)
 	}
 	return fault.ToGRPC(err)
-}
-
-// request answers what init is asked to start.
-func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequest {
-	uid, gid := s.jails.User()
-	timeout := defaultTimeout
-	if spec.Timeout != nil {
-		timeout = spec.GetTimeout().AsDuration()
-	}
-	if named, group, err := parseUser(spec.GetUser()); err == nil && named != 0 {
-		uid, gid = named, group
-	}
-	env := spec.GetEnv()
-	if proxied {
-		env = egress.Environment(spec.GetExecId(), env)
-	}
-	return &initv1.StartRequest{
-		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: env, Dir: spec.GetDir(),
-		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()),
-		Stdin: spec.GetStdin(), StdinOpen: spec.GetStdinOpen(),
-		PtyRows: spec.GetPty().GetRows(), PtyCols: spec.GetPty().GetCols(),
-		OfflineGraceMs: s.contact.grace(spec).Milliseconds(), OutputCap: spec.GetOutputCapBytes(),
-	}
-}
-
-// fromStatus answers an exec as init tells of it.
-func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
-	out := &nodev1.Exec{
-		ExecId: rec.GetSpec().GetExecId(), JailId: rec.GetSpec().GetJailId(),
-		State: nodev1.ExecState_EXEC_STATE_RUNNING, CreatedAt: rec.GetCreatedAt(),
-		StartedAt: at(st.GetStartedAt()), LogBytes: st.GetLogBytes(), MembersLeft: st.GetMembersLeft(),
-		LeaderExited: st.GetLeaderExited(), ExitCode: st.GetExitCode(), Signal: st.GetSignal(),
-		KilledBy: st.GetKilledBy(), StartError: st.GetStartError(),
-		LogDroppedBytes: st.GetLogDropped(), StdinBytes: st.GetStdinBytes(),
-	}
-	if st.GetEnded() {
-		out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, reason(st), at(st.GetEndedAt())
-	}
-	return out
-}
-
-// reason answers why a command ended, as far as init knows.
-func reason(st *initv1.Status) nodev1.EndReason {
-	switch {
-	case st.GetStartError() != "":
-		return nodev1.EndReason_END_REASON_START_FAILED
-	case st.GetTimedOut():
-		return nodev1.EndReason_END_REASON_TIMED_OUT
-	case st.GetKilledBy() != "":
-		return nodev1.EndReason_END_REASON_KILLED
-	case st.GetLogError() != "":
-		return nodev1.EndReason_END_REASON_DISK_FULL
-	case st.GetSignal() != 0:
-		return nodev1.EndReason_END_REASON_SIGNALLED
-	}
-	return nodev1.EndReason_END_REASON_EXITED
-}
-
-func at(nanos int64) *timestamppb.Timestamp {
-	if nanos == 0 {
-		return nil
-	}
-	return timestamppb.New(time.Unix(0, nanos))
 }

@@ -76,8 +76,8 @@ func validate(s *nodev1.ExecSpec) error {
 			return bad("offline_grace", "%s is out of range", g).WithFix("use more than 0 and at most 7 days")
 		}
 	}
-	if s.GetOutputCapBytes() < 0 {
-		return bad("output_cap_bytes", "it is negative").WithFix("use 0 to keep all output")
+	if s.GetOutputLimitBytes() < 0 {
+		return bad("output_limit_bytes", "it is negative").WithFix("use 0 for the node's own bound")
 	}
 	if s.Pty != nil {
 		if err := validatePty(s.GetPty()); err != nil {

@@ -56,8 +56,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	OutputCap Reason = 1
-	DiskFull  Reason = 2
+	DiskFull Reason = 2
 )
 
 // RecordSize is the size of one record of the index, in bytes.

@@ -3,18 +3,23 @@ package execlog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"time"
+
+	"github.com/deckhand-sh/deckhand/node/grep"
 )
 
 const (
 	// MaxMatch bounds the length of a match: an expression sees no further.
 	MaxMatch = 64 << 10
 	// searchWindow is how much of a log is in memory at once, in which lines of
-	// any length are searched.
+	// any length are searched, and leastWindow how much it is for an expression
+	// of which each byte costs much.
 	searchWindow = 1 << 20
+	leastWindow  = 4 * MaxMatch
 	// maxSide bounds an excerpt on either side of where its match begins.
 	maxSide = 2 << 10
 )
@@ -24,18 +29,19 @@ type Pattern struct {
 	literal []byte
 	// plain is the expression, and after the same behind one more character:
 	// what ^ and \b say of a place depends on the one before it.
-	plain, after *regexp.Regexp
+	plain, after *grep.Expression
 	reach        int
+	window       int64
 }
 
 // NewPattern makes a pattern of a text, or of an expression of RE2 in which ^
-// and $ are of a line. It answers what is wrong with the expression.
+// and $ are of a line. It returns what is wrong with the expression.
 func NewPattern(text string, expression, ignoreCase bool) (*Pattern, error) {
 	if text == "" {
 		return nil, fmt.Errorf("it is empty")
 	}
 	if !expression && !ignoreCase {
-		return &Pattern{literal: []byte(text), reach: len(text)}, nil
+		return &Pattern{literal: []byte(text), reach: len(text), window: searchWindow}, nil
 	}
 	if !expression {
 		text = regexp.QuoteMeta(text)
@@ -53,15 +59,16 @@ func NewPattern(text string, expression, ignoreCase bool) (*Pattern, error) {
 		return nil, fmt.Errorf(`\A and \z are of a text, and a log is searched by lines: use ^ and $`)
 	}
 	p := &Pattern{reach: MaxMatch}
-	if p.plain, err = regexp.Compile(text); err != nil {
+	if p.plain, err = grep.Compile(text); err != nil {
 		return nil, err
 	}
-	if p.after, err = regexp.Compile("(?s:.)(" + text + ")"); err != nil {
+	if p.after, err = grep.Compile("(?s:.)(" + text + ")"); err != nil {
 		return nil, err
 	}
-	if p.plain.MatchString("") {
+	if empty, _ := p.plain.Match(context.Background(), nil); empty {
 		return nil, fmt.Errorf("it matches the empty text, and so everywhere")
 	}
+	p.window = min(max(grep.PlainSteps/int64(p.after.Size()), leastWindow), searchWindow)
 	return p, nil
 }
 
@@ -77,24 +84,24 @@ func asksForText(re *syntax.Regexp) bool {
 	return false
 }
 
-// find answers the first match in buf that begins at from or after.
-func (p *Pattern) find(buf []byte, from int) (start, end int, ok bool) {
+// find returns the first match in buf that begins at from or after.
+func (p *Pattern) find(ctx context.Context, buf []byte, from int) (start, end int, ok bool, err error) {
 	if p.literal != nil {
 		i := bytes.Index(buf[from:], p.literal)
-		return from + i, from + i + len(p.literal), i >= 0
+		return from + i, from + i + len(p.literal), i >= 0, nil
 	}
 	before := max(0, from-1)
-	at := p.plain.FindIndex(buf[before:])
+	at, err := p.plain.FindSubmatchIndex(ctx, buf[before:])
 	if at != nil && from > 0 && at[0] == 0 {
 		// It begins before from, perhaps only since nothing is seen before it.
-		if at = p.after.FindSubmatchIndex(buf[before:]); at != nil {
+		if at, err = p.after.FindSubmatchIndex(ctx, buf[before:]); at != nil {
 			at = at[2:4]
 		}
 	}
-	if at == nil {
-		return 0, 0, false
+	if err != nil || at == nil {
+		return 0, 0, false, err
 	}
-	return before + at[0], before + at[1], true
+	return before + at[0], before + at[1], true, nil
 }
 
 // Query says what to search.
@@ -131,7 +138,8 @@ type Found struct {
 }
 
 // Search finds the places that match, in order and none within another, in what
-// Read would show. It holds no more than about 1 MiB.
+// Read would show. It holds no more than about 1 MiB. When the deadline of its
+// context passes, it returns how far it came, if it came any further.
 func (r *Reader) Search(ctx context.Context, q Query) (Found, error) {
 	end, err := r.Size()
 	if err != nil {
@@ -142,13 +150,14 @@ func (r *Reader) Search(ctx context.Context, q Query) (Found, error) {
 	}
 	s := search{reader: r, query: q, at: q.Offset, end: end}
 	for !s.out.Complete && len(s.out.Matches) < q.Max {
-		if err := ctx.Err(); err != nil {
-			return Found{}, err
-		}
 		if q.Budget > 0 && s.at-q.Offset > q.Budget {
 			break
 		}
-		if err := s.window(); err != nil {
+		err := s.window(ctx)
+		if errors.Is(err, context.DeadlineExceeded) && s.at > q.Offset {
+			break
+		}
+		if err != nil {
 			return Found{}, err
 		}
 	}
@@ -190,21 +199,27 @@ func (s *search) load(from, to int64) error {
 }
 
 // window searches the next part of the log.
-func (s *search) window() error {
+func (s *search) window(ctx context.Context) error {
 	if s.at >= s.end {
 		s.out.Complete = true
 		return nil
 	}
 	base := max(0, s.at-1)
 	if s.buf == nil {
-		s.buf = make([]byte, 0, min(searchWindow, s.end-base))
+		s.buf = make([]byte, 0, min(s.query.Pattern.window, s.end-base))
 	}
-	if err := s.load(base, min(s.end, base+searchWindow)); err != nil {
+	if err := s.load(base, min(s.end, base+s.query.Pattern.window)); err != nil {
 		return err
 	}
 	last := base+int64(len(s.buf)) >= s.end
 	for len(s.out.Matches) < s.query.Max {
-		start, end, ok := s.query.Pattern.find(s.buf, min(len(s.buf), int(s.at-base)))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start, end, ok, err := s.query.Pattern.find(ctx, s.buf, min(len(s.buf), int(s.at-base)))
+		if err != nil {
+			return err
+		}
 		safe := len(s.buf) - s.query.Pattern.reach
 		switch {
 		case !ok && last:

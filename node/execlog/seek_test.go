@@ -106,15 +106,20 @@ func TestTails(t *testing.T) {
 func TestGapsAndSizesAreRecords(t *testing.T) {
 	t.Parallel()
 	r := made(t, func(w *Writer, _ *time.Time) {
-		w.SetLimit(10)
 		require.NoError(t, w.Resize(24, 80))
 		require.NoError(t, w.Append(PTY, []byte("12345678")))
 		require.NoError(t, w.Resize(50, 132))
+		require.NoError(t, w.Append(PTY, []byte("90")))
+		// A file that takes no writes stands for a full disk.
+		readOnly, err := os.Open(w.data.Name())
+		require.NoError(t, err)
+		require.NoError(t, w.data.Close())
+		w.data = readOnly
 		for range 100 {
-			require.NoError(t, w.Append(PTY, []byte("90abc")))
+			require.Error(t, w.Append(PTY, []byte("abcde")))
 		}
-		require.EqualValues(t, 508, w.Size())
-		require.EqualValues(t, 498, w.Dropped())
+		require.EqualValues(t, 510, w.Size())
+		require.EqualValues(t, 500, w.Dropped())
 	})
 	var seen []string
 	at := int64(0)
@@ -122,7 +127,7 @@ func TestGapsAndSizesAreRecords(t *testing.T) {
 		require.Equal(t, at, c.Offset)
 		switch c.Stream {
 		case Gap:
-			require.Equal(t, OutputCap, c.Reason)
+			require.Equal(t, DiskFull, c.Reason)
 			at = c.To
 		case Resize:
 			seen = append(seen, fmt.Sprint(c.Rows, "x", c.Cols))
@@ -133,10 +138,10 @@ func TestGapsAndSizesAreRecords(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, []string{"24x80", "12345678", "50x132", "90"}, seen)
-	require.EqualValues(t, 508, at)
+	require.EqualValues(t, 510, at)
 	end, err := r.End()
 	require.NoError(t, err)
-	require.EqualValues(t, 508, end)
+	require.EqualValues(t, 510, end)
 }
 
 // Masking: however it is read, and whichever streams a secret is cut by.
@@ -216,6 +221,7 @@ func TestASearchIsThatOfTheWhole(t *testing.T) {
 		"of bytes not text":     {`\x{FFFD}+z`, true, false},
 		"a text of two lines":   {"0\nn", false, false},
 		"as much as it can get": {`x+`, true, false},
+		"what costs much":       {`(?:x|[n-z ]){0,3}N.{0,150}\d+$`, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -279,9 +285,45 @@ func TestASearchIsThatOfTheWhole(t *testing.T) {
 	}
 }
 
+// late is a context whose deadline passes after so many looks at it.
+type late struct {
+	context.Context
+	looks int
+}
+
+func (l *late) Err() error {
+	if l.looks--; l.looks < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestASearchThatRunsOutOfTimeSaysWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	r := made(t, func(w *Writer, _ *time.Time) {
+		require.NoError(t, w.Append(Stdout, bytes.Repeat([]byte("some words and a number\n"), 100_000)))
+		require.NoError(t, w.Append(Stdout, []byte("needle\n")))
+	})
+	p, err := NewPattern(`need(le.{0,100}|le)`, true, false)
+	require.NoError(t, err)
+	_, err = r.Search(&late{t.Context(), 1}, Query{Pattern: p, Max: 1})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it came no further")
+	var next int64
+	for calls := 1; ; calls++ {
+		found, err := r.Search(&late{t.Context(), 100}, Query{Pattern: p, Max: 1, Offset: next})
+		require.NoError(t, err)
+		require.Greater(t, found.Next, next)
+		if next = found.Next; len(found.Matches) > 0 {
+			require.Greater(t, calls, 1)
+			require.Equal(t, "needle", string(found.Matches[0].Excerpt))
+			return
+		}
+	}
+}
+
 func TestPatternsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"(", "x*", `\Ax`, `x\z`, ""} {
+	for _, bad := range []string{"(", "x*", `\Ax`, `x\z`, "", `([a-y]*){10}(x?){900}z`, `(?i)(a|b|c|d|e|f).{0,998}z$`} {
 		_, err := NewPattern(bad, true, false)
 		require.Error(t, err, bad)
 	}

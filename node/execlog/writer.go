@@ -20,17 +20,15 @@ type Writer struct {
 	offset int64 // end of the log
 	at     int64 // end of index
 	last   int64 // time of the last record
-	limit  int64 // bytes to keep; 0 for all
 	gap    gap   // at the end of the log
 	err    error // the first failure; no output is written after it
 }
 
 // gap is a run of output that was not kept and goes up to the log's end.
 type gap struct {
-	from   int64
-	told   int64 // up to where records tell of it
-	reason Reason
-	open   bool
+	from int64
+	told int64 // up to where records tell of it
+	open bool
 }
 
 // Create makes the log in a folder that has none.
@@ -56,30 +54,14 @@ func create(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// SetLimit bounds how many bytes of output are kept; 0 is no bound. What comes
-// after them is a gap.
-func (w *Writer) SetLimit(n int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.limit = n
-}
-
 // Append adds what was read from a stream. After an error, such as a full
 // disk, the log keeps nothing more, answers that error again and counts what
 // it drops: what is in it stays one unbroken run.
 func (w *Writer) Append(stream Stream, p []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	keep := p
-	if w.limit > 0 {
-		keep = p[:max(0, min(int64(len(p)), w.limit-w.offset))]
-	}
-	if len(keep) > 0 && w.err == nil {
-		n := w.keep(stream, keep)
-		p = p[n:]
-		if w.err == nil && len(p) == 0 {
-			return nil
-		}
+	if w.err == nil {
+		p = p[w.keep(stream, p):]
 	}
 	if len(p) > 0 {
 		w.drop(int64(len(p)))
@@ -110,11 +92,7 @@ func (w *Writer) keep(stream Stream, p []byte) int {
 // begins, each time it has doubled, and at the end.
 func (w *Writer) drop(n int64) {
 	if !w.gap.open {
-		reason := OutputCap
-		if w.err != nil {
-			reason = DiskFull
-		}
-		w.gap = gap{from: w.offset, told: w.offset, reason: reason, open: true}
+		w.gap = gap{from: w.offset, told: w.offset, open: true}
 	}
 	w.offset += n
 	if w.offset-w.gap.from >= 2*(w.gap.told-w.gap.from) {
@@ -127,7 +105,7 @@ func (w *Writer) drop(n int64) {
 func (w *Writer) tellGap() {
 	for w.gap.open && w.gap.told < w.offset {
 		r := record{
-			offset: w.gap.told, stream: Gap, reason: w.gap.reason,
+			offset: w.gap.told, stream: Gap, reason: DiskFull,
 			length: uint32(min(w.offset-w.gap.told, math.MaxUint32)),
 		}
 		if w.tell(r) != nil {

@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -166,6 +167,20 @@ func TestSearch(t *testing.T) {
 		Pattern: `^(// )?needle`, Regexp: true, IgnoreCase: true, Name: "*.go", Path: "src",
 	}))
 	require.Len(t, find(&nodev1.SearchFilesRequest{Pattern: "needle", MaxMatches: 1}), 1)
-	_, err := s.SearchFiles(t.Context(), &nodev1.SearchFilesRequest{JailId: jailID, Pattern: "(", Regexp: true})
-	require.True(t, fault.Is(err, fault.Invalid))
+	for _, pattern := range []string{"(", "([a-y]*){10}(x?){900}z"} {
+		_, err := s.SearchFiles(t.Context(), &nodev1.SearchFilesRequest{JailId: jailID, Pattern: pattern, Regexp: true})
+		require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	}
+}
+
+func TestASearchEndsWithItsContextWithinAFile(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lines"), []byte(strings.Repeat("a line\n", 1000)), 0o600))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 { // whether it had a slot by then or not
+		_, err := s.SearchFiles(ctx, &nodev1.SearchFilesRequest{JailId: jailID, Path: "lines", Pattern: "line"})
+		require.ErrorIs(t, err, context.Canceled)
+	}
 }

@@ -126,8 +126,9 @@ func (d *description) named(text string) (bool, error) {
 	if !strings.ContainsAny(name, `*?[{\`) {
 		return false, nil
 	}
-	if !doublestar.ValidatePattern(name) {
-		return false, fault.New(fault.Invalid, "pattern %q cannot be read", text).WithFix("write it as in src/**/*.go")
+	wanted, err := newPattern(name)
+	if err != nil {
+		return false, err
 	}
 	base, _ := doublestar.SplitPattern(name)
 	info, err := d.w.root.Lstat(base)
@@ -138,7 +139,7 @@ func (d *description) named(text string) (bool, error) {
 		return false, err
 	}
 	before := len(d.found) + len(d.skipped)
-	err = d.tree(base, info, 0, func(at string) bool { return doublestar.MatchUnvalidated(name, at) })
+	err = d.tree(base, info, 0, wanted.match)
 	return len(d.found)+len(d.skipped) > before, err
 }
 

@@ -95,6 +95,8 @@ func TestFilesAreDescribedByPathsAndPatterns(t *testing.T) {
 
 	_, err = describe(t, api, &nodev1.DescribeFilesRequest{Paths: []string{"../x"}})
 	require.Equal(t, fault.SandboxViolation, fault.As(err).Code)
+	_, err = describe(t, api, &nodev1.DescribeFilesRequest{Paths: []string{strings.Repeat("{a,a}", 40) + "b"}})
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 	_, err = describe(t, api, &nodev1.DescribeFilesRequest{Paths: []string{"src"}, MaxFiles: 3})
 	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
 	_, err = describe(t, api, &nodev1.DescribeFilesRequest{Paths: []string{"src"}, MaxBytes: 2})

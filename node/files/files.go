@@ -23,6 +23,7 @@ import (
 	"sync"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/grep"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -75,7 +76,9 @@ type Service struct {
 	// writing is held by whoever changes a workspace, so that what a write
 	// found (a digest, a size) still holds when it takes effect, as far as
 	// other calls go. Jails share the locks by hash.
-	writing [64]sync.Mutex
+	writing  [64]sync.Mutex
+	searches *grep.Slots
+	watching watching
 }
 
 // New makes a Service.
@@ -83,7 +86,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Workspaces == nil || cfg.Ledger == nil {
 		return nil, errors.New("files: Workspaces and Ledger must be set")
 	}
-	return &Service{cfg: cfg}, nil
+	return &Service{cfg: cfg, searches: grep.NewSlots()}, nil
 }
 
 func (s *Service) lock(jailID string) *sync.Mutex {

@@ -11,8 +11,10 @@ import (
 	"path"
 	"regexp"
 	"syscall"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/grep"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -25,13 +27,15 @@ const (
 	searchFile  = 16 << 20
 	searchBytes = 512 << 20
 	searchLine  = 64 << 10
+	// searchTime is for how long one search looks.
+	searchTime  = 5 * time.Second
 	shownLine   = 400
 	binarySniff = 8000
 )
 
 type search struct {
 	w       *workspace
-	match   *regexp.Regexp
+	match   func(ctx context.Context, line []byte) (bool, error)
 	name    string
 	limit   int
 	read    int64
@@ -47,16 +51,9 @@ func (s *Service) SearchFiles(ctx context.Context, req *nodev1.SearchFilesReques
 		return nil, err
 	}
 	defer w.close()
-	text := req.GetPattern()
-	if !req.GetRegexp() {
-		text = regexp.QuoteMeta(text)
-	}
-	if req.GetIgnoreCase() {
-		text = "(?i)" + text
-	}
-	match, err := regexp.Compile(text)
+	match, err := matcher(req)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "pattern is no expression: %v", err).WithFix("use RE2 syntax, or search for a plain text")
+		return nil, err
 	}
 	if _, err := path.Match(req.GetName(), ""); err != nil {
 		return nil, fault.New(fault.Invalid, "name %q is no pattern of names", req.GetName()).WithFix(`for example "*.go"`)
@@ -66,19 +63,53 @@ func (s *Service) SearchFiles(ctx context.Context, req *nodev1.SearchFilesReques
 		limit = defaultMatches
 	}
 	one := &search{w: w, match: match, name: req.GetName(), limit: min(limit, maxMatches)}
+	release, err := s.searches.Take(ctx, req.GetCaller())
+	if errors.Is(err, grep.ErrBusy) {
+		return nil, fault.New(fault.Exhausted, "%v", err).WithFix("wait for one to end")
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	info, err := w.root.Stat(name)
 	if err != nil {
 		return nil, explain(req.GetPath(), err)
 	}
+	limited, cancel := context.WithTimeout(ctx, searchTime)
+	defer cancel()
 	if info.IsDir() {
-		err = one.folder(ctx, name, 0)
+		err = one.folder(limited, name, 0)
 	} else {
-		err = one.file(name)
+		err = one.file(limited, name)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		one.out.Truncated, err = true, nil
 	}
 	if err != nil {
 		return nil, explain(req.GetPath(), err)
 	}
 	return &one.out, nil
+}
+
+// matcher returns what reports whether a line matches what a request asks for.
+func matcher(req *nodev1.SearchFilesRequest) (func(context.Context, []byte) (bool, error), error) {
+	text := req.GetPattern()
+	if !req.GetRegexp() && !req.GetIgnoreCase() {
+		return func(ctx context.Context, line []byte) (bool, error) {
+			return bytes.Contains(line, []byte(text)), ctx.Err()
+		}, nil
+	}
+	if !req.GetRegexp() {
+		text = regexp.QuoteMeta(text)
+	}
+	if req.GetIgnoreCase() {
+		text = "(?i)" + text
+	}
+	expression, err := grep.Compile(text)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "pattern: %v", err).WithFix("use a simpler expression, or search for a plain text")
+	}
+	return expression.Match, nil
 }
 
 func (s *search) folder(ctx context.Context, dir string, depth int) error {
@@ -107,7 +138,7 @@ func (s *search) folder(ctx context.Context, dir string, depth int) error {
 		case info.IsDir():
 			err = s.folder(ctx, name, depth+1)
 		case info.Mode().IsRegular():
-			err = s.file(name)
+			err = s.file(ctx, name)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !escapes(err) && fault.As(err) == nil {
 			return err // anything but what was replaced meanwhile
@@ -117,7 +148,7 @@ func (s *search) folder(ctx context.Context, dir string, depth int) error {
 }
 
 // file looks into one file, line by line; a long line is cut.
-func (s *search) file(name string) error {
+func (s *search) file(ctx context.Context, name string) error {
 	if fits, _ := path.Match(s.name, path.Base(name)); s.name != "" && !fits {
 		return nil
 	}
@@ -143,7 +174,14 @@ func (s *search) file(name string) error {
 	shown, _ := printable(name)
 	for number, begins := int32(1), true; ; {
 		line, err := r.ReadSlice('\n')
-		if begins && s.match.Match(bytes.TrimSuffix(line, []byte("\n"))) {
+		found := false
+		if begins {
+			var stopped error
+			if found, stopped = s.match(ctx, bytes.TrimSuffix(line, []byte("\n"))); stopped != nil {
+				return stopped
+			}
+		}
+		if found {
 			if len(s.out.Matches) == s.limit {
 				s.out.Truncated, s.stopped = true, true
 				return nil

@@ -208,3 +208,26 @@ func TestAWatchThatCannotSeeAllSaysSo(t *testing.T) {
 		}
 	}
 }
+
+func TestTheWatchesOfAJailAreBounded(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
+	api := dial(t, s)
+	open := func(ctx context.Context) error {
+		stream, err := api.WatchFiles(ctx, &nodev1.WatchFilesRequest{JailId: jailID})
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		return fault.FromGRPC(err)
+	}
+	first, end := context.WithCancel(t.Context())
+	require.NoError(t, open(first))
+	for range 15 {
+		require.NoError(t, open(t.Context()))
+	}
+	err := open(t.Context())
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+	require.ErrorContains(t, err, "16 watches of this workspace are open")
+	end()
+	require.Eventually(t, func() bool { return open(t.Context()) == nil }, time.Minute, 10*time.Millisecond, "one that has ended makes room")
+}

@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -25,8 +26,8 @@ const (
 	gather = 100 * time.Millisecond
 	// maxTold is how many paths one message has.
 	maxTold = 1000
-	// maxWatched is how many folders one watch looks at: each is held open.
-	maxWatched = 4096
+	// readAtOnce is how many names of a folder are in memory at once.
+	readAtOnce = 1024
 )
 
 // WatchFiles implements nodev1.FileServiceServer.
@@ -43,13 +44,21 @@ func (s *Service) WatchFiles(req *nodev1.WatchFilesRequest, out grpc.ServerStrea
 	if err != nil {
 		return fault.ToGRPC(explain(req.GetPath(), err))
 	}
+	if err := s.watching.begin(req.GetJailId()); err != nil {
+		return fault.ToGRPC(err)
+	}
+	o := &watch{
+		w: w, folders: map[string]*os.File{}, names: map[string]string{}, changed: map[string]bool{},
+		room: func(have int) bool { return s.watching.folder(req.GetJailId(), have) },
+	}
+	defer func() { s.watching.end(req.GetJailId(), o.counted) }()
 	notify, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
 		return fault.ToGRPC(fault.New(fault.Exhausted, "the node can watch no more folders").
 			WithFix("end other watches, or raise fs.inotify.max_user_instances").WithCause(err))
 	}
 	defer notify.Close()
-	o := &watch{w: w, notify: notify, folders: map[string]*os.File{}, names: map[string]string{}, changed: map[string]bool{}}
+	o.notify = notify
 	defer o.close()
 	o.add(name)
 	// The first answer says that it is watched from here on.
@@ -68,6 +77,9 @@ type watch struct {
 	names    map[string]string
 	changed  map[string]bool
 	overflow bool
+	// room asks for one more folder, and counted is how many it was given.
+	room    func(have int) bool
+	counted int
 }
 
 // add watches a folder and all below it. Folders are opened beneath the root
@@ -77,11 +89,12 @@ func (o *watch) add(dir string) {
 	if err != nil {
 		return // gone again, or no folder
 	}
-	if len(o.folders) >= maxWatched {
+	if !o.room(o.counted) {
 		_ = f.Close()
 		o.overflow = true
 		return
 	}
+	o.counted++
 	at := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	if err := o.notify.Add(at); err != nil {
 		_ = f.Close()
@@ -89,14 +102,19 @@ func (o *watch) add(dir string) {
 		return
 	}
 	o.folders[at], o.names[at] = f, dir
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		o.overflow = true
-		return
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			o.add(path.Join(dir, e.Name()))
+	for {
+		entries, err := f.ReadDir(readAtOnce)
+		for _, e := range entries {
+			if e.IsDir() {
+				o.add(path.Join(dir, e.Name()))
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			o.overflow = true
+			return
 		}
 	}
 }

@@ -104,10 +104,24 @@ func (s *server) enforceTimeout(r *run, timeout time.Duration, began moment) {
 		return
 	}
 	s.kill(r, func(st *initv1.Status) {
-		if st.GetKilledBy() == "" {
+		if st.GetKilledBy() == "" && !st.GetOutputLimit() {
 			st.TimedOut = true
 		}
 	})
+}
+
+// limitOutput kills a run once it has written more than its limit, and then
+// waits for its tree to end: what is in its pipes by then is all that comes.
+func (s *server) limitOutput(r *run, limit int64) {
+	if limit <= 0 || r.log.Size() <= limit {
+		return
+	}
+	go s.kill(r, func(st *initv1.Status) {
+		if st.GetKilledBy() == "" && !st.GetTimedOut() {
+			st.OutputLimit = true
+		}
+	})
+	<-r.stub.gone
 }
 
 // enforceGrace kills a run once the hub was not heard of for grace, counted
@@ -126,7 +140,7 @@ func (s *server) enforceGrace(r *run, grace time.Duration, began moment) {
 		return
 	}
 	s.kill(r, func(st *initv1.Status) {
-		if st.GetKilledBy() == "" && !st.GetTimedOut() {
+		if st.GetKilledBy() == "" && !st.GetTimedOut() && !st.GetOutputLimit() {
 			st.KilledBy = OfflineGrace
 		}
 	})

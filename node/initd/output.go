@@ -50,8 +50,8 @@ func outputPipe(name string) (r, w *os.File, err error) {
 // copyOutput moves what a pipe brings into the log until the pipe ends or its
 // deadline passes. When the log takes nothing more, full is called once and
 // the rest is read and dropped, so that the command can die of its kill and
-// not hang in a write.
-func copyOutput(pipe *os.File, stream execlog.Stream, log *execlog.Writer, g gate, bufs *buffers, full func()) {
+// not hang in a write. After each piece it calls kept, which may wait.
+func copyOutput(pipe *os.File, stream execlog.Stream, log *execlog.Writer, g gate, bufs *buffers, full, kept func()) {
 	conn, err := pipe.SyscallConn()
 	if err != nil {
 		return
@@ -86,5 +86,6 @@ func copyOutput(pipe *os.File, stream execlog.Stream, log *execlog.Writer, g gat
 		if ended || err != nil {
 			return
 		}
+		kept()
 	}
 }

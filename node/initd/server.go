@@ -165,7 +165,6 @@ func (s *server) record(r *run, req *initv1.StartRequest) error {
 		return startRefused(err)
 	}
 	r.dir, r.log = one.dir, one.log
-	r.log.SetLimit(req.GetOutputCap())
 	return nil
 }
 
@@ -209,7 +208,7 @@ func (s *server) spawn(r *run, req *initv1.StartRequest) string {
 	}
 	for _, out := range r.outs {
 		r.copies.Go(func() {
-			copyOutput(out.file, out.stream, r.log, s.gate, &s.bufs, func() { go s.kill(r, nil) })
+			copyOutput(out.file, out.stream, r.log, s.gate, &s.bufs, func() { go s.kill(r, nil) }, func() { s.limitOutput(r, req.GetOutputLimit()) })
 		})
 	}
 	go s.follow(r, req)
@@ -355,7 +354,7 @@ func (s *server) Kill(_ context.Context, req *initv1.KillRequest) (*initv1.KillR
 		by = "unknown"
 	}
 	note := func(st *initv1.Status) {
-		if st.GetKilledBy() == "" && !st.GetTimedOut() {
+		if st.GetKilledBy() == "" && !st.GetTimedOut() && !st.GetOutputLimit() {
 			st.KilledBy = by
 		}
 	}

@@ -33,6 +33,15 @@ type Config struct {
 	// RootPaths are host folders that the host root shows read-only at the same
 	// path, beside /usr; for example "/opt".
 	RootPaths []string
+	// ShowPaths are host folders that a spec's read_only_paths may name, with all
+	// below them; nil for DefaultShowPaths.
+	ShowPaths []string
+	// JailShare is how much of the machine's CPUs, memory, processes and disk one
+	// jail may have, in percent, though never less than a jail has by default; 0
+	// for 75. Overcommit is how many times what the machine has the limits of all
+	// jails may come to together, but for CPUs; 0 for 10.
+	JailShare  int
+	Overcommit float64
 	// Skills are host folders that every jail sees read-only, by their names in
 	// nodelink.SkillsPath.
 	Skills map[string]string
@@ -110,6 +119,26 @@ func (c Config) complete() (Config, error) {
 		if err := checkShown(path); err != nil {
 			return c, fmt.Errorf("jail: RootPaths: %w", err)
 		}
+	}
+	if c.ShowPaths == nil {
+		c.ShowPaths = DefaultShowPaths
+	}
+	for _, path := range c.ShowPaths {
+		if err := checkShown(path); err != nil {
+			return c, fmt.Errorf("jail: ShowPaths: %w", err)
+		}
+	}
+	if c.JailShare == 0 {
+		c.JailShare = DefaultJailShare
+	}
+	if c.Overcommit == 0 {
+		c.Overcommit = DefaultOvercommit
+	}
+	if c.JailShare < 1 || c.JailShare > 100 {
+		return c, fmt.Errorf("jail: JailShare %d is not from 1 to 100 percent", c.JailShare)
+	}
+	if c.Overcommit < 0.1 || c.Overcommit > 1000 {
+		return c, fmt.Errorf("jail: Overcommit %g is not from 0.1 to 1000", c.Overcommit)
 	}
 	if c.IdleStop == 0 {
 		c.IdleStop = DefaultIdleStop

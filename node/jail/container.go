@@ -34,7 +34,12 @@ const (
 // launch makes a record's container and its task and answers when init does.
 func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (*Init, error) {
 	s := rec.GetSpec()
-	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, m.cfg.Skills, append(append([]string(nil), m.cfg.RootPaths...), s.GetReadOnlyPaths()...))
+	shown, done, err := m.show(p, slices.Concat(m.cfg.RootPaths, s.GetReadOnlyPaths()))
+	defer done()
+	if err != nil {
+		return nil, err
+	}
+	root, err := hostRoot(p.rootfs, m.etc, m.initPath, m.skillPath, m.cfg.Skills, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +59,9 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 	task, err := ctr.NewTask(ctx, cio.LogFile(p.log))
 	if err != nil {
 		return nil, fmt.Errorf("make the task: %w", err)
+	}
+	if err := limitUser(ctx, int(task.Pid())); err != nil {
+		return nil, err
 	}
 	if err := task.Start(ctx); err != nil {
 		return nil, fmt.Errorf("start the task: %w", err)

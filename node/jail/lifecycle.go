@@ -294,6 +294,9 @@ func (m *Manager) removeFolders(p paths) error {
 	if err := m.removeWorkspace(p); err != nil {
 		return err
 	}
+	if err := hide(p); err != nil {
+		return err
+	}
 	// Until the record is gone the jail is known, and can be removed again.
 	for _, at := range []string{p.rootfs, p.state, p.image, p.dir} {
 		if err := os.RemoveAll(at); err != nil {

@@ -78,6 +78,12 @@ type Manager struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	drain   Drain
+
+	resources []resource
+	ceilings  sync.Mutex
+	// promised is what the jails get that are being made or changed, by their
+	// ids; guarded by ceilings.
+	promised map[string]*nodev1.JailSpec
 }
 
 // entry is what the manager has in memory of a jail.
@@ -105,7 +111,7 @@ func NewManager(ctx context.Context, cfg Config) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{
-		cfg: cfg, entries: map[string]*entry{}, runtimes: runtimes(),
+		cfg: cfg, entries: map[string]*entry{}, promised: map[string]*nodev1.JailSpec{}, runtimes: runtimes(),
 		etc: filepath.Join(cfg.DataDir, "etc"),
 	}
 	if err := m.openData(); err != nil {
@@ -141,6 +147,9 @@ func (m *Manager) openData() error {
 		return fmt.Errorf("jail: read the boot id: %w", err)
 	}
 	m.bootID = strings.TrimSpace(string(boot))
+	if m.resources, err = measure(m.cfg.DataDir); err != nil {
+		return fmt.Errorf("jail: %w", err)
+	}
 	if m.drain, err = readDrain(m.cfg.DataDir); err != nil {
 		return fmt.Errorf("jail: %w", err)
 	}
@@ -253,6 +262,8 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 	if err != nil {
 		return nil, err
 	}
+	done := func() {}
+	defer func() { done() }()
 	if rec != nil && !rec.GetStopped() {
 		conn, err := m.adopt(ctx, e, p, id)
 		if err != nil {
@@ -264,6 +275,9 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 			}
 			if by := rec.GetFrozenBy(); len(by) > 0 {
 				return nil, held(id, by)
+			}
+			if done, err = m.promise(spec); err != nil {
+				return nil, err
 			}
 			if changed, err := m.change(ctx, p, rec, spec, conn); err != nil {
 				return nil, err
@@ -281,6 +295,10 @@ func (m *Manager) ensure(ctx context.Context, spec *nodev1.JailSpec) (*nodev1.Ja
 		}
 	}
 	if err := m.cfg.Room.Accepting(); err != nil {
+		return nil, err
+	}
+	done()
+	if done, err = m.promise(spec); err != nil {
 		return nil, err
 	}
 	if err := m.end(ctx, e, id); err != nil {

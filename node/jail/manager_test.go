@@ -1,6 +1,7 @@
 package jail_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -170,7 +172,14 @@ func TestWhatCannotBeMadeIsRefused(t *testing.T) {
 		"somebody's home":               {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/home/me"} }, fault.Denied, "read_only_paths"},
 		"a way round":                   {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/log/../../root"} }, fault.Denied, "clean absolute"},
 		"the node's own data":           {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{cfg.DataDir} }, fault.Denied, "no jail is shown"},
-		"a folder that is not there":    {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/nothing"} }, fault.Precondition, "not on this node"},
+		"a folder that is not there":    {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/log/nothing"} }, fault.Precondition, "not on this node"},
+		"what no operator shows":        {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/lib"} }, fault.Denied, `does not show "/var/lib"; it shows: /var/log`},
+		"its neighbour by name":         {func(s *nodev1.JailSpec) { s.ReadOnlyPaths = []string{"/var/logs"} }, fault.Denied, "does not show"},
+		"more memory than the node has": {func(s *nodev1.JailSpec) { s.MemoryBytes = 1 << 50 }, fault.Precondition, "memory_bytes is 1125899906842624: this node gives a jail at most"},
+		"more CPUs":                     {func(s *nodev1.JailSpec) { s.CpuMillis = 1 << 30 }, fault.Precondition, "thousandths of a CPU"},
+		"more processes":                {func(s *nodev1.JailSpec) { s.Pids = 4_000_000 }, fault.Precondition, "pids is 4000000"},
+		"a larger disk":                 {func(s *nodev1.JailSpec) { s.WorkspaceBytes = 1 << 50 }, fault.Precondition, "max-jail-share"},
+		"a larger /tmp":                 {func(s *nodev1.JailSpec) { s.TmpBytes = 1 << 50 }, fault.Precondition, "tmp_bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := jailtest.Spec(ident.New("jail"))
@@ -180,6 +189,68 @@ func TestWhatCannotBeMadeIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, tc.says)
 		})
 	}
+}
+
+func TestTheJailsOfANodeHaveACeilingTogether(t *testing.T) {
+	t.Parallel()
+	cfg := jailtest.Config(t)
+	cfg.Overcommit = 0.1
+	m := jailtest.Manager(t, cfg)
+	var machine unix.Sysinfo_t
+	require.NoError(t, unix.Sysinfo(&machine))
+	all := max(int64(float64(machine.Totalram)*0.1), 4<<30)
+	spec := func(memory int64) *nodev1.JailSpec {
+		s := jailtest.Spec(ident.New("jail"))
+		s.MemoryBytes, s.Pids = memory, 32
+		return s
+	}
+	first, second := spec(all-1<<30), spec(1<<30)
+	_, err := m.Ensure(t.Context(), first)
+	require.NoError(t, err)
+	for _, over := range []*nodev1.JailSpec{spec(2 << 30), func() *nodev1.JailSpec { s := proto.CloneOf(first); s.MemoryBytes = all + 1; return s }()} {
+		_, err = m.Ensure(t.Context(), over)
+		require.True(t, fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Precondition), "%v", err)
+		require.ErrorContains(t, err, "memory_bytes is")
+	}
+	_, err = m.Ensure(t.Context(), second)
+	require.NoError(t, err)
+	third := spec(1 << 30)
+	_, err = m.Ensure(t.Context(), third)
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+	require.ErrorContains(t, err, "max-jails-overcommit")
+	_, err = m.Stop(t.Context(), second.GetJailId())
+	require.NoError(t, err)
+	_, err = m.Ensure(t.Context(), third)
+	require.NoError(t, err, "a jail that is stopped needs no memory")
+}
+
+func TestAFolderThatSpeaksIsNotShown(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/opt", "deckhand-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	cfg := jailtest.Config(t)
+	cfg.ShowPaths = []string{dir}
+	m := jailtest.Manager(t, cfg)
+	for _, name := range []string{"files", "socket", "pipe"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "below"), 0o755))
+	}
+	require.NoError(t, os.Symlink("socket", filepath.Join(dir, "link")))
+	l, err := net.Listen("unix", filepath.Join(dir, "socket", "below", "s"))
+	require.NoError(t, err)
+	defer l.Close()
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe", "p"), 0o666))
+	for _, name := range []string{"socket", "pipe", "link", "socket/below", ""} {
+		spec := jailtest.Spec(ident.New("jail"))
+		spec.ReadOnlyPaths = []string{filepath.Join(dir, name)}
+		_, err := m.Ensure(t.Context(), spec)
+		require.Equal(t, fault.SandboxViolation, fault.As(err).Code, "%s: %v", name, err)
+		require.ErrorContains(t, err, "a way to talk to the machine")
+	}
+	spec := jailtest.Spec(ident.New("jail"))
+	spec.ReadOnlyPaths = []string{filepath.Join(dir, "files")}
+	_, err = m.Ensure(t.Context(), spec)
+	require.NoError(t, err)
 }
 
 func TestAManagerSaysWhatItLacks(t *testing.T) {

@@ -21,6 +21,7 @@ type paths struct {
 	workspace string
 	image     string // holds the workspace's file system
 	cgroup    string // of host mode: where it was last
+	shown     string // what it is shown of the machine, while it is made
 }
 
 func (m *Manager) paths(id string) paths {
@@ -34,6 +35,7 @@ func (m *Manager) paths(id string) paths {
 		workspace: filepath.Join(m.cfg.DataDir, "workspaces", id),
 		image:     filepath.Join(dir, "workspace.ext4"),
 		cgroup:    filepath.Join(dir, "cgroup"),
+		shown:     filepath.Join(dir, "shown"),
 	}
 }
 

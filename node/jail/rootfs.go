@@ -123,16 +123,18 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// bind answers a read-only bind mount of a host path.
+// bind returns a read-only bind mount of a host path, with all that is mounted
+// below it. Where the kernel cannot make that read-only as well, it is left out.
 func bind(from, to string) specs.Mount {
-	return specs.Mount{
-		Type: "bind", Source: from, Destination: to,
-		Options: []string{"rbind", "ro", "nosuid", "nodev"},
+	options := []string{"rbind", "ro", "rro", "nosuid", "rnosuid", "nodev", "rnodev"}
+	if !recursive() {
+		options = []string{"bind", "ro", "nosuid", "nodev"}
 	}
+	return specs.Mount{Type: "bind", Source: from, Destination: to, Options: options}
 }
 
 // hostRoot lays out a jail's root folder and answers the mounts that fill it.
-func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, shown []string) ([]specs.Mount, error) {
+func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, shown []specs.Mount) ([]specs.Mount, error) {
 	for _, name := range rootFolders {
 		if err := os.MkdirAll(filepath.Join(root, name), 0o755); err != nil {
 			return nil, fmt.Errorf("make the jail's root: %w", err)
@@ -172,9 +174,7 @@ func hostRoot(root, etc, initPath, skillPath string, skills map[string]string, s
 	for _, name := range slices.Sorted(maps.Keys(skills)) {
 		mounts = append(mounts, bind(skills[name], filepath.Join(nodelink.SkillsPath, name)))
 	}
-	for _, path := range shown {
-		mounts = append(mounts, bind(path, path))
-	}
+	mounts = append(mounts, shown...)
 	for _, m := range mounts {
 		if err := mountPoint(root, m); err != nil {
 			return nil, err

@@ -113,28 +113,6 @@ func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 	return s, nil
 }
 
-// mayShow refuses a host folder that no jail may be shown, by its name or by
-// what its name leads to.
-func (m *Manager) mayShow(path string) error {
-	at := path
-	for {
-		if err := checkShown(at); err != nil {
-			return fault.New(fault.Denied, "read_only_paths: %v", err).WithCode(fault.SandboxViolation)
-		}
-		if err := m.notOurs(at); err != nil {
-			return err
-		}
-		real, err := filepath.EvalSymlinks(at)
-		if err != nil {
-			return fault.New(fault.Precondition, "read_only_paths: %q is not on this node", path).WithCause(err)
-		}
-		if real == at {
-			return nil
-		}
-		at = real
-	}
-}
-
 // notOurs refuses to show the node's own data, or a folder that holds it.
 func (m *Manager) notOurs(path string) error {
 	if within(path, m.cfg.DataDir) || within(m.cfg.DataDir, path) {
@@ -199,7 +177,17 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 		return nil, fmt.Errorf("write the jail's spec: %w", err)
 	}
 	spec.Mounts = mounts
+	if weighsIO() {
+		// Half of what everything else on the machine has.
+		spec.Linux.Resources.Unified = map[string]string{"io.weight": "50"}
+	}
 	return spec, nil
+}
+
+// weighsIO says whether this machine's cgroups share its disks by weight.
+func weighsIO() bool {
+	at, err := filepath.Glob(filepath.Join(cgroupRoot, "*", "io.weight"))
+	return err == nil && len(at) > 0 && isUnified()
 }
 
 // openFiles answers how many files a process of a jail may have open: 65 536,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -270,16 +271,26 @@ func (sp *space) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := top.Readdirnames(-1)
-	_ = top.Close()
-	if err != nil {
-		return fmt.Errorf("look at the workspace of %s: %w", sp.jailID, err)
-	}
-	for _, name := range names {
-		if restore.Leftover(w, name, uint32(uid), sp.s.cfg.Now()) {
-			if err := w.RemoveAll(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("clear what an undo left: %w", err)
+	defer top.Close()
+	var left []string
+	for {
+		// A command may have made millions of names.
+		names, err := top.Readdirnames(1024)
+		for _, name := range names {
+			if restore.Leftover(w, name, uint32(uid), sp.s.cfg.Now()) {
+				left = append(left, name)
 			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("look at the workspace of %s: %w", sp.jailID, err)
+		}
+	}
+	for _, name := range left {
+		if err := w.RemoveAll(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("clear what an undo left: %w", err)
 		}
 	}
 	sp.state.recovered = true

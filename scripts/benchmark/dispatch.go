@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -42,7 +43,7 @@ End.
 // dispatch measures the time from a submission to the worker's claim, at a
 // hundred submissions a second, with every task living its whole life: real
 // PostgreSQL (with fsync), NATS, hub, link and worker; the node is simulated,
-// so that jails do not eat the machine.
+// so that jails do not eat the machine. The peer is one bare commit beside it.
 func dispatch(ctx context.Context) (result, error) {
 	s, err := newStack(ctx)
 	if err != nil {
@@ -61,14 +62,19 @@ func dispatch(ctx context.Context) (result, error) {
 	if _, err := s.measure(ctx, 2*time.Second); err != nil { // warm up
 		return nil, err
 	}
-	took, err := s.measure(ctx, dispatchTime)
+	peer, err := startBareCommit(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	took, err := s.measure(ctx, dispatchTime)
+	commit, peerErr := peer.end()
+	if err := errors.Join(err, peerErr); err != nil {
+		return nil, err
+	}
 	slices.Sort(took)
-	return result{
-		"unit": "ms", "ours": percentile(took, 50), "p99": percentile(took, 99), "n": len(took), "rate_per_s": dispatchRate,
-	}, nil
+	out := compared("ms", percentile(took, 50), commit, bareCommitName, len(took))
+	out["p99"], out["rate_per_s"] = percentile(took, 99), dispatchRate
+	return out, nil
 }
 
 func (s *stack) applyNoop(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,7 +70,7 @@ func newMachine(ctx context.Context) (_ *machine, err error) {
 		return nil, err
 	}
 	m.later(func() error { m.containerd.Stop(); return nil })
-	m.egress = egress.New(egress.Config{})
+	m.egress = egress.New(egress.Config{Special: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	if err := m.egress.Start(ctx); err != nil {
 		return nil, err
 	}

@@ -16,8 +16,9 @@ const overheadTurns = 1000
 
 // loopOverhead measures what a turn costs beside its model and its command: the
 // time from the end of a model's answer to the next request, with a command in
-// between that ends at once, at several lengths of the history. Turns that are
-// summarised after are left out: they ask a model.
+// between that ends at once, at several lengths of the history. The figure is
+// the median of a turn with a history of 1,000, the peer one bare commit beside
+// it. Turns that are summarised after are left out: they ask a model.
 func loopOverhead(ctx context.Context) (_ result, err error) {
 	var mu sync.Mutex
 	var last time.Time
@@ -52,6 +53,11 @@ func loopOverhead(ctx context.Context) (_ result, err error) {
 	if err := s.worker(ctx, 1); err != nil {
 		return nil, err
 	}
+	peer, err := startBareCommit(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer peer.stop()
 	id, err := s.submitRun(ctx, "overhead")
 	if err != nil {
 		return nil, err
@@ -70,5 +76,11 @@ func loopOverhead(ctx context.Context) (_ result, err error) {
 		return percentile(some, 50)
 	}
 	at10, at100, at1000 := around(5, 30), around(75, 125), around(900, overheadTurns)
-	return result{"unit": "ms a turn outside model and command, p50", "ours": at1000, "at_10": at10, "at_100": at100, "at_1000": at1000, "n": overheadTurns}, nil
+	commit, err := peer.end()
+	if err != nil {
+		return nil, err
+	}
+	out := compared("ms", at1000, commit, bareCommitName, overheadTurns)
+	out["at_10"], out["at_100"], out["at_1000"] = at10, at100, at1000
+	return out, nil
 }

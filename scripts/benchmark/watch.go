@@ -18,7 +18,7 @@ const (
 	watchRate   = 50 // events a second
 	watchEvents = 20 * watchRate
 	watchWarmUp = 2 * watchRate
-	watchedType = "bench.watched"
+	watchedType = "progress_update"
 )
 
 // watch measures the time from an event's commit to each of two hundred

@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { pages } from "./pages";
 import { work } from "./work";
-import { accessible, cli, close, inBothThemes, kill, live, newest, open, persona, poll, start, state, steps, tell, token, url } from "./world";
+import { accessible, cli, close, enabled, inBothThemes, kill, live, newest, open, persona, poll, start, state, steps, tell, token, url } from "./world";
 
 let page: Page;
 let problems: string[];
@@ -96,7 +96,7 @@ turns:
     await page.goto(`${url}/tasks/${id}?tab=changes`);
     await page.getByTestId("undo-left").getByText("Can be undone for").waitFor();
     await page.getByRole("button", { name: /Step 1/ }).click();
-    await page.getByText("+hello from the jail").waitFor();
+    await page.locator(".diff-row[data-sign='+']").getByText("hello from the jail").waitFor();
     await inBothThemes(page, "task-changes");
     await page.getByRole("button", { name: "Undo all" }).click();
     const dialog = page.getByRole("dialog");
@@ -157,7 +157,11 @@ turns:
     await page.keyboard.press("i");
     await page.getByRole("heading", { name: "Inbox", level: 1 }).waitFor();
     await page.getByLabel("Command", { exact: true }).getByText("echo as asked").waitFor();
+    const decision = page.getByLabel("Decision", { exact: true });
+    await decision.getByText("Reason").waitFor();
+    await decision.getByText("/workspace", { exact: true }).waitFor();
     await inBothThemes(page, "inbox-item");
+    await enabled(page, "Change and approve");
     await page.keyboard.press("c");
     await page.getByLabel("Arguments (JSON)").fill('{"command": "echo as changed > out"}');
     await page.getByRole("button", { name: "Approve with these" }).click();

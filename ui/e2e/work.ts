@@ -98,6 +98,9 @@ turns:
       await page.getByLabel(field).fill(words);
       await accessible(page, button);
       await page.getByRole("button", { name: button }).click();
+      // The card stays until one goes on: the next one takes no click meant for it.
+      await page.getByText(/^Answered with/).waitFor();
+      if (command !== "echo three") await page.getByRole("button", { name: /^Next/ }).click();
     }
     await page.getByText("Nothing waits for you").waitFor();
     await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
@@ -106,6 +109,57 @@ turns:
     for (const [i, words] of ["use the attic", "begin with the cellar", "why thrice"].entries()) {
       expect(JSON.stringify(calls[i]), "the agent was told").toContain(words);
     }
+  });
+
+  it("shows what an approval would run as it is, and approves only what was shown", async () => {
+    const page = now();
+    const command = "echo one > hidden #\recho two\u202e\u200b";
+    await persona(
+      "trickster",
+      `
+turns:
+  - text: One.
+    calls: [{tool: shell_exec, arguments: {command: ${JSON.stringify(command)}}}]
+  - text: Two.
+    calls: [{tool: shell_exec, arguments: {command: "echo three > other"}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "both were approved"}}]
+`,
+      ["workspace: {scope: task}", "approvals: {tools: [shell_exec]}"],
+    );
+    await tell(page, "trickster", "Trick me");
+    const id = await newest();
+    await page.goto(`${url}/inbox`);
+    const box = page.getByLabel("Command", { exact: true });
+    await box.waitFor();
+    expect(await box.textContent()).toBe(command);
+    const marks = await box.locator("[data-mark]").evaluateAll((all) =>
+      all.map((c) => [(c as HTMLElement).dataset.mark, getComputedStyle(c, "::before").content, c.getBoundingClientRect().width > 8]),
+    );
+    expect(marks).toEqual(
+      ["CR", "U+202E RIGHT-TO-LEFT OVERRIDE", "U+200B ZERO WIDTH SPACE"].map((name) => [name, JSON.stringify(name), true]),
+    );
+    await page.getByText("This text contains 3 characters that are invisible").waitFor();
+    // What is copied is what runs.
+    const copied = await box.evaluate((el) => {
+      getSelection()!.selectAllChildren(el);
+      const data = new DataTransfer();
+      el.dispatchEvent(new ClipboardEvent("copy", { clipboardData: data, bubbles: true, cancelable: true }));
+      return data.getData("text/plain");
+    });
+    expect(copied).toBe(command);
+    await inBothThemes(page, "inbox-literal");
+    // Two clicks are one answer: what comes next is not under the pointer.
+    await page.getByRole("button", { name: "Approve", exact: true }).dblclick();
+    await page.getByText(/^Approved by/).waitFor();
+    await poll(async () => (await steps(id)).length).toBe(2);
+    expect((await steps(id)).map((s) => s.state)).toEqual(["STEP_STATE_SUCCEEDED", "STEP_STATE_WAITING"]);
+    expect(await box.textContent()).toBe(command);
+    await page.getByRole("button", { name: /^Next/ }).click();
+    await box.getByText("echo three > other").waitFor();
+    await page.getByRole("button", { name: "Approve", exact: true }).click();
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    expect(await cli("task", "files", "cat", id, "hidden")).toBe("one\n");
   });
 
   it("opens a terminal in a jail and on the machine, unmistakably, and is not fooled by what they print (H4, H10, L2)", async () => {
@@ -229,7 +283,7 @@ turns:
     // What it changes stands beside what it does.
     await page.getByRole("tab", { name: "changes" }).click();
     await page.getByRole("button", { name: /Step 1/ }).first().click();
-    await page.getByText(/^\+\d+/).first().waitFor();
+    await page.locator(".diff-row[data-sign='+']").getByText(/^\d+/).first().waitFor();
     await inBothThemes(page, "agent-changes");
     await cli("task", "cancel", id);
     await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");

@@ -68,6 +68,11 @@ export const leave = () => post("/leave");
 // poll waits until what fn answers is what is wanted.
 export const poll = <T>(fn: () => Promise<T>) => expect.poll(fn, { timeout: patience, interval: 250 });
 
+// enabled waits until a button can be pressed, and so do the keys that do the same.
+export async function enabled(page: Page, name: string) {
+  await page.locator("button:enabled").filter({ hasText: name }).first().waitFor();
+}
+
 let browser: Browser | undefined;
 
 export async function open(): Promise<{ context: BrowserContext; page: Page; problems: string[] }> {

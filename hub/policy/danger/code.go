@@ -11,7 +11,7 @@ import (
 // What code calls, in its own spellings. The text is that of source.bare, where
 // «3» is the third string.
 var (
-	execs = regexp.MustCompile(`\b(?:os\.system|os\.popen\w*|os\.exec\w+|os\.spawn\w+|os\.posix_spawnp?|subprocess\.\w+|commands\.get\w+|pty\.spawn|popen\d?|check_output|check_call|Popen|system|exec|execSync|execFile|execFileSync|spawn|spawnSync|shell_exec|passthru|proc_open|pcntl_exec|qx|Open3\.\w+|IO\.popen|io\.popen|os\.execute|sh|execvp?e?|execlp?e?|create_subprocess_(?:shell|exec)|getoutput|getstatusoutput|invoke)\s*[\(\[ ]`)
+	execs = regexp.MustCompile(`\b(?:os\.system|os\.popen\w*|os\.exec\w+|os\.spawn\w+|os\.posix_spawnp?|subprocess\.\w+|commands\.get\w+|pty\.spawn|popen\d?|check_output|check_call|Popen|system|exec|execSync|execFile|execFileSync|spawn|spawnSync|shell_exec|passthru|proc_open|pcntl_exec|qx|Open3\.\w+|IO\.popen|io\.popen|os\.execute|sh|execvp?e?|execlp?e?|Deno\.Command|Bun\.spawn|Command|create_subprocess_(?:shell|exec)|getoutput|getstatusoutput|invoke)\s*[\(\[ ]`)
 
 	deletes = regexp.MustCompile(`(?:\bshutil\.rmtree|\brmtree|\brm_rf|\brm_r|\bremove_dir|\bremove_entry(?:_secure)?|\bremove_tree|\bdeltree|\brmSync|\bfs\.rm|\brmdirSync|\bfs\.rmdir|\bremoveSync|\bemptyDirSync|\brimraf|\bremovedirs|\brmdir|\bsend2trash|\bunlinkSync|\bfs\.unlink|\bunlink|\bos\.remove|\bos\.unlink|\bFile\.delete|\bDir\.rmdir|\bFile\.unlink|\bremove)\b`)
 
@@ -52,7 +52,7 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 	s := scan(language, text)
 	one := strings.Join(strings.Fields(s.bare), " ")
 
-	if bombs.MatchString(one) || cBomb.MatchString(one) {
+	if multiplies(one) && (bombs.MatchString(one) || cBomb.MatchString(one)) {
 		f.add(ForkBomb, c, "its code starts processes without end")
 	}
 	run := func(script string) {
@@ -77,6 +77,17 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			}
 		}
 	}
+	if generic[language] {
+		// Of a language that is not known well, every text may be a command.
+		for _, p := range s.strings {
+			run(p)
+		}
+		var quoted []string
+		for _, m := range literals.FindAllStringSubmatch(s.bare, 50) {
+			quoted = append(quoted, "'"+strings.ReplaceAll(s.at(m[1]), "'", `'\''`)+"'")
+		}
+		run(strings.Join(quoted, " "))
+	}
 	for _, region := range s.arguments(execs) {
 		words := region.strings(s)
 		for _, w := range words {
@@ -90,20 +101,30 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			run(strings.Join(quoted, " "))
 		}
 	}
+	// A folder that the code goes to is where its relative paths begin.
+	dir := c.Dir
+	for _, region := range s.arguments(chdirs) {
+		for _, p := range region.strings(s) {
+			dir = clean(tilde(p), dir)
+		}
+	}
+	rooted := func(p string) bool {
+		return strings.HasPrefix(tilde(p), "/") || dir != c.Dir && p != "" && !strings.ContainsAny(p, "\n \x00")
+	}
 	// What is deleted, in a call of its own or found by a walk.
 	deletes := deletes.MatchString(s.bare)
 	for _, region := range s.arguments(deepDeletes) {
 		for _, p := range region.strings(s) {
-			f.deleted(c, clean(tilde(p), c.Dir), true)
+			f.deleted(c, clean(tilde(p), dir), true)
 		}
 	}
 	if deletes {
 		for _, region := range slices.Concat(s.arguments(walks), s.arguments(deletesCall)) {
 			for _, p := range region.strings(s) {
-				if strings.HasPrefix(tilde(p), "/") {
-					q := clean(tilde(p), c.Dir)
-					f.deleted(c, q, walks.MatchString(s.bare))
-					if walks.MatchString(s.bare) && wild(q) {
+				if rooted(p) {
+					q := clean(tilde(p), dir)
+					f.deleted(c, q, walks.MatchString(s.bare) && !s.narrow())
+					if walks.MatchString(s.bare) && wild(q) && !s.narrow() {
 						f.deleted(c, strings.TrimRight(q, "*/"), true)
 					}
 				}
@@ -125,14 +146,14 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			if mode == "" && len(words) > 1 && strings.HasPrefix(words[0], ">") && i == 1 {
 				always = true
 			}
-			if always && strings.HasPrefix(tilde(p), "/") || regexp.MustCompile(`^(?:[rb]*[wax+][bt+]*)+$`).MatchString(mode) && strings.HasPrefix(tilde(p), "/") {
-				f.written(c, clean(tilde(p), c.Dir))
+			if rooted(p) && (always || writeMode.MatchString(mode)) {
+				f.written(c, clean(tilde(p), dir))
 			}
 		}
 	}
 	for i, p := range s.strings {
-		if t := tilde(p); strings.HasPrefix(t, "/") && !strings.ContainsAny(t, "\n") && reads.MatchString(s.bare) && !slices.Contains(s.ran, i) {
-			f.secret(c, clean(t, c.Dir))
+		if t := tilde(p); rooted(p) && !strings.ContainsAny(t, "\n") && reads.MatchString(s.bare) && !slices.Contains(s.ran, i) {
+			f.secret(c, clean(t, dir))
 		}
 		if strings.Contains(p, "169.254.169.254") || strings.Contains(p, "metadata.google.internal") {
 			f.add(Credentials, c, "its code asks the cloud's metadata service, which hands out credentials")
@@ -141,7 +162,7 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			f.add(ReverseShell, c, "its code takes commands from another machine")
 		}
 	}
-	if chmods := s.arguments(regexp.MustCompile(`\b(?:chmod|chmodSync|chmod_R|chown_R|chown|lchown)\b`)); len(chmods) > 0 {
+	if chmods := s.arguments(codePattern1); len(chmods) > 0 {
 		for _, region := range chmods {
 			for _, p := range region.strings(s) {
 				if q := clean(tilde(p), c.Dir); strings.HasPrefix(tilde(p), "/") && (root(q) != "" && root(q) != shell.Workspace || critical(q)) {
@@ -157,13 +178,13 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			gives = gives || shellLike.MatchString(strings.TrimSpace(p)) && (execs.MatchString(s.bare) || strings.Contains(s.bare, "spawn") || strings.Contains(s.bare, "open(")) ||
 				strings.Contains(p, "<&") && strings.Contains(p, ">&") && strings.Contains(p, "sh ")
 		}
-		loops := regexp.MustCompile(`(?:while|loop|gets|on\()`).MatchString(s.bare) && regexp.MustCompile(`(?:recv|gets|readline|fgets|on\s*\(«)`).MatchString(s.bare) && (execs.MatchString(s.bare) || len(s.ran) > 0) && regexp.MustCompile(`(?:send|write|puts|print|fwrite|fputs)`).MatchString(s.bare)
-		obeys := regexp.MustCompile(`\b(?:system|exec|popen|shell_exec|passthru|check_output|Popen|run)\s*\(?\s*\$_|while\s*\(?\s*<[^>]*>`).MatchString(s.bare) && regexp.MustCompile(`\b(?:system|exec|qx)\b`).MatchString(s.bare)
+		loops := codePattern2.MatchString(s.bare) && codePattern3.MatchString(s.bare) && (execs.MatchString(s.bare) || len(s.ran) > 0) && codePattern4.MatchString(s.bare)
+		obeys := codePattern5.MatchString(s.bare) && codePattern6.MatchString(s.bare)
 		if gives || loops || obeys {
 			f.add(ReverseShell, c, "its code takes commands from another machine")
 		}
 	}
-	if regexp.MustCompile(`\b(?:os\.kill|Process\.kill|process\.kill|posix_kill|kill)\s*\(?\s*(?:-1|1)\s*,`).MatchString(s.bare) || regexp.MustCompile(`\bkill\s*\(?\s*(?:9|«\d+»|-?9|signal\.SIGKILL)\s*,\s*-?1\b`).MatchString(s.bare) {
+	if codePattern7.MatchString(s.bare) || codePattern8.MatchString(s.bare) {
 		f.add(Kernel, c, "its code ends every process, or the first")
 	}
 	if (fetch.MatchString(s.bare) || networked) && allEnv.MatchString(s.bare) {
@@ -171,6 +192,9 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 	}
 	// Code that code runs.
 	for _, region := range s.arguments(evals) {
+		if region.reads {
+			continue // json.load and its like take data apart
+		}
 		words := region.strings(s)
 		switch {
 		case fetch.MatchString(region.text):
@@ -192,7 +216,12 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 	}
 }
 
+// generic are the languages of which no more than the texts are looked at.
+var generic = map[string]bool{"code": true, "groovy": true, "tclsh": true, "rscript": true, "julia": true}
+
 var (
+	chdirs      = regexp.MustCompile(`\b(?:os\.chdir|Dir\.chdir|process\.chdir|chdir)\b`)
+	writeMode   = regexp.MustCompile(`^(?:[rb]*[wax+][bt+]*)+$`)
 	piped       = regexp.MustCompile(lit + `\s*\|&?\s*getline`)
 	pipes       = regexp.MustCompile(`\|&?\s*` + lit)
 	deletesCall = regexp.MustCompile(`\b(?:unlinkSync|fs\.unlink|unlink|os\.remove|os\.unlink|File\.delete|File\.unlink|Dir\.rmdir|remove|rmdir)\b`)
@@ -201,6 +230,11 @@ var (
 	// indirect is a call of exec or eval with something that is no string.
 	indirect = regexp.MustCompile(`\b(?:exec|eval|os\.system|instance_eval|Function|loadstring|runInThisContext|execSync|system|popen|shell_exec)\s*\(\s*[A-Za-z_$@(]`)
 )
+
+// multiplies says that code starts processes at all.
+func multiplies(code string) bool {
+	return slices.ContainsFunc([]string{"fork", "spawn", "exec", "Popen", "Process", "Thread", "syscall", "setInterval"}, func(s string) bool { return strings.Contains(code, s) })
+}
 
 // within looks into a shell script that code runs.
 func (f *finder) within(script string, c *shell.Command) {
@@ -233,3 +267,62 @@ func tilde(p string) string {
 	}
 	return p
 }
+
+// Files returns the files that code names where it reads or writes files, as far
+// as its strings say: those that it writes, and others.
+func Files(language, text string) (read, written []string) {
+	const most = 256 << 10
+	if len(text) > most {
+		text = text[:most]
+	}
+	text = strings.NewReplacer(shell.Hole, " ", shell.Unset, "").Replace(text)
+	if !reads.MatchString(text) && !writes.MatchString(text) && !deletes.MatchString(text) && language != "awk" {
+		return nil, nil
+	}
+	s := scan(language, text)
+	dir := ""
+	for _, region := range s.arguments(chdirs) {
+		for _, p := range region.strings(s) {
+			dir = clean(tilde(p), dir)
+		}
+	}
+	name := func(p string) string {
+		if p = tilde(p); dir != "" && !strings.HasPrefix(p, "/") {
+			return dir + "/" + p
+		}
+		return p
+	}
+	for _, p := range s.strings {
+		if fileLike.MatchString(p) {
+			read = append(read, name(p))
+		}
+	}
+	for _, re := range []*regexp.Regexp{writes, deepDeletes, deletesCall} {
+		for _, region := range s.arguments(re) {
+			words := region.strings(s)
+			for i, p := range words {
+				modes := !opens.MatchString(region.call) || i+1 < len(words) && writeMode.MatchString(words[i+1]) || strings.Contains(region.after, ".write") || strings.Contains(region.after, ".touch") ||
+					strings.Contains(region.text, "O_WRONLY") || strings.Contains(region.text, "O_CREAT") || strings.Contains(region.text, "O_RDWR")
+				if fileLike.MatchString(p) && modes {
+					written = append(written, name(strings.TrimLeft(p, ">+ ")))
+				}
+			}
+		}
+	}
+	return read, written
+}
+
+// fileLike is a text that may be the name of a file.
+var fileLike = regexp.MustCompile(`^[>+ ]*(?:~?/|\.{0,2}/)?[\w.@-][\w.@/-]*$`)
+
+// Patterns of the functions above.
+var (
+	codePattern1 = regexp.MustCompile(`\b(?:chmod|chmodSync|chmod_R|chown_R|chown|lchown)\b`)
+	codePattern2 = regexp.MustCompile(`(?:while|loop|gets|on\()`)
+	codePattern3 = regexp.MustCompile(`(?:recv|gets|readline|fgets|on\s*\(«)`)
+	codePattern4 = regexp.MustCompile(`(?:send|write|puts|print|fwrite|fputs)`)
+	codePattern5 = regexp.MustCompile(`\b(?:system|exec|popen|shell_exec|passthru|check_output|Popen|run)\s*\(?\s*\$_|while\s*\(?\s*<[^>]*>`)
+	codePattern6 = regexp.MustCompile(`\b(?:system|exec|qx)\b`)
+	codePattern7 = regexp.MustCompile(`\b(?:os\.kill|Process\.kill|process\.kill|posix_kill|kill)\s*\(?\s*(?:-1|1)\s*,`)
+	codePattern8 = regexp.MustCompile(`\bkill\s*\(?\s*(?:9|«\d+»|-?9|signal\.SIGKILL)\s*,\s*-?1\b`)
+)

@@ -10,6 +10,7 @@ package danger
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
@@ -44,25 +45,29 @@ func Kinds() []Kind {
 
 // Finding is one danger of a call.
 type Finding struct {
-	Kind Kind
+	Kind Kind `json:"kind"`
 	// What it does, in words.
-	What string
+	What string `json:"what"`
 	// Command is the part that does it, at most 200 bytes.
-	Command string
+	Command string `json:"command,omitempty"`
 	// Line of the script, from 1.
-	Line int
+	Line int `json:"line"`
 }
 
 // finder collects findings of a script.
 type finder struct {
 	script shell.Script
 	found  []Finding
-	seen   map[Kind]bool
+	seen   map[Finding]bool
 }
+
+// maxFindings bounds what is said of one script: an author who wants to hide a
+// line among thousands of others gains nothing, since each asks.
+const maxFindings = 100
 
 // In answers what is dangerous in a script that was read.
 func In(script shell.Script) []Finding {
-	f := &finder{script: script, seen: map[Kind]bool{}}
+	f := &finder{script: script, seen: map[Finding]bool{}}
 	for _, name := range script.Bombs {
 		f.add(ForkBomb, nil, "%s starts itself, or others, without end", name)
 	}
@@ -75,7 +80,7 @@ func In(script shell.Script) []Finding {
 
 // Code answers what is dangerous in code of a language; see shell.Language.
 func Code(language, text string, line int) []Finding {
-	f := &finder{seen: map[Kind]bool{}}
+	f := &finder{seen: map[Finding]bool{}}
 	f.code(language, text, &shell.Command{Line: line, Args: []shell.Word{{Text: language, Known: true}}})
 	return f.found
 }
@@ -83,7 +88,7 @@ func Code(language, text string, line int) []Finding {
 // File answers what is dangerous in writing, reading or deleting a file, by tools
 // for files.
 func File(verb, name string) []Finding {
-	f := &finder{seen: map[Kind]bool{}}
+	f := &finder{seen: map[Finding]bool{}}
 	name = clean(name, shell.Workspace)
 	c := &shell.Command{Line: 1, Args: []shell.Word{{Text: verb, Known: true}, {Text: name, Known: true}}}
 	switch verb {
@@ -97,12 +102,8 @@ func File(verb, name string) []Finding {
 	return f.found
 }
 
-// add notes a finding, one of each kind.
+// add notes a finding, once for each line and way of saying it.
 func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
-	if f.seen[kind] {
-		return
-	}
-	f.seen[kind] = true
 	finding := Finding{Kind: kind, What: sprintf(format, args...), Line: 1}
 	if c != nil {
 		finding.Command, finding.Line = shorten(c.String()), c.Line
@@ -110,6 +111,10 @@ func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 			finding.What += " (by " + strings.Join(c.Via, ", ") + ")"
 		}
 	}
+	if f.seen[finding] || len(f.seen) >= maxFindings {
+		return
+	}
+	f.seen[finding] = true
 	f.found = append(f.found, finding)
 }
 
@@ -152,29 +157,56 @@ func (f *finder) command(c *shell.Command) {
 
 // at answers a word of a command as a clean path from the root. Unset variables
 // are nothing, other holes something.
-func at(c *shell.Command, w shell.Word) string { return clean(w.Text, c.Dir) }
+func at(c *shell.Command, w shell.Word) string {
+	if strings.Trim(w.Text, shell.Unset) == "" {
+		return ""
+	}
+	return clean(c.Abs(fill(w.Text)), c.Dir)
+}
+
+// filled puts something in the place of what is not known, and nothing in that of
+// what is not set.
+var filled = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown")
+
+func fill(text string) string {
+	if !strings.Contains(text, shell.Hole) && !strings.Contains(text, shell.Unset) {
+		return text
+	}
+	return filled.Replace(text)
+}
+
+// proc is a process's own view of the file system.
+var proc = regexp.MustCompile(`^/proc/(?:[0-9]+|self|thread-self|unknown)/(?:task/[^/]+/)?(root|cwd)(/.*)?$`)
 
 func clean(text, dir string) string {
-	text = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown").Replace(text)
+	text = fill(text)
 	if text == "" {
 		return ""
 	}
-	slash := strings.HasSuffix(text, "/")
 	if !strings.HasPrefix(text, "/") {
-		text = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown").Replace(dir) + "/" + text
+		text = fill(dir) + "/" + text
 	}
 	text = path.Clean(text)
 	// The root by other names.
-	for _, prefix := range []string{"/proc/self/root", "/proc/thread-self/root", "/proc/1/root", "/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"} {
+	for range 4 {
+		if !strings.HasPrefix(text, "/proc/") {
+			break
+		}
+		m := proc.FindStringSubmatch(text)
+		if m == nil {
+			break
+		}
+		if text = path.Clean("/" + m[2]); m[1] == "cwd" {
+			text = path.Clean(fill(dir) + m[2])
+		}
+	}
+	for _, prefix := range []string{"/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"} {
 		if text == prefix {
 			return "/"
 		}
 		if rest, ok := strings.CutPrefix(text, prefix+"/"); ok {
 			text = "/" + rest
 		}
-	}
-	if slash && text == shell.Workspace {
-		return text
 	}
 	return text
 }
@@ -232,11 +264,17 @@ func (f *finder) comesFrom(c *shell.Command, fn func(*shell.Command) bool) bool 
 	for len(todo) > 0 {
 		i := todo[0]
 		todo = todo[1:]
-		if seen[i] || i >= len(f.script.Commands) {
+		if seen[i] || i >= len(f.script.Commands) || i < -len(f.script.Earlier) {
 			continue
 		}
 		seen[i] = true
-		if from := &f.script.Commands[i]; from != c {
+		from := (*shell.Command)(nil)
+		if i >= 0 {
+			from = &f.script.Commands[i]
+		} else {
+			from = &f.script.Earlier[-1-i]
+		}
+		if from != c {
 			if fn(from) {
 				return true
 			}

@@ -27,7 +27,7 @@ var criticalFiles = []string{
 	"/lib64/ld-linux-x86-64.so.2", "/bin/ls", "/usr/bin/env", "/lib/x86_64-linux-gnu/libc.so.6",
 }
 
-func wild(p string) bool { return strings.ContainsAny(p, "*?[") }
+func wild(p string) bool { return strings.ContainsAny(p, "*?[(") }
 
 // root answers which root a path is, or is everything of; "" for none. A path may
 // have wildcards.
@@ -53,7 +53,7 @@ func root(p string) string {
 		return ""
 	}
 	for _, r := range roots {
-		if ok, err := path.Match(p, r); ok && err == nil {
+		if shell.Matches(p, r) {
 			return r
 		}
 	}
@@ -75,8 +75,7 @@ func home(p string) bool {
 // critical says that a path is one of the critical files.
 func critical(p string) bool {
 	return slices.ContainsFunc(criticalFiles, func(c string) bool {
-		ok, err := path.Match(p, c)
-		return ok && err == nil
+		return shell.Matches(p, c)
 	})
 }
 
@@ -102,6 +101,15 @@ var secretPaths = []string{
 	".mozilla/firefox/*/logins.json", ".mozilla/firefox/*/key4.db", ".config/google-chrome/Default/Login Data", ".config/google-chrome/*/Cookies", ".config/chromium/Default/Login Data", ".electrum/wallets/*", ".bitcoin/wallet.dat", ".ethereum/keystore/*", ".config/solana/id.json",
 }
 
+// secretGlobs are those of secretPaths with wildcards.
+var secretGlobs = func() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range secretPaths {
+		out[p] = wild(p)
+	}
+	return out
+}()
+
 // secretFolders are folders whose whole is a credential.
 var secretFolders = []string{".ssh", ".aws", ".gnupg", ".kube", ".azure", ".config/gcloud", ".password-store", ".local/share/keyrings", "/etc/ssl/private", "/run/secrets", "/var/run/secrets", "/etc/ssh", ".docker"}
 
@@ -111,8 +119,15 @@ func secretFile(p string) bool {
 	if p == "" || strings.HasSuffix(p, ".pub") || !wild(p) && ordinary(p) {
 		return false
 	}
+	globbed := wild(p)
 	for _, pattern := range secretPaths {
-		if matchesEnd(pattern, p) || wild(p) && specific(p) && matchesEnd(p, representative(pattern)) {
+		if !globbed && !secretGlobs[pattern] {
+			if p == pattern || pattern[0] != '/' && strings.HasSuffix(p, pattern) && strings.HasSuffix(p, "/"+pattern) {
+				return true
+			}
+			continue
+		}
+		if matchesEnd(pattern, p) || globbed && specific(p) && matchesEnd(p, representative(pattern)) {
 			return true
 		}
 	}
@@ -148,16 +163,14 @@ func specific(p string) bool {
 
 func matchesEnd(pattern, p string) bool {
 	if strings.HasPrefix(pattern, "/") {
-		ok, err := path.Match(pattern, p)
-		return ok && err == nil
+		return shell.Matches(pattern, p)
 	}
 	n := strings.Count(pattern, "/") + 1
 	parts := strings.Split(p, "/")
 	if len(parts) < n {
 		return false
 	}
-	ok, err := path.Match(pattern, strings.Join(parts[len(parts)-n:], "/"))
-	return ok && err == nil
+	return shell.Matches(pattern, strings.Join(parts[len(parts)-n:], "/"))
 }
 
 // secretFolder says that a path is a folder of credentials, or all that is in it.

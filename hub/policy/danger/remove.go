@@ -87,22 +87,20 @@ func (f *finder) deletes(c *shell.Command, name string) {
 
 // fed looks at what a program deletes whose names come from another one.
 func (f *finder) fed(c *shell.Command, deep bool) {
-	if !slices.Contains(c.Via, "xargs") && !slices.Contains(c.Via, "parallel") {
+	if !slices.Contains(c.Via, "xargs") && !slices.Contains(c.Via, "parallel") &&
+		!slices.ContainsFunc(operands(c), func(a shell.Word) bool { return !a.Known && strings.ContainsAny(a.Text, shell.Hole) }) {
 		return
 	}
 	f.comesFrom(c, func(from *shell.Command) bool {
 		switch from.Name() {
-		case "ls", "find", "echo", "printf", "du", "dir", "tree":
-			if from.Name() == "find" && narrow(from) {
+		case "ls", "find", "echo", "printf", "du", "dir", "tree", "fd", "fdfind", "locate", "stat":
+			if narrow(from) {
 				return false
 			}
 			for _, a := range operands(from) {
-				if p := at(from, a); root(p) != "" && root(p) != shell.Workspace && (deep || from.Name() == "find") {
+				if p := at(from, a); root(p) != "" && root(p) != shell.Workspace && (deep || from.Name() != "echo" && from.Name() != "printf") {
 					f.add(Wipe, c, "it deletes what is in %s", root(p))
 					return true
-				}
-				if strings.HasPrefix(a.Text, "-") {
-					break
 				}
 			}
 		}
@@ -134,10 +132,17 @@ func start(c *shell.Command) string {
 
 // finds looks at what find deletes or runs at a root.
 func (f *finder) finds(c *shell.Command) {
+	deadly := has(c, "-delete")
 	if narrow(c) {
+		for i, a := range c.Args {
+			if (a.Text == "-name" || a.Text == "-iname" || a.Text == "-path") && i+1 < len(c.Args) && (deadly || has(c, "rm", "shred", "unlink", "truncate")) {
+				named := clean(start(c)+"/"+base(c.Args[i+1].Text), c.Dir)
+				f.history(c, named)
+				f.log(c, named)
+			}
+		}
 		return
 	}
-	deadly := has(c, "-delete")
 	for i, a := range c.Args {
 		switch a.Text {
 		case "-exec", "-execdir", "-ok", "-okdir", "-x", "-X":
@@ -182,10 +187,10 @@ func (f *finder) overwrites(c *shell.Command, name string) {
 	case "dd":
 		for _, a := range c.Args[1:] {
 			if to, ok := strings.CutPrefix(a.Text, "of="); ok {
-				f.written(c, clean(to, c.Dir))
+				f.written(c, at(c, shell.Word{Text: to}))
 			}
 			if from, ok := strings.CutPrefix(a.Text, "if="); ok {
-				f.secret(c, clean(from, c.Dir))
+				f.secret(c, at(c, shell.Word{Text: from}))
 			}
 		}
 	case "sed", "perl":

@@ -55,14 +55,23 @@ func (f *finder) secrets(c *shell.Command, name string) {
 	if slices.Contains(discreet, name) {
 		return
 	}
+	var named []string
 	skip := 0
 	if slices.Contains(patterned, name) && !option(c, 'e', "--regexp", "--file", "--expression") {
 		skip = 1
 	}
+	if slices.Contains([]string{"scp", "rsync", "autossh", "sshfs", "ansible"}, name) {
+		// The key that they log in with.
+		for i, a := range c.Args {
+			if i > 0 && (c.Args[i-1].Text == "-i" || c.Args[i-1].Text == "-F") {
+				named = append(named, a.Text)
+			}
+		}
+	}
 	folders := slices.Contains([]string{"cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg"}, name)
 	ops := operands(c)
 	for i, a := range ops {
-		if i < skip {
+		if i < skip || slices.Contains(named, a.Text) {
 			continue
 		}
 		text := a.Text
@@ -133,7 +142,7 @@ func (f *finder) named(c *shell.Command, text string, folders bool) {
 	if rest, ok := strings.CutPrefix(text, "file://"); ok {
 		text = rest
 	}
-	p := clean(text, c.Dir)
+	p := at(c, shell.Word{Text: text})
 	f.secret(c, p)
 	if folders && secretFolder(p) {
 		f.add(Credentials, c, "it takes the credentials in %s", p)
@@ -169,6 +178,8 @@ func (f *finder) environment(c *shell.Command) {
 			(name == "HISTSIZE" || name == "HISTFILESIZE") && (v == "0" || v == ""),
 			name == "HISTCONTROL" && strings.Contains(v, "ignoreall"), name == "HISTIGNORE" && strings.Trim(v, "*") == "" && v != "":
 			f.add(History, c, "it has the shell keep no history")
+		case (name == "LD_PRELOAD" || name == "LD_AUDIT") && v != "" && !installed(v):
+			f.add(HiddenCode, c, "it has programs load %s before anything else", v)
 		}
 	}
 	for _, e := range c.Env {
@@ -183,6 +194,16 @@ func (f *finder) environment(c *shell.Command) {
 			}
 		}
 	}
+}
+
+// installed says that a library is where packages put them, or is found there.
+func installed(library string) bool {
+	for name := range strings.FieldsFuncSeq(library, func(r rune) bool { return r == ':' || r == ' ' }) {
+		if !strings.HasPrefix(name, "/usr/") && !strings.HasPrefix(name, "/lib") && !strings.HasPrefix(name, "/opt/") && strings.Contains(name, "/") {
+			return false
+		}
+	}
+	return true
 }
 
 // covers looks at what wipes histories and silences logs.
@@ -201,7 +222,7 @@ func (f *finder) covers(c *shell.Command, name string) {
 			f.add(History, c, "it has the shell keep no history")
 		}
 	case "set", "shopt":
-		if has(c, "+o") && has(c, "history") || name == "shopt" && option(c, 'u') && has(c, "histappend", "cmdhist") && has(c, "-o") {
+		if has(c, "+o") && has(c, "history") || name == "set" && has(c, "+H", "+o") && has(c, "history") || name == "shopt" && option(c, 'u') && option(c, 'o') && has(c, "history") {
 			f.add(History, c, "it has the shell keep no history")
 		}
 	case "ln":

@@ -159,8 +159,10 @@ func unescape(s string) string {
 }
 
 type rewrite struct {
-	re *regexp.Regexp
-	fn func(s *source, m []string) (string, bool)
+	// any are texts of which one is in everything that re finds; none for any text.
+	any []string
+	re  *regexp.Regexp
+	fn  func(s *source, m []string) (string, bool)
 }
 
 func (s *source) at(i string) string {
@@ -179,12 +181,12 @@ func fixed(text string) func(*source, []string) (string, bool) {
 
 // rewrites work out what strings come to.
 var rewrites = []rewrite{
-	{regexp.MustCompile(`[bfru]{1,2}` + lit), func(s *source, m []string) (string, bool) { return "«" + m[1] + "»", true }},
-	{regexp.MustCompile(`\bchr\(\s*(0x[0-9a-fA-F]+|\d+)\s*\)|\bString\.fromCharCode\(\s*(\d+)\s*\)|\b(\d+)\.chr\b`), func(s *source, m []string) (string, bool) {
+	{list("b« f« r« u«"), regexp.MustCompile(`[bfru]{1,2}` + lit), func(s *source, m []string) (string, bool) { return "«" + m[1] + "»", true }},
+	{list("chr( fromCharCode .chr"), regexp.MustCompile(`\bchr\(\s*(0x[0-9a-fA-F]+|\d+)\s*\)|\bString\.fromCharCode\(\s*(\d+)\s*\)|\b(\d+)\.chr\b`), func(s *source, m []string) (string, bool) {
 		n, err := strconv.ParseInt(m[1]+m[2]+m[3], 0, 32)
 		return s.put(string(rune(n))), err == nil
 	}},
-	{regexp.MustCompile(`\b(?:String\.fromCharCode|bytes)\(\s*\[?((?:\s*(?:0x[0-9a-fA-F]+|\d+)\s*,?)+)\]?\s*\)(?:\.decode\(\))?|\bmap\(\s*chr\s*,\s*\[((?:\s*(?:0x[0-9a-fA-F]+|\d+)\s*,?)+)\]\s*\)|\bpack\(?\s*«\d+»\s*,((?:\s*\d+\s*,?)+)\)?`), func(s *source, m []string) (string, bool) {
+	{list("fromCharCode bytes( map( pack"), regexp.MustCompile(`\b(?:String\.fromCharCode|bytes)\(\s*\[?((?:\s*(?:0x[0-9a-fA-F]+|\d+)\s*,?)+)\]?\s*\)(?:\.decode\(\))?|\bmap\(\s*chr\s*,\s*\[((?:\s*(?:0x[0-9a-fA-F]+|\d+)\s*,?)+)\]\s*\)|\bpack\(?\s*«\d+»\s*,((?:\s*\d+\s*,?)+)\)?`), func(s *source, m []string) (string, bool) {
 		var b strings.Builder
 		for _, part := range strings.FieldsFunc(m[1]+m[2]+m[3], func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }) {
 			n, err := strconv.ParseInt(part, 0, 32)
@@ -195,44 +197,44 @@ var rewrites = []rewrite{
 		}
 		return s.put(b.String()), b.Len() > 0
 	}},
-	{regexp.MustCompile(`\bos\.path\.expanduser\(\s*` + lit + `\s*\)|\bFile\.expand_path\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(tilde(s.at(m[1] + m[2]))), true }},
-	{regexp.MustCompile(`\bPath\.home\(\)|\bos\.homedir\(\)|\bDir\.home\b|\$ENV\{HOME\}|\$ENV\{«\d+»\}|\bprocess\.env\.HOME\b|\bENV\[«\d+»\]|\bos\.environ\[«\d+»\]|\bos\.getenv\(«\d+»\)|\bgetenv\(«\d+»\)`), func(s *source, m []string) (string, bool) {
+	{list("expanduser expand_path"), regexp.MustCompile(`\bos\.path\.expanduser\(\s*` + lit + `\s*\)|\bFile\.expand_path\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(tilde(s.at(m[1] + m[2]))), true }},
+	{list("home HOME environ getenv ENV"), regexp.MustCompile(`\bPath\.home\(\)|\bos\.homedir\(\)|\bDir\.home\b|\$ENV\{HOME\}|\$ENV\{«\d+»\}|\bprocess\.env\.HOME\b|\bENV\[«\d+»\]|\bos\.environ\[«\d+»\]|\bos\.getenv\(«\d+»\)|\bgetenv\(«\d+»\)`), func(s *source, m []string) (string, bool) {
 		if i := strings.Index(m[0], "«"); i >= 0 && s.at(strings.Trim(m[0][i:], "«»]})")) != "HOME" {
 			return "", false
 		}
 		return s.put("/workspace"), true
 	}},
-	{regexp.MustCompile(`\bos\.(?:path\.)?sep\b|\bpath\.sep\b|\bFile::SEPARATOR\b|\bDIRECTORY_SEPARATOR\b|\bos\.path\.abspath\(\s*os\.sep\s*\)`), fixed("/")},
-	{regexp.MustCompile(`\b(?:os\.path\.join|path\.join|path\.resolve|File\.join|posixpath\.join)\(\s*` + lit + `\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+	{list("sep SEPARATOR"), regexp.MustCompile(`\bos\.(?:path\.)?sep\b|\bpath\.sep\b|\bFile::SEPARATOR\b|\bDIRECTORY_SEPARATOR\b|\bos\.path\.abspath\(\s*os\.sep\s*\)`), fixed("/")},
+	{list("join resolve"), regexp.MustCompile(`\b(?:os\.path\.join|path\.join|path\.resolve|File\.join|posixpath\.join)\(\s*` + lit + `\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
 		if strings.HasPrefix(s.at(m[2]), "/") {
 			return s.put(s.at(m[2])), true
 		}
 		return s.put(strings.TrimRight(s.at(m[1]), "/") + "/" + s.at(m[2])), true
 	}},
-	{regexp.MustCompile(`(?:\w+\.)?` + lit + `\.joinpath\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+	{list("joinpath"), regexp.MustCompile(`(?:\w+\.)?` + lit + `\.joinpath\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
 		return s.put(strings.TrimRight(s.at(m[1]), "/") + "/" + s.at(m[2])), true
 	}},
-	{regexp.MustCompile(`(?:Path\()?` + lit + `\)?\s*/\s*` + lit), func(s *source, m []string) (string, bool) {
+	{list("/"), regexp.MustCompile(`(?:Path\()?` + lit + `\)?\s*/\s*` + lit), func(s *source, m []string) (string, bool) {
 		return "Path(" + s.put(strings.TrimRight(s.at(m[1]), "/")+"/"+s.at(m[2])) + ")", true
 	}},
-	{regexp.MustCompile(lit + `\s*(?:\+|\.\.|\.)?\s*` + lit), func(s *source, m []string) (string, bool) { return s.put(s.at(m[1]) + s.at(m[2])), true }},
-	{regexp.MustCompile(lit + `\[::-1\]|` + lit + `\.reverse\b|\b(?:reverse|strrev)\(?\s*` + lit + `\)?|` + lit + `\.split\(«\d+»\)\.reverse\(\)\.join\(«\d+»\)`), func(s *source, m []string) (string, bool) {
+	{nil, regexp.MustCompile(lit + `\s*(?:\+|\.\.|\.)?\s*` + lit), func(s *source, m []string) (string, bool) { return s.put(s.at(m[1]) + s.at(m[2])), true }},
+	{list("::-1 reverse strrev"), regexp.MustCompile(lit + `\[::-1\]|` + lit + `\.reverse\b|\b(?:reverse|strrev)\(?\s*` + lit + `\)?|` + lit + `\.split\(«\d+»\)\.reverse\(\)\.join\(«\d+»\)`), func(s *source, m []string) (string, bool) {
 		r := []rune(s.at(m[1] + m[2] + m[3] + m[4]))
 		slices.Reverse(r)
 		return s.put(string(r)), true
 	}},
-	{regexp.MustCompile(lit + `\.(?:join\(\s*)[\[(]((?:\s*«\d+»\s*,?)+)[\])]\s*\)|[\[(]((?:\s*«\d+»\s*,?)+)[\])]\.join(?:\(\s*(?:` + lit + `)?\s*\))?`), func(s *source, m []string) (string, bool) {
+	{list("join"), regexp.MustCompile(lit + `\.(?:join\(\s*)[\[(]((?:\s*«\d+»\s*,?)+)[\])]\s*\)|[\[(]((?:\s*«\d+»\s*,?)+)[\])]\.join(?:\(\s*(?:` + lit + `)?\s*\))?`), func(s *source, m []string) (string, bool) {
 		var parts []string
 		for _, p := range regexp.MustCompile(lit).FindAllStringSubmatch(m[2]+m[3], -1) {
 			parts = append(parts, s.at(p[1]))
 		}
 		return s.put(strings.Join(parts, s.at(m[1]+m[4]))), true
 	}},
-	{regexp.MustCompile(lit + `\.join\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return "«" + m[2] + "»", s.at(m[1]) == "" }},
-	{regexp.MustCompile(lit + `\.(?:replace|gsub|replaceAll)\(\s*` + lit + `\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+	{list("join"), regexp.MustCompile(lit + `\.join\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return "«" + m[2] + "»", s.at(m[1]) == "" }},
+	{list("replace gsub"), regexp.MustCompile(lit + `\.(?:replace|gsub|replaceAll)\(\s*` + lit + `\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
 		return s.put(strings.ReplaceAll(s.at(m[1]), s.at(m[2]), s.at(m[3]))), s.at(m[2]) != ""
 	}},
-	{regexp.MustCompile(`\b(?:base64\.(?:b64decode|urlsafe_b64decode|standard_b64decode|decodebytes)|b64decode|decode_base64|base64_decode|atob|Base64\.(?:strict_|urlsafe_)?decode64|decode64)\(\s*` + lit + `\s*\)|\bBuffer\.from\(\s*` + lit + `\s*,\s*«\d+»\s*\)|` + lit + `\.unpack1?\(?\s*«\d+»\)?`), func(s *source, m []string) (string, bool) {
+	{list("64 atob Buffer unpack"), regexp.MustCompile(`\b(?:base64\.(?:b64decode|urlsafe_b64decode|standard_b64decode|decodebytes)|b64decode|decode_base64|base64_decode|atob|Base64\.(?:strict_|urlsafe_)?decode64|decode64)\(\s*` + lit + `\s*\)|\bBuffer\.from\(\s*` + lit + `\s*,\s*«\d+»\s*\)|` + lit + `\.unpack1?\(?\s*«\d+»\)?`), func(s *source, m []string) (string, bool) {
 		text := strings.Join(strings.Fields(s.at(m[1]+m[2]+m[3])), "")
 		data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.NewReplacer("-", "+", "_", "/").Replace(text), "="))
 		if hexed, herr := hex.DecodeString(text); m[2] != "" && herr == nil {
@@ -240,7 +242,7 @@ var rewrites = []rewrite{
 		}
 		return s.put(string(data)), err == nil && len(data) > 0
 	}},
-	{regexp.MustCompile(`\b(?:bytes\.fromhex|bytearray\.fromhex|binascii\.unhexlify|unhexlify|hex2bin|codecs\.decode)\(\s*` + lit + `\s*(?:,\s*«(\d+)»\s*)?\)|\[` + lit + `\]\.pack\(?\s*«\d+»\)?|\bpack\(?\s*«\d+»\s*,\s*` + lit + `\)?`), func(s *source, m []string) (string, bool) {
+	{list("hex decode pack"), regexp.MustCompile(`\b(?:bytes\.fromhex|bytearray\.fromhex|binascii\.unhexlify|unhexlify|hex2bin|codecs\.decode)\(\s*` + lit + `\s*(?:,\s*«(\d+)»\s*)?\)|\[` + lit + `\]\.pack\(?\s*«\d+»\)?|\bpack\(?\s*«\d+»\s*,\s*` + lit + `\)?`), func(s *source, m []string) (string, bool) {
 		text := s.at(m[1] + m[3] + m[4])
 		if strings.Contains(s.at(m[2]), "rot") {
 			return s.put(rot13(text)), true
@@ -248,24 +250,51 @@ var rewrites = []rewrite{
 		data, err := hex.DecodeString(strings.Join(strings.Fields(text), ""))
 		return s.put(string(data)), err == nil
 	}},
-	{regexp.MustCompile(`\bstr_rot13\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(rot13(s.at(m[1]))), true }},
-	{regexp.MustCompile(lit + `\.(?:decode|encode|toString|to_s|strip|trim|chomp|rstrip|lower|dup|freeze)\(\s*(?:«\d+»)?\s*\)`), func(s *source, m []string) (string, bool) { return "«" + m[1] + "»", true }},
-	{regexp.MustCompile(`\(\s*` + lit + `\s*\)\s*\.(?:decode|toString)`), func(s *source, m []string) (string, bool) { return "«" + m[1] + "».decode", true }},
-	{regexp.MustCompile(`\brequire\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
+	{list("str_rot13"), regexp.MustCompile(`\bstr_rot13\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(rot13(s.at(m[1]))), true }},
+	{list("."), regexp.MustCompile(lit + `\.(?:decode|encode|toString|to_s|strip|trim|chomp|rstrip|lower|dup|freeze)\(\s*(?:«\d+»)?\s*\)`), func(s *source, m []string) (string, bool) { return "«" + m[1] + "»", true }},
+	{list(".decode .toString"), regexp.MustCompile(`\(\s*` + lit + `\s*\)\s*\.(?:decode|toString)`), func(s *source, m []string) (string, bool) { return "«" + m[1] + "».decode", true }},
+	{list("require"), regexp.MustCompile(`\brequire\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) {
 		name := strings.TrimPrefix(s.at(m[1]), "node:")
 		return name, slices.Contains([]string{"fs", "http", "https", "net", "child_process", "os", "path", "vm"}, name)
 	}},
-	{regexp.MustCompile(`\b__import__\(\s*` + lit + `\s*\)|\bimportlib\.import_module\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.at(m[1] + m[2]), ident(s.at(m[1] + m[2])) }},
-	{regexp.MustCompile(`\bgetattr\(\s*([\w.]+)\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return m[1] + "." + s.at(m[2]), ident(s.at(m[2])) }},
-	{regexp.MustCompile(`\brequire\(\s*` + lit + `\s*\)\s*\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return s.at(m[1]) + "." + s.at(m[2]), ident(s.at(m[2])) }},
-	{regexp.MustCompile(`\b(\w+)\s*\[\s*` + lit + `\s*\]\s*\(`), func(s *source, m []string) (string, bool) { return m[1] + "." + s.at(m[2]) + "(", ident(s.at(m[2])) }},
-	{regexp.MustCompile(`\.(?:send|public_send|__send__|method)\(?\s*(?::|` + lit + `\s*,)`), func(s *source, m []string) (string, bool) {
+	{list("__import__ import_module"), regexp.MustCompile(`\b__import__\(\s*` + lit + `\s*\)|\bimportlib\.import_module\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.at(m[1] + m[2]), ident(s.at(m[1] + m[2])) }},
+	{list("getattr"), regexp.MustCompile(`\bgetattr\(\s*([\w.]+)\s*,\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return m[1] + "." + s.at(m[2]), ident(s.at(m[2])) }},
+	{list("require"), regexp.MustCompile(`\brequire\(\s*` + lit + `\s*\)\s*\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return s.at(m[1]) + "." + s.at(m[2]), ident(s.at(m[2])) }},
+	{list("["), regexp.MustCompile(`\b(\w+)\s*\[\s*` + lit + `\s*\]\s*\(`), func(s *source, m []string) (string, bool) { return m[1] + "." + s.at(m[2]) + "(", ident(s.at(m[2])) }},
+	{list("send method"), regexp.MustCompile(`\.(?:send|public_send|__send__|method)\(?\s*:(\w+)\s*[,)]\s*`), func(s *source, m []string) (string, bool) { return "." + m[1] + "(", ident(m[1]) }},
+	{list("% format sprintf"), regexp.MustCompile(lit + `\s*%\s*\(?\s*((?:«\d+»\s*,?\s*)+)\)?|` + lit + `\.format\(\s*((?:«\d+»\s*,?\s*)+)\)|\b(?:sprintf|format)\(\s*` + lit + `\s*,\s*((?:«\d+»\s*,?\s*)+)\)`), func(s *source, m []string) (string, bool) {
+		return s.formatted(s.at(m[1]+m[3]+m[5]), m[2]+m[4]+m[6])
+	}},
+	{list("send method"), regexp.MustCompile(`\.(?:send|public_send|__send__|method)\(?\s*(?::|` + lit + `\s*,)`), func(s *source, m []string) (string, bool) {
 		return "." + s.at(m[1]) + "(", m[1] != "" && ident(s.at(m[1]))
 	}},
-	{regexp.MustCompile(`\b(?:vars\((\w+)\)|(\w+)\.__dict__)\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return m[1] + m[2] + "." + s.at(m[3]), ident(s.at(m[3])) }},
+	{list("vars __dict__"), regexp.MustCompile(`\b(?:vars\((\w+)\)|(\w+)\.__dict__)\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return m[1] + m[2] + "." + s.at(m[3]), ident(s.at(m[3])) }},
 }
 
-func ident(s string) bool { return regexp.MustCompile(`^[A-Za-z_][\w.:]*$`).MatchString(s) }
+var places = regexp.MustCompile(`%[-+ 0-9.]*[sdr]|\{\d*(?:![rs])?\}`)
+
+// formatted puts strings in the places of a format.
+func (s *source) formatted(format, args string) (string, bool) {
+	words, i := literals.FindAllStringSubmatch(args, 50), 0
+	text := places.ReplaceAllStringFunc(format, func(p string) string {
+		n := i
+		i++
+		if len(p) > 2 && p[0] == '{' && p[1] >= '0' && p[1] <= '9' {
+			n = int(p[1] - '0')
+		}
+		if n < len(words) {
+			return s.at(words[n][1])
+		}
+		return p
+	})
+	return s.put(text), i > 0
+}
+
+func list(s string) []string { return strings.Fields(s) }
+
+func ident(s string) bool { return identifier.MatchString(s) }
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][\w.:]*$`)
 
 func rot13(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -295,6 +324,9 @@ func (s *source) workOut() {
 		for _, rw := range rewrites {
 			if len(s.strings) > most {
 				return
+			}
+			if len(rw.any) > 0 && !slices.ContainsFunc(rw.any, func(part string) bool { return strings.Contains(s.bare, part) }) {
+				continue
 			}
 			s.bare = rw.re.ReplaceAllStringFunc(s.bare, func(text string) string {
 				if out, ok := rw.fn(s, rw.re.FindStringSubmatch(text)); ok {
@@ -356,7 +388,28 @@ func (s *source) replace(name, to string) {
 }
 
 // region is the arguments of a call.
-type region struct{ call, text, after string }
+type region struct {
+	call, text, after string
+	// reads says that the call belongs to a reader of data, such as json.load.
+	reads bool
+}
+
+var dataReaders = regexp.MustCompile(`(?i)\b(?:json5?|orjson|ujson|simplejson|toml|tomllib|tomli|csv|xml|plist|plistlib|ini|config|configparser|yaml|msgpack|cbor2?|np|numpy|torch|image|dotenv|etree|et|minidom)\.(?:safe_|full_|unsafe_)?$`)
+
+// narrow reports whether a walk in the code looks for something that it names, as
+// find -name does.
+func (s *source) narrow() bool {
+	for _, region := range s.arguments(seeks) {
+		for _, p := range region.strings(s) {
+			if last := p[strings.LastIndexByte(p, '/')+1:]; wild(last) && len(strings.Trim(last, "*?.[]!^-")) >= 2 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var seeks = regexp.MustCompile(`\b(?:rglob|glob|iglob|Dir\.glob|fnmatch)\b`)
 
 // arguments answers the arguments of the calls that a pattern finds, to the
 // closing bracket or the end of the statement.
@@ -388,7 +441,9 @@ func (s *source) arguments(calls *regexp.Regexp) (out []region) {
 			}
 		}
 		after := rest[end:]
-		out = append(out, region{call: call, text: rest[:end], after: after[:min(len(after), 80)]})
+		one := region{call: call, text: rest[:end], after: after[:min(len(after), 80)]}
+		one.reads = strings.HasPrefix(call, "load") && dataReaders.MatchString(s.bare[max(0, loc[0]-40):loc[0]])
+		out = append(out, one)
 	}
 	return out
 }

@@ -93,7 +93,7 @@ func (f *finder) stays(c *shell.Command, name string) {
 			}
 		}
 	case "setcap":
-		if s := strings.Join(texts(c.Args[1:]), " "); regexp.MustCompile(`cap_(?:setuid|setgid|sys_admin|dac_override|dac_read_search|sys_ptrace|sys_module|all)|=ep`).MatchString(s) && !has(c, "-r", "-v") {
+		if s := strings.Join(texts(c.Args[1:]), " "); systemPattern1.MatchString(s) && !has(c, "-r", "-v") {
 			f.add(Persistence, c, "it gives a program rights of root")
 		}
 	case "systemctl":
@@ -116,6 +116,19 @@ var setuid = regexp.MustCompile(`^(?:0?[2467][0-7]{3}|(?:[ugoa]*[+=][rwxX]*s[rwx
 func (f *finder) rights(c *shell.Command, name string) {
 	switch name {
 	case "chmod", "chown", "chgrp", "setfacl", "chattr", "chcon":
+	case "install", "mkdir":
+		for i, a := range c.Args {
+			mode, ok := strings.CutPrefix(a.Text, "--mode=")
+			if (a.Text == "-m" || a.Text == "--mode" || strings.HasPrefix(a.Text, "-") && !strings.HasPrefix(a.Text, "--") && strings.HasSuffix(a.Text, "m")) && i+1 < len(c.Args) {
+				mode, ok = c.Args[i+1].Text, true
+			} else if strings.HasPrefix(a.Text, "-m") && len(a.Text) > 2 {
+				mode, ok = a.Text[2:], true
+			}
+			if ok && name == "install" && ownersRights(mode) {
+				f.add(Persistence, c, "it has a program run with the rights of its owner")
+			}
+		}
+		return
 	default:
 		return
 	}
@@ -130,7 +143,7 @@ func (f *finder) rights(c *shell.Command, name string) {
 			mode = a.Text
 		}
 	}
-	if name == "chmod" && setuid.MatchString(mode) && !strings.HasPrefix(mode, "02") && !strings.HasPrefix(mode, "2") && !strings.HasPrefix(mode, "g") {
+	if name == "chmod" && ownersRights(mode) {
 		f.add(Persistence, c, "it has a program run with the rights of its owner")
 	}
 	for i, a := range ops {
@@ -150,6 +163,11 @@ func (f *finder) rights(c *shell.Command, name string) {
 			f.add(Logs, c, "it changes the log %s", p)
 		}
 	}
+}
+
+// ownersRights says that a mode has a program run as its owner.
+func ownersRights(mode string) bool {
+	return setuid.MatchString(mode) && !strings.HasPrefix(mode, "02") && !strings.HasPrefix(mode, "2") && !strings.HasPrefix(mode, "g")
 }
 
 // open says that a mode lets everybody in, or nobody.
@@ -223,8 +241,8 @@ func (f *finder) kernel(c *shell.Command, name string) {
 		}
 	case "docker", "podman", "nerdctl":
 		s := " " + strings.Join(texts(c.Args), " ") + " "
-		if strings.Contains(s, " --privileged") || strings.Contains(s, "--pid=host") || strings.Contains(s, "--pid host") || regexp.MustCompile(`(?:-v|--volume)[ =]?/(?:etc|root|proc|var/run/docker\.sock|run/docker\.sock)?:`).MatchString(s) ||
-			regexp.MustCompile(`(?:source|src)=/,`).MatchString(s) || strings.Contains(s, "--cap-add=SYS_ADMIN") || strings.Contains(s, "--cap-add=ALL") {
+		if strings.Contains(s, " --privileged") || strings.Contains(s, "--pid=host") || strings.Contains(s, "--pid host") || systemPattern2.MatchString(s) ||
+			systemPattern3.MatchString(s) || strings.Contains(s, "--cap-add=SYS_ADMIN") || strings.Contains(s, "--cap-add=ALL") {
 			f.add(Escape, c, "it starts a container that has the machine")
 		}
 		if has(c, "prune") && has(c, "-af", "-a", "--all") && has(c, "--volumes") {
@@ -237,3 +255,10 @@ func (f *finder) kernel(c *shell.Command, name string) {
 	case "dropdb":
 	}
 }
+
+// Patterns of the functions above.
+var (
+	systemPattern1 = regexp.MustCompile(`cap_(?:setuid|setgid|sys_admin|dac_override|dac_read_search|sys_ptrace|sys_module|all)|=ep`)
+	systemPattern2 = regexp.MustCompile(`(?:-v|--volume)[ =]?/(?:etc|root|proc|var/run/docker\.sock|run/docker\.sock)?:`)
+	systemPattern3 = regexp.MustCompile(`(?:source|src)=/,`)
+)

@@ -189,7 +189,7 @@ func floods(body []*syntax.Stmt) bool {
 			started = true
 			continue
 		}
-		if call, ok := s.Cmd.(*syntax.CallExpr); ok && len(call.Args) > 0 && (call.Args[0].Lit() == "echo" || call.Args[0].Lit() == ":" || call.Args[0].Lit() == "true") {
+		if call, ok := s.Cmd.(*syntax.CallExpr); ok && len(call.Args) > 0 && slices.Contains([]string{"echo", ":", "true", "disown", "printf", "set", "shift"}, call.Args[0].Lit()) {
 			continue
 		}
 		return false

@@ -55,6 +55,8 @@ func (w *walker) filter(name string, rest []Word, in value, at int) value {
 			out = out.with(w.read(value{text: f.Text, known: f.Known && !f.Glob}))
 		}
 		out.from = append(out.from, in.from...)
+		// A file of the workspace as it stands is one that might be run as well.
+		out.plain = name == "cat" && len(files) == 1 && files[0].Known && len(out.from) == 1
 		return out
 	case "base64", "gbase64", "base32", "basenc":
 		if !has("-d", "-D", "--decode", "-di", "-id") {
@@ -92,7 +94,13 @@ func (w *walker) filter(name string, rest []Word, in value, at int) value {
 		return on(func(s string) (string, bool) { return sed(rest, s) })
 	case "cut":
 		return on(func(s string) (string, bool) { return cut(rest, s) })
-	case "sort", "uniq", "nl", "fold", "pv", "mbuffer", "sponge", "iconv", "dos2unix", "strings", "column", "expand", "grep", "egrep", "gunzip", "zcat", "gzip", "bunzip2",
+	case "sort", "uniq", "grep", "egrep", "fgrep", "shuf":
+		// Some of the lines that came in.
+		if in.text != "" {
+			return value{text: in.text, from: in.from}
+		}
+		return lost
+	case "nl", "fold", "pv", "mbuffer", "sponge", "iconv", "dos2unix", "strings", "column", "expand", "gunzip", "zcat", "gzip", "bunzip2",
 		"xz", "bzcat", "xzcat", "zstd", "lz4", "uudecode", "od", "hexdump", "jq", "gpg":
 		// Something of what came in, in some form.
 		return lost
@@ -118,10 +126,48 @@ func (w *walker) filter(name string, rest []Word, in value, at int) value {
 		return value{text: "/tmp/tmp." + hole + "\n", from: in.from}
 	case "seq":
 		return lost
-	case "whoami":
-		return value{text: hole}
+	case "whoami", "hostname", "date", "uname", "nproc", "id", "arch", "wc", "stat", "du", "df", "md5sum", "sha256sum", "sha1sum", "expr", "bc", "tty", "ps", "uptime", "getconf", "lsb_release", "sw_vers", "dpkg":
+		return value{text: hole, from: in.from}
+	case "ls", "dir":
+		// Names, as they are within the folder.
+		text := ""
+		for _, a := range operands(rest) {
+			text += a.Text + "\n" + strings.TrimSuffix(a.Text, "/") + "/" + hole + "\n"
+		}
+		if text == "" {
+			text = "./" + hole
+		}
+		return value{text: text, from: in.from}
+	case "git":
+		switch ops := operands(rest); {
+		case len(ops) > 0 && (ops[0].Text == "ls-files" || (ops[0].Text == "diff" || ops[0].Text == "diff-tree" || ops[0].Text == "show") && has("--name-only")):
+			return value{text: "./" + hole, from: in.from}
+		case len(ops) > 1 && ops[0].Text == "rev-parse" && has("--show-toplevel"):
+			return known(Workspace + "\n")
+		case len(ops) > 0 && ops[0].Text == "rev-parse" && has("--git-path", "--git-dir", "--git-common-dir"):
+			return value{text: ".git/" + hole, from: in.from}
+		}
+	}
+	if settingsOf(name, rest) {
+		return known("")
 	}
 	return value{text: hole, from: in.from}
+}
+
+// settingsOf says that a program writes settings of its own for the shell, as
+// eval "$(ssh-agent)" and source <(kubectl completion bash) take them.
+func settingsOf(name string, rest []Word) bool {
+	first := operand(rest).Text
+	switch name {
+	case "ssh-agent", "dircolors", "lesspipe", "lesspipe.sh", "resize", "locale", "gpg-agent", "keychain", "tset", "vivid", "register-python-argcomplete", "modulecmd", "gnome-keyring-daemon", "dbus-launch":
+		return true
+	case "pyenv", "rbenv", "nodenv", "jenv", "goenv", "plenv", "direnv", "conda", "mamba", "micromamba", "fnm", "mise", "rtx", "opam", "brew", "starship", "zoxide", "thefuck", "luarocks", "minikube", "docker-machine", "atuin", "pixi", "nvm", "hub", "saml2aws", "aws", "asdf", "chruby", "perl", "cargo", "go":
+		switch first {
+		case "init", "env", "shellenv", "hook", "shell.bash", "shell.posix", "shell.zsh", "shell", "activate", "docker-env", "path", "alias", "script", "export-credentials", "virtualenv-init", "configure":
+			return true
+		}
+	}
+	return slices.ContainsFunc(rest, func(x Word) bool { return strings.Contains(x.Text, "complet") })
 }
 
 func isNumber(s string) bool { _, err := strconv.Atoi(s); return err == nil }
@@ -137,7 +183,7 @@ var octal = regexp.MustCompile(`\\0([0-7]{1,3})`)
 
 func echo(rest []Word) value {
 	end, escapes := "\n", false
-	for len(rest) > 0 && regexp.MustCompile(`^-[neE]+$`).MatchString(rest[0].Text) {
+	for len(rest) > 0 && filterPattern1.MatchString(rest[0].Text) {
 		if strings.Contains(rest[0].Text, "n") {
 			end = ""
 		}
@@ -354,49 +400,7 @@ func cut(rest []Word, s string) (string, bool) {
 	return strings.Join(out, "\n") + "\n", true
 }
 
-// fetches says that a program brings files from elsewhere.
-func fetches(name string) bool {
-	switch name {
-	case "curl", "wget", "wget2", "aria2c", "axel", "fetch", "http", "https", "xh", "curlie", "lwp-download", "ftp", "tftp", "scp", "sftp":
-		return true
-	}
-	return false
-}
-
-// download notes the file that a program brings from elsewhere.
-func (w *walker) download(name string, rest []Word, at int) {
-	var to []string
-	remote := false
-	for i := 0; i < len(rest); i++ {
-		a := rest[i].Text
-		switch {
-		case (a == "-o" || a == "--output" || a == "-O" && strings.HasPrefix(name, "wget") || a == "--output-document") && i+1 < len(rest):
-			i++
-			to = append(to, rest[i].Text)
-		case strings.HasPrefix(a, "--output=") || strings.HasPrefix(a, "--output-document="):
-			_, v, _ := strings.Cut(a, "=")
-			to = append(to, v)
-		case strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && name == "curl" && strings.Contains(a, "O"):
-			remote = true
-		case strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && (strings.HasSuffix(a, "o") || strings.HasPrefix(name, "wget") && strings.HasSuffix(a, "O")) && i+1 < len(rest):
-			i++
-			to = append(to, rest[i].Text)
-		case strings.HasPrefix(a, "-") && strings.HasPrefix(name, "wget") && strings.HasPrefix(a, "-O"):
-			to = append(to, a[2:])
-		case a == "--remote-name":
-			remote = true
-		case strings.Contains(a, "/") && !strings.HasPrefix(a, "-") && (remote || name != "curl"):
-			to = append(to, base(a))
-		}
-	}
-	for _, a := range rest {
-		if remote && strings.Contains(a.Text, "/") && !strings.HasPrefix(a.Text, "-") {
-			to = append(to, base(a.Text))
-		}
-	}
-	for _, f := range to {
-		if f != "-" && f != "" {
-			w.keep(w.abs(f), unknown(at))
-		}
-	}
-}
+// Patterns of the functions above.
+var (
+	filterPattern1 = regexp.MustCompile(`^-[neE]+$`)
+)

@@ -9,8 +9,9 @@ import (
 
 // meaning works out what a command runs besides itself and what it does to the
 // shell's state, and answers what it writes.
-func (w *walker) meaning(name string, args []Word, in value, at int) value {
+func (w *walker) meaning(name string, args []Word, in value, r redirected, at int) value {
 	rest := args[1:]
+	w.conventions(name, rest, at)
 	switch name {
 	case "":
 		return unknown(at)
@@ -24,8 +25,8 @@ func (w *walker) meaning(name string, args []Word, in value, at int) value {
 		}
 		return w.file("source", rest[0], texts(rest), in, at)
 	case "trap":
-		if len(rest) > 1 {
-			return w.code("trap", joined(rest[:1]), nil, in)
+		if ops := operands(rest); len(ops) > 1 && ops[0].Text != "-" && ops[0].Text != "" {
+			return w.code("trap", joined(ops[:1]), nil, in)
 		}
 		return known("")
 	case "alias":
@@ -47,47 +48,63 @@ func (w *walker) meaning(name string, args []Word, in value, at int) value {
 		return known("")
 	case "unset":
 		for _, a := range rest {
+			w.subscript(a.Text)
 			delete(w.vars, a.Text)
 		}
 		return known("")
 	case "export", "readonly", "declare", "typeset", "local":
 		for _, a := range rest {
 			if k, v, ok := strings.Cut(a.Text, "="); ok {
+				w.subscript(k)
 				w.set(k, v, a.Known)
+				w.reaches(k, value{text: v, known: a.Known})
 			}
 		}
 		return known("")
-	case "cd", "pushd":
-		if dir := operand(rest); len(rest) > 0 && dir.Known {
-			w.dir = w.abs(dir.Text)
-		} else {
-			w.dir = Workspace
+	case "let", "test", "[":
+		for i, a := range rest {
+			if name == "let" || i > 0 && (rest[i-1].Text == "-v" || strings.HasPrefix(rest[i-1].Text, "-") && len(rest[i-1].Text) == 3) || i+1 < len(rest) && len(rest[i+1].Text) == 3 && strings.HasPrefix(rest[i+1].Text, "-") {
+				w.subscript(a.Text)
+			}
 		}
+		return known("")
+	case "cd", "pushd", "popd":
+		dir, before := operand(rest), w.dir
+		switch {
+		case len(rest) > 0 && rest[0].Text == "-" || name == "popd":
+			w.dir = w.before
+		case len(operands(rest)) == 0:
+			w.dir = Workspace
+		case dir.Known && !dir.Glob:
+			w.dir = w.abs(dir.Text)
+		case strings.HasPrefix(dir.Text, Hole) || strings.HasPrefix(dir.Text, Unset):
+			w.dir = path.Join(Workspace, hole)
+		default:
+			w.dir = w.abs(dir.Text)
+		}
+		w.before = before
 		return known("")
 	case "hash":
 		if len(rest) == 3 && rest[0].Text == "-p" {
 			w.programs[rest[2].Text] = rest[1].Text
 		}
 		return known("")
-	case "ln", "cp", "mv", "install":
-		if ops := operands(rest); len(ops) == 2 && ops[0].Known && ops[1].Known {
-			to := ops[1].Text
-			if strings.HasSuffix(to, "/") || to == "." {
-				to = path.Join(to, base(ops[0].Text))
-			}
-			if v := w.read(value{text: ops[0].Text, known: true}); v.known || len(v.from) > 0 {
-				w.keep(w.abs(to), v)
-			} else if strings.Contains(ops[0].Text, "bin/") {
-				w.programs[w.abs(to)] = ops[0].Text
+	case "ln", "cp", "mv", "install", "link":
+		w.copies(name, rest, at)
+		return known("")
+	case "mkfifo", "mknod":
+		for _, a := range operands(rest) {
+			if a.Known {
+				w.keep(w.abs(a.Text), unknown(at))
 			}
 		}
 		return known("")
 	case "read", "mapfile", "readarray":
-		return w.readInto(rest, in)
+		return w.readInto(name, rest, in)
 	case "ssh":
 		return w.ssh(rest, in, at)
 	case "xargs", "parallel":
-		return w.xargs(name, rest, in)
+		return w.xargs(name, rest, in, at)
 	case "find", "fd", "fdfind":
 		return w.find(name, rest, in, at)
 	case "tee":
@@ -102,43 +119,33 @@ func (w *walker) meaning(name string, args []Word, in value, at int) value {
 		return unknown(at)
 	case "git":
 		return w.git(rest, in, at)
-	case "tar":
-		for i, a := range rest {
-			for _, flag := range []string{"--checkpoint-action=exec=", "--to-command=", "--use-compress-program=", "-I="} {
-				if cmd, ok := strings.CutPrefix(a.Text, flag); ok {
-					w.code("tar", known(cmd), nil, in)
-				}
-			}
-			if (a.Text == "-I" || a.Text == "--use-compress-program") && i+1 < len(rest) {
-				w.code("tar", joined(rest[i+1:i+2]), nil, in)
-			}
-		}
-		return unknown(at)
 	case "printf":
 		if len(rest) > 2 && rest[0].Text == "-v" {
+			w.subscript(rest[1].Text)
 			v := printf(rest[2:])
 			w.set(rest[1].Text, v.text, v.known)
 			return known("")
 		}
 	case "crontab":
-		if v := in; len(operands(rest)) == 0 || operands(rest)[0].Text == "-" {
+		if ops := operands(rest); len(ops) == 0 || ops[0].Text == "-" {
+			w.schedule(in)
+		} else if v, ok := w.content(w.abs(ops[0].Text)); ok {
 			w.schedule(v)
 		}
 		return unknown(at)
 	case "at", "batch":
 		return w.code(name, in, nil, value{})
 	}
+	w.hosts(name, rest, in, at)
 	if lang := Language(name); lang == "shell" {
 		return w.shell(name, rest, in, at)
 	} else if lang != "" {
 		w.interpreter(at, lang, rest, in)
 		return unknown(at)
 	}
-	if fetches(name) {
-		w.download(name, rest, at)
-	}
-	if inner, via, ok := unwrap(name, rest); ok {
-		return w.inner(via, inner, in)
+	w.brings(name, rest, in, at)
+	if out, ok := w.wrap(name, rest, in, r, at); ok {
+		return out
 	}
 	return w.filter(name, rest, in, at)
 }
@@ -149,9 +156,13 @@ var again = strings.NewReplacer(Hole, "${deckhand_unknown}", Unset, "${deckhand_
 // code walks a script that a command was given.
 func (w *walker) code(via string, text value, args []string, in value) value {
 	if !text.known || holed(text.text) {
-		// With nothing in the place of what is not known it may still be read.
-		w.unclear("%s runs code that cannot be known", via)
+		// Parts that are not known are words of it, or all of a command.
+		if strings.Contains(text.text, Hole) || !text.known && !holed(text.text) {
+			w.unclear("%s runs code that cannot be known", via)
+		}
 		text.text = again.Replace(text.text)
+		w.reread++
+		defer func() { w.reread-- }()
 	}
 	return w.under(via, func() value { return w.script(text.text, args, in) })
 }
@@ -168,15 +179,20 @@ func (w *walker) given(at int, via string, text value, args []string, in value) 
 // file walks a script file, where its content is known.
 func (w *walker) file(via string, name Word, args []string, in value, at int) value {
 	v := w.read(value{text: name.Text, known: name.Known && !name.Glob})
-	if name.Text == "/dev/stdin" || name.Text == "-" || name.Text == "/proc/self/fd/0" {
+	if name.Text == "-" {
 		v = in
 	}
 	c := &w.out.Commands[at]
 	c.From = append(c.From, v.from...)
+	if !name.Known || name.Glob {
+		w.anyOf(name, at)
+		c = &w.out.Commands[at]
+	}
 	if !v.known {
+		w.foreign = w.foreign || via == "source" && len(v.from) > 0
 		c.Language, c.Code = "shell", Word{Text: hole}
-		if len(v.from) > 0 {
-			w.unclear("%s runs what another command writes", via)
+		if len(v.from) > 0 && !v.plain {
+			w.opaque("%s runs a file that this task wrote, and whose content cannot be known", via)
 		}
 		return unknown(at)
 	}
@@ -189,11 +205,49 @@ func (w *walker) file(via string, name Word, args []string, in value, at int) va
 	}
 	w.running = append(w.running, full)
 	defer func() { w.running = w.running[:len(w.running)-1] }()
-	if lang := shebang(v.text); lang != "" && lang != "shell" {
+	if lang := languageOf(full, v.text); lang != "" && lang != "shell" {
 		c.Language, c.Code = lang, v.word()
+		w.imports(at, lang, path.Dir(full), v.text)
 		return unknown(at)
 	}
 	return w.under(via, func() value { return w.script(v.text, args, in) })
+}
+
+// anyOf walks the files of the task that a name may mean which is not known, such
+// as those that find and wildcards find.
+func (w *walker) anyOf(name Word, at int) {
+	pattern := w.abs(name.Text)
+	w.each(func(file string, v value) {
+		lang := languageOf(file, v.text)
+		if lang == "" || slices.Contains(w.running, file) || name.Glob && !holed(pattern) && !Matches(pattern, file) {
+			return
+		}
+		w.running = append(w.running, file)
+		if lang == "shell" && v.known {
+			w.under("file", func() value { return w.script(v.text, nil, known("")) })
+		} else if lang != "shell" {
+			w.evaluateCode(at, lang, file, v)
+		}
+		w.running = w.running[:len(w.running)-1]
+	})
+}
+
+// languageOf returns the language of a file that is run.
+func languageOf(name, text string) string {
+	if lang := shebang(text); lang != "" || strings.HasPrefix(text, "#!") {
+		return lang
+	}
+	switch path.Base(name) {
+	case "Rakefile", "Gemfile", "Vagrantfile", "Guardfile", "Fastfile", "Podfile", "Brewfile":
+		return "ruby"
+	}
+	return extensions[path.Ext(name)]
+}
+
+// extensions are the languages of files by their names.
+var extensions = map[string]string{
+	".sh": "shell", ".bash": "shell", ".py": "python", ".pl": "perl", ".pm": "perl", ".rb": "ruby", ".rake": "ruby", ".gemspec": "ruby", ".js": "javascript", ".cjs": "javascript", ".mjs": "javascript", ".ts": "javascript",
+	".php": "php", ".lua": "lua", ".awk": "awk", ".tcl": "tclsh", ".r": "rscript", ".R": "rscript", ".jl": "julia", ".groovy": "groovy",
 }
 
 // shebang answers the language that a script says it is in.
@@ -212,21 +266,27 @@ func shebang(text string) string {
 }
 
 // inner walks a command that another program runs as it is.
-func (w *walker) inner(via string, args []Word, in value) value {
+func (w *walker) inner(via string, args []Word, in value, r redirected, at int) value {
 	// NAME=value before it, as env and sudo take it.
 	var env []string
 	for len(args) > 0 && assignment.MatchString(args[0].Text) {
+		k, v, _ := strings.Cut(args[0].Text, "=")
+		w.reaches(k, value{text: v, known: args[0].Known})
 		env, args = append(env, args[0].Text), args[1:]
 	}
 	if len(args) == 0 {
 		return known("")
 	}
 	return w.under(via, func() value {
-		return w.run(args, value{text: in.text, known: in.known, from: in.from}, redirected{}, env, nil)
+		before := w.within
+		w.within = at + 1
+		out := w.run(args, value{text: in.text, known: in.known, from: in.from, plain: in.plain}, r, env, nil)
+		w.within = before
+		return out
 	})
 }
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(?:%%|\(\))?=`)
 
 // operands are the words that are no options.
 func operands(args []Word) (out []Word) {
@@ -259,6 +319,8 @@ func Language(name string) string {
 		return "python"
 	case "perl", "ruby", "php", "lua", "tclsh", "Rscript", "julia", "groovy":
 		return strings.ToLower(name)
+	case "elixir", "iex", "osascript", "guile", "jshell", "scala", "racket", "sbcl", "clisp", "ghci", "runghc", "ocaml", "erl", "octave", "swift", "kotlin", "dart", "crystal", "raku", "janet", "fennel", "csi", "pwsh", "powershell", "wish", "gosh", "chicken", "nim", "bb", "clojure":
+		return "code"
 	case "node", "nodejs", "deno", "bun":
 		return "javascript"
 	}
@@ -321,7 +383,9 @@ func (w *walker) stdin(name string, in value, at int) value {
 	}
 	c.Language, c.Code = "shell", in.word()
 	if len(in.from) > 0 || in.text != "" {
-		w.unclear("%s runs what another command writes", name)
+		if !in.plain {
+			w.opaque("%s runs what another command writes", name)
+		}
 		if text := again.Replace(in.text); strings.Trim(readable.Replace(in.text), "? \n") != "" {
 			// What is known of it counts.
 			w.under(name, func() value { return w.script(text, nil, known("")) })
@@ -332,20 +396,34 @@ func (w *walker) stdin(name string, in value, at int) value {
 
 // interpreter notes the code that an interpreter of another language is given.
 func (w *walker) interpreter(at int, lang string, rest []Word, in value) {
-	var parts []Word
+	var parts, vars []Word
 	file, ran := Word{}, false
 	for i := 0; i < len(rest); i++ {
 		a := rest[i].Text
 		switch {
-		case lang == "awk" && (a == "-f" || a == "--file"):
+		case lang == "awk" && (a == "-f" || a == "--file") && i+1 < len(rest):
 			i++
-			ran = true
-		case lang == "awk" && (a == "-v" || a == "-F"):
+			file = rest[i]
+		case lang == "awk" && (a == "-v" || a == "--assign") && i+1 < len(rest):
 			i++
-		case lang == "awk" && !strings.HasPrefix(a, "-"):
+			vars = append(vars, rest[i])
+		case lang == "awk" && strings.HasPrefix(a, "-v") && len(a) > 2:
+			vars = append(vars, Word{Text: a[2:], Known: rest[i].Known})
+		case lang == "awk" && a == "-F":
+			i++
+		case lang == "awk" && file.Text == "" && !strings.HasPrefix(a, "-"):
 			parts, i = append(parts, rest[i]), len(rest)
 		case lang == "python" && a == "-m":
+			if i+1 < len(rest) {
+				w.conventions("python -m "+rest[i+1].Text, nil, at)
+				w.imports(at, lang, w.dir, "import "+rest[i+1].Text)
+			}
 			ran, i = true, len(rest)
+		case lang == "javascript" && (a == "run" || a == "test" || a == "task" || a == "install"):
+			ran = true // of deno and bun
+		case lang == "javascript" && (a == "-r" || a == "--require" || a == "--import") && i+1 < len(rest):
+			i++
+			w.preloads(at, lang, rest[i])
 		case codeFlag(lang, a) && i+1 < len(rest):
 			i++
 			parts = append(parts, rest[i])
@@ -357,7 +435,6 @@ func (w *walker) interpreter(at int, lang string, rest []Word, in value) {
 			file, i = rest[i], len(rest)
 		}
 	}
-	c := &w.out.Commands[at]
 	var code value
 	switch {
 	case len(parts) > 0:
@@ -365,10 +442,16 @@ func (w *walker) interpreter(at int, lang string, rest []Word, in value) {
 		for _, p := range parts {
 			code.text, code.known = code.text+p.Text+"\n", code.known && p.Known
 		}
+		w.imports(at, lang, w.dir, code.text)
 	case file.Text != "":
 		code = w.read(value{text: file.Text, known: file.Known})
-		if file.Text == "/dev/stdin" {
-			code = in
+		if !file.Known || file.Glob {
+			w.anyOf(file, at)
+		}
+		if code.known {
+			w.imports(at, lang, path.Dir(w.abs(file.Text)), code.text)
+		} else if len(code.from) > 0 && !code.plain {
+			w.opaque("%s runs a file that this task wrote, and whose content cannot be known", lang)
 		}
 	case ran || lang == "awk":
 		return
@@ -377,7 +460,22 @@ func (w *walker) interpreter(at int, lang string, rest []Word, in value) {
 		if in.text == "" && in.known {
 			return
 		}
+		if !in.known && len(in.from) > 0 && !in.plain {
+			w.opaque("%s runs what another command writes", lang)
+		}
 	}
+	for _, v := range vars {
+		// A variable of awk's holds its value when the program runs. One whose value
+		// nobody knows is data, unless the program runs it.
+		if k, text, ok := strings.Cut(v.Text, "="); ok {
+			runs := strings.Contains(code.text, "system") || strings.Contains(code.text, "|&") || strings.Contains(code.text, "getline")
+			if !runs {
+				text = strings.NewReplacer(Hole, "?", Unset, "").Replace(text)
+			}
+			code.text, code.known = k+" = \""+strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text)+"\"\n"+code.text, code.known && (v.Known || !runs)
+		}
+	}
+	c := &w.out.Commands[at]
 	c.Language, c.Code = lang, code.word()
 	c.From = append(c.From, code.from...)
 }
@@ -394,7 +492,7 @@ func codeFlag(lang, a string) bool {
 	case "php":
 		return a == "-r" || a == "--run" || a == "-R" || a == "-B"
 	}
-	return a == "-e"
+	return a == "-e" || lang == "code" && (a == "-c" || a == "--eval" || a == "-eval" || a == "-E" || a == "-Command" || a == "-command" || a == "eval")
 }
 
 // glued answers code that is in the same word as its option.

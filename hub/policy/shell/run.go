@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -17,6 +18,8 @@ func (w *walker) call(c *syntax.CallExpr, in value, r redirected) value {
 			if noted(a.Name.Value) {
 				w.emit(Command{Args: []Word{word("export"), word(a.Name.Value + "=" + w.vars[a.Name.Value].Str)}})
 			}
+			v := w.vars[a.Name.Value]
+			w.reaches(a.Name.Value, value{text: v.Str, known: !v.unsure})
 		}
 		if r.stdin != nil && len(c.Assigns) == 0 {
 			out = *r.stdin
@@ -31,6 +34,9 @@ func (w *walker) call(c *syntax.CallExpr, in value, r redirected) value {
 	for _, a := range c.Assigns {
 		v, name := w.literal(a.Value), a.Name.Value
 		env = append(env, name+"="+v.text)
+		exported := w.exported
+		w.reaches(name, v)
+		w.exported = exported // it is for this command only
 		old, had := w.vars[name]
 		undo = append(undo, func() {
 			delete(w.vars, name)
@@ -71,7 +77,11 @@ func (w *walker) emit(c Command) int {
 			c.Line = w.line
 		}
 	}
-	c.Dir = w.dir
+	c.Dir, c.links = w.dir, w.links
+	c.Given = c.Given || w.exported
+	if c.Within == 0 {
+		c.Within = w.within
+	}
 	c.Via, c.Host, c.Background = slices.Clone(w.via), w.host, c.Background || w.back
 	w.out.Commands = append(w.out.Commands, c)
 	return len(w.out.Commands) - 1
@@ -80,9 +90,12 @@ func (w *walker) emit(c Command) int {
 // under walks what another program runs.
 func (w *walker) under(via string, fn func() value) (out value) {
 	w.nested(func() {
+		within := w.within
+		w.within = 0
 		w.via = append(w.via, via)
 		out = fn()
 		w.via = w.via[:len(w.via)-1]
+		w.within = within
 	})
 	return out
 }
@@ -90,16 +103,26 @@ func (w *walker) under(via string, fn func() value) (out value) {
 // run walks a command with its words, and answers what it writes.
 func (w *walker) run(args []Word, in value, r redirected, env []string, from []int) value {
 	name := ""
+	before := w.now
+	w.now = in
+	defer func() { w.now = before }()
 	if args[0].Known && !args[0].Glob {
 		name = base(args[0].Text)
 		if to, ok := w.programs[args[0].Text]; ok {
 			name, args = base(to), append([]Word{word(to)}, args[1:]...)
-		} else if to, ok := w.programs[w.abs(args[0].Text)]; ok && strings.Contains(args[0].Text, "/") {
-			name, args = base(to), append([]Word{word(to)}, args[1:]...)
+		} else if full := w.called(args[0].Text); full != "" {
+			if b := base(full); b == "busybox" || b == "toybox" {
+				full = path.Join("/bin", name) // it does what it is called
+			}
+			name, args = base(full), append([]Word{word(full)}, args[1:]...)
 		}
+	} else if _, ok := w.content(w.abs(args[0].Text)); ok && named(args[0].Text) {
+		name = base(args[0].Text)
 	} else if guess := globbed(args[0]); guess != "" {
 		// A wildcard that can mean little else: /bin/r? is rm.
 		name, args = base(guess), append([]Word{{Text: guess, Known: true, Glob: true}}, args[1:]...)
+	} else if strings.Trim(args[0].Text, holes) == "" && (w.reread > 0 || strings.Contains(args[0].Text, Hole) && len(from) > 0) {
+		w.opaque("a shell runs a command that cannot be known")
 	}
 	if body, ok := w.funcs[args[0].Text]; ok && args[0].Known && !slices.Contains(w.calls, args[0].Text) {
 		return w.function(args, body, in)
@@ -113,19 +136,53 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 	at := w.emit(Command{
 		Args: args, Reads: r.reads, Writes: r.writes, Env: env, Dup: r.dup, From: slices.Concat(in.from, from), Input: in.word(),
 	})
+	if len(args) == 1 && name == "exec" {
+		w.persist(r)
+	}
 	if name != "" && (strings.Contains(args[0].Text, "/") || slices.Contains(w.running, w.abs(args[0].Text))) {
-		if v, ok := w.files[w.abs(args[0].Text)]; ok || w.written(args[0]) {
-			if !ok {
-				v = w.read(value{text: args[0].Text, known: true})
-			}
+		if v, ok := w.content(w.abs(args[0].Text)); ok {
 			w.out.Commands[at].From = append(w.out.Commands[at].From, v.from...)
 			return w.file(name, args[0], texts(args), in, at)
 		}
 	}
-	return w.meaning(name, args, in, at)
+	w.within = 0
+	return w.meaning(name, args, in, r, at)
 }
 
-func (w *walker) written(x Word) bool { _, ok := w.earlier[w.abs(x.Text)]; return ok }
+// called returns the path of a program that the task wrote, copied or linked, and
+// that is called by this name; "" for none.
+func (w *walker) called(name string) string {
+	if strings.Contains(name, "/") {
+		plain := resolve(name, w.dir, nil)
+		if full := w.abs(name); full != plain {
+			return full
+		}
+		return ""
+	}
+	if len(w.files)+len(w.earlier.files)+len(w.links) == 0 {
+		return ""
+	}
+	dirs := environment["PATH"]
+	if v, ok := w.vars["PATH"]; ok {
+		dirs = v.Str
+	}
+	for dir := range strings.SplitSeq(dirs, ":") {
+		if dir == "" || holed(dir) {
+			continue
+		}
+		full := path.Join(w.abs(dir), name)
+		if to := resolve(full, "/", w.links); to != full {
+			return to
+		}
+		if _, ok := w.files[full]; ok {
+			return full
+		}
+		if _, ok := w.earlier.files[full]; ok {
+			return full
+		}
+	}
+	return ""
+}
 
 // function walks a function's body with its arguments.
 func (w *walker) function(args []Word, body *syntax.Stmt, in value) (out value) {
@@ -184,7 +241,7 @@ func globbed(x Word) string {
 	}
 	for _, name := range notable {
 		for _, dir := range []string{"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"} {
-			if matches(x.Text, dir+name) {
+			if Matches(x.Text, dir+name) {
 				return dir + name
 			}
 		}
@@ -196,60 +253,4 @@ func globbed(x Word) string {
 var notable = []string{
 	"rm", "dd", "sh", "bash", "dash", "zsh", "curl", "wget", "cat", "nc", "ncat", "netcat", "mkfs", "mkfs.ext4", "shred", "python3", "perl", "chmod", "chown",
 	"base64", "find", "unlink", "truncate", "wipefs",
-}
-
-// matches is a shell pattern of *, ? and [...] in one path.
-func matches(pattern, text string) bool {
-	for pattern != "" {
-		switch pattern[0] {
-		case '*':
-			for i := 0; i <= len(text); i++ {
-				if matches(pattern[1:], text[i:]) {
-					return true
-				}
-				if i < len(text) && text[i] == '/' {
-					break
-				}
-			}
-			return false
-		case '?':
-			if text == "" || text[0] == '/' {
-				return false
-			}
-			pattern, text = pattern[1:], text[1:]
-		case '[':
-			end := strings.IndexByte(pattern[1:], ']')
-			if end <= 0 || text == "" {
-				return false
-			}
-			set, not := pattern[1:1+end], false
-			if set[0] == '!' || set[0] == '^' {
-				set, not = set[1:], true
-			}
-			if inSet(set, text[0]) == not {
-				return false
-			}
-			pattern, text = pattern[end+2:], text[1:]
-		default:
-			if text == "" || pattern[0] != text[0] {
-				return false
-			}
-			pattern, text = pattern[1:], text[1:]
-		}
-	}
-	return text == ""
-}
-
-func inSet(set string, c byte) bool {
-	for i := 0; i < len(set); i++ {
-		if i+2 < len(set) && set[i+1] == '-' {
-			if set[i] <= c && c <= set[i+2] {
-				return true
-			}
-			i += 2
-		} else if set[i] == c {
-			return true
-		}
-	}
-	return false
 }

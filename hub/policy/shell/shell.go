@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -48,7 +49,9 @@ const (
 	holes = Hole + Unset
 )
 
-func holed(s string) bool { return strings.ContainsAny(s, holes) }
+// holed reports whether a text has a Hole or an Unset. Their first byte is hardly in
+// anything else.
+func holed(s string) bool { return strings.IndexByte(s, hole[0]) >= 0 && strings.ContainsAny(s, holes) }
 
 // Word is one word of a command, as the program would get it.
 type Word struct {
@@ -73,14 +76,20 @@ type Command struct {
 	Via []string
 	// Host is where it runs, when that is elsewhere (ssh).
 	Host string
-	// Env are the variables that it gets, as NAME=value.
+	// Env are the variables that stand before it, as NAME=value.
 	Env []string
+	// Given says that it gets variables which the script has set for all that it runs.
+	Given bool
+	// Within is one more than the index of the command that runs it as it stands in
+	// its own words, as env and npx do; 0 for none.
+	Within int
 	// Language and Code are set of a program that is given code to run, such as
 	// python -c; the code may have holes. Language is "shell" for a shell whose
 	// script cannot be known.
 	Language string
 	Code     Word
-	// From are the commands, by index, whose output it reads or runs.
+	// From are the commands whose output it reads or runs: their indexes among
+	// Commands, or -1-i for Script.Earlier[i].
 	From []int
 	// Input is what it reads from its standard input, as far as that is known.
 	Input Word
@@ -92,7 +101,13 @@ type Command struct {
 	Background bool
 	// Line is that of the script, from 1.
 	Line int
+	// links are the symbolic links that the script has made by then.
+	links map[string]string
 }
+
+// Abs returns a path that the command names, from the root: its folder and the
+// links that the script made are followed.
+func (c *Command) Abs(name string) string { return resolve(name, c.Dir, c.links) }
 
 // Name is the program's name without its folders; "" where it cannot be known.
 func (c *Command) Name() string {
@@ -114,11 +129,18 @@ var readable = strings.NewReplacer(Hole, "?", Unset, "?")
 
 // String is the command as one line, holes as "?".
 func (c *Command) String() string {
-	words := make([]string, len(c.Args))
+	var b strings.Builder
 	for i, a := range c.Args {
-		words[i] = readable.Replace(a.Text)
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if holed(a.Text) {
+			b.WriteString(readable.Replace(a.Text))
+		} else {
+			b.WriteString(a.Text)
+		}
 	}
-	return strings.Join(words, " ")
+	return b.String()
 }
 
 // Script is what a script would run.
@@ -127,6 +149,13 @@ type Script struct {
 	// Unclear says what cannot be understood of the script as a whole; empty for a
 	// script that was read to its end.
 	Unclear []string
+	// Opaque are those of Unclear for which a person should be asked even where no
+	// rule is about what is run: a shell is given text that nobody knows.
+	Opaque []string
+	// Earlier are commands of earlier scripts that made what this one runs.
+	Earlier []Command
+	// After is what is known of files once the script has run.
+	After Record
 	// Bombs are functions and files that start themselves over and over, with
 	// nothing that would end it, and loops that start processes without end.
 	Bombs []string
@@ -134,23 +163,35 @@ type Script struct {
 
 // Options are what is known besides the script.
 type Options struct {
-	// Files are contents of files that were written before, by absolute path.
-	Files map[string]string
+	// Before is what is known of files that were written before.
+	Before Record
 	// Dir is where the script starts; "" for /workspace.
 	Dir string
 }
 
 // Read answers what a script would run.
 func Read(script string, o Options) (out Script) {
-	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Files}
+	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Before}
+	w.links = o.Before.links
 	defer func() {
 		// The expander has panics for forms that it does not know.
 		if r := recover(); r != nil {
-			w.unclear("a form of expansion that is not understood")
+			w.opaque("a form of expansion that is not understood")
 		}
 	}()
 	w.script(script, nil, value{known: true})
+	w.outTo = nil
+	w.flush(0, nil)
+	out.After = w.record()
 	return out
+}
+
+// opaque notes what cannot be understood and is run all the same.
+func (w *walker) opaque(format string, args ...any) {
+	w.unclear(format, args...)
+	if text := fmt.Sprintf(format, args...); !slices.Contains(w.out.Opaque, text) && len(w.out.Opaque) < 8 {
+		w.out.Opaque = append(w.out.Opaque, text)
+	}
 }
 
 // unclear notes what cannot be understood, once.
@@ -160,19 +201,24 @@ func (w *walker) unclear(format string, args ...any) {
 	}
 }
 
+// parsers are kept: making one costs as much as reading a short script.
+var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.Variant(syntax.LangBash)) }}
+
 // parse reads a script; nil when it cannot be read.
 func (w *walker) parse(script string) *syntax.File {
 	switch {
 	case len(script) > maxScript:
-		w.unclear("a script of %d bytes is longer than %d", len(script), maxScript)
+		w.opaque("a script of %d bytes is longer than %d", len(script), maxScript)
 		return nil
 	case holed(script):
-		w.unclear("code that cannot be known")
+		w.opaque("code that cannot be known")
 		return nil
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	parser, _ := parsers.Get().(*syntax.Parser)
+	file, err := parser.Parse(strings.NewReader(script), "")
+	parsers.Put(parser)
 	if err != nil {
-		w.unclear("it is no valid shell: %v", err)
+		w.opaque("it is no valid shell: %v", err)
 		return nil
 	}
 	w.bombs(file)

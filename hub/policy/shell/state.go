@@ -19,6 +19,8 @@ type value struct {
 	known bool
 	// from are the commands that made it, by index.
 	from []int
+	// plain says that it is one file that the task did not write, as it stands.
+	plain bool
 }
 
 func known(text string) value { return value{text: text, known: true} }
@@ -42,6 +44,7 @@ type variable struct {
 	expand.Variable
 	unsure bool
 	from   []int // commands whose output it holds
+	glob   bool  // it holds names that a wildcard found
 }
 
 // state is what a (sub)shell has of its own.
@@ -53,7 +56,18 @@ type state struct {
 	programs map[string]string
 	args     []string // $0, $1, ...
 	dir      string
-	branch   int // above 0 where it is not sure that what is walked is run
+	before   string // the folder of cd -
+	links    map[string]string
+	gits     map[string]string // aliases of git
+	fds      map[string]value  // descriptors that are read from
+	outs     map[string]string // descriptors that are written to
+	outTo    []written         // where everything is written to: exec > file
+	// exported says that programs get variables that the script has set, and that
+	// change what they do.
+	exported bool
+	// foreign says that something may have set variables which nobody knows.
+	foreign bool
+	branch  int // above 0 where it is not sure that what is walked is run
 }
 
 // environment is what every jail has.
@@ -72,7 +86,7 @@ func newState(given string) *state {
 	}
 	return &state{
 		vars: map[string]variable{}, funcs: map[string]*syntax.Stmt{}, aliases: map[string]string{}, programs: map[string]string{},
-		args: []string{"bash"}, dir: dir,
+		args: []string{"bash"}, dir: dir, before: dir,
 	}
 }
 
@@ -89,13 +103,8 @@ func (s *state) set(name, text string, sure bool) {
 	}
 }
 
-// abs answers a path as it is from the root, cleaned. One with holes stays as it is.
-func (s *state) abs(p string) string {
-	if strings.HasPrefix(p, "/") {
-		return path.Clean(p)
-	}
-	return path.Join(s.dir, p)
-}
+// abs returns a path as it is from the root, cleaned, with links followed.
+func (s *state) abs(p string) string { return resolve(p, s.dir, s.links) }
 
 // env is a state as the expander sees it, and notes what it could not know.
 type env struct {
@@ -103,6 +112,7 @@ type env struct {
 	// pretend are names that are unset, since the word gives a default for them.
 	pretend map[string]bool
 	guess   bool
+	glob    bool
 	// solid are names that are not empty, or the script ends.
 	solid map[string]bool
 	from  []int
@@ -113,6 +123,7 @@ func (e *env) Get(name string) expand.Variable {
 	str := func(s string) expand.Variable { return expand.Variable{Set: true, Kind: expand.String, Str: s} }
 	if v, ok := e.vars[name]; ok {
 		e.guess = e.guess || v.unsure
+		e.glob = e.glob || v.glob
 		e.from = append(e.from, v.from...)
 		return v.Variable
 	}
@@ -134,6 +145,13 @@ func (e *env) Get(name string) expand.Variable {
 		e.guess = true
 		return str("0")
 	}
+	switch name {
+	case "$", "!", "BASHPID", "PPID", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "EPOCHSECONDS", "COLUMNS", "LINES":
+		// Some number: nothing else can be meant by it.
+		return str("4242")
+	case "UID", "EUID":
+		return str("1000")
+	}
 	if strings.HasPrefix(name, "HOME ") {
 		if name == "HOME root" {
 			return str("/root")
@@ -144,13 +162,13 @@ func (e *env) Get(name string) expand.Variable {
 		return str(v)
 	}
 	e.guess = true
-	if name == "deckhand_unknown" || name == "$" || name == "!" || name == "RANDOM" || name == "UID" || name == "EUID" || name == "USER" || name == "HOSTNAME" || name == "SECONDS" {
+	if name == "deckhand_unknown" || name == "USER" || name == "HOSTNAME" {
 		return str(Hole)
 	}
 	if e.pretend[name] {
 		return expand.Variable{}
 	}
-	if e.solid[name] {
+	if e.solid[name] || e.foreign {
 		return str(Hole)
 	}
 	return str(Unset)
@@ -179,6 +197,9 @@ func (w *walker) config(words ...*syntax.Word) (*expand.Config, *env) {
 			continue
 		}
 		syntax.Walk(word, func(n syntax.Node) bool {
+			if a, ok := n.(*syntax.ArithmExp); ok {
+				w.arithmetic(a)
+			}
 			if p, ok := n.(*syntax.ParamExp); ok && p.Exp != nil && p.Param != nil {
 				switch p.Exp.Op {
 				case syntax.DefaultUnset, syntax.DefaultUnsetOrNull, syntax.AssignUnset, syntax.AssignUnsetOrNull:

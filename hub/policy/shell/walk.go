@@ -1,7 +1,7 @@
 package shell
 
 import (
-	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,18 +13,28 @@ import (
 // walker walks a script as bash would.
 type walker struct {
 	*state
-	out     *Script
-	earlier map[string]string // written before the script, by absolute path
-	running []string          // script files, as they are nested
-	files   map[string]value  // written by the script itself
-	via     []string
-	host    string
-	depth   int
-	steps   int
-	calls   []string // of functions, as they are nested
-	line    int      // of the script that another one holds; 0 for the outermost
-	cur     int
-	back    bool
+	out         *Script
+	earlier     Record                    // what was written before the script
+	running     []string                  // script files, as they are nested
+	files       map[string]value          // written by the script itself
+	trees       map[string]value          // folders that it brought from elsewhere
+	sinks       map[string][]*syntax.Stmt // of >(command), by the name of the file
+	substituted int
+	now         value // what the command that is walked reads
+	via         []string
+	// within is one more than the index of the command that runs the next as it is.
+	within int
+	host   string
+	depth  int
+	steps  int
+	calls  []string // of functions, as they are nested
+	line   int      // of the script that another one holds; 0 for the outermost
+	cur    int
+	back   bool
+	// reread counts the scripts with parts that are not known, as they are nested.
+	reread int
+	// loaded are files of code that were looked into besides a program's own.
+	loaded []string
 	// drawn are the commands whose output the variables of the last words hold.
 	drawn []int
 }
@@ -75,7 +85,15 @@ func (w *walker) inFork(fn func() value) value {
 func (w *walker) stmts(list []*syntax.Stmt, in value) value {
 	out := known("")
 	for _, s := range list {
-		out = out.with(w.stmt(s, in))
+		to := w.outTo
+		v := w.stmt(s, in)
+		if len(to) == 0 {
+			out = out.with(v)
+			continue
+		}
+		for _, target := range to {
+			w.write(target.path, v, true)
+		}
 	}
 	return out
 }
@@ -91,110 +109,50 @@ func (w *walker) stmt(s *syntax.Stmt, in value) value {
 		w.back = true
 		defer func() { w.back = false }()
 	}
+	sinks := w.substituted
 	redirs := w.redirects(s.Redirs)
 	if redirs.stdin != nil {
 		in = *redirs.stdin
+	} else if v, ok := w.fds["0"]; ok && in.text == "" && len(in.from) == 0 {
+		in = v
+	}
+	if len(redirs.opened) > 0 {
+		before := w.fds
+		w.fds = maps.Clone(before)
+		if w.fds == nil {
+			w.fds = map[string]value{}
+		}
+		maps.Copy(w.fds, redirs.opened)
+		defer func() {
+			if call, ok := s.Cmd.(*syntax.CallExpr); !ok || len(call.Args) != 1 || call.Args[0].Lit() != "exec" {
+				w.fds = before
+			}
+		}()
 	}
 	first := len(w.out.Commands)
 	out := w.command(s.Cmd, in, redirs)
 	if _, call := s.Cmd.(*syntax.CallExpr); !call && (len(redirs.reads) > 0 || len(redirs.writes) > 0) {
-		// Redirections of a block are those of all that is in it.
-		if first == len(w.out.Commands) || s.Cmd == nil {
-			w.emit(Command{Args: []Word{word(":")}, Reads: redirs.reads, Writes: redirs.writes})
-		} else {
-			for i := first; i < len(w.out.Commands); i++ {
-				w.out.Commands[i].Reads = slices.Concat(w.out.Commands[i].Reads, redirs.reads)
-				w.out.Commands[i].Writes = slices.Concat(w.out.Commands[i].Writes, redirs.writes)
+		// The redirections of a block are its own; connections are those of all that is
+		// in it.
+		end := len(w.out.Commands)
+		w.emit(Command{Args: []Word{word(":")}, Reads: redirs.reads, Writes: redirs.writes, Input: out.word(), From: w.since(first)})
+		if r := redirs.connections(); len(r.reads)+len(r.writes) > 0 {
+			for i := first; i < end; i++ {
+				w.out.Commands[i].Reads = slices.Concat(w.out.Commands[i].Reads, r.reads)
+				w.out.Commands[i].Writes = slices.Concat(w.out.Commands[i].Writes, r.writes)
 			}
 		}
 	}
 	for _, target := range redirs.stdout {
 		w.write(target.path, out, target.add)
 	}
+	if len(w.sinks) > 0 {
+		w.flush(sinks, w.since(first))
+	}
 	if len(redirs.stdout) > 0 {
 		return known("")
 	}
 	return out
-}
-
-// redirected is what a statement's redirections come to.
-type redirected struct {
-	reads, writes []Word
-	stdin         *value
-	stdout        []written
-	dup           bool
-}
-
-type written struct {
-	path string
-	add  bool
-}
-
-func (w *walker) redirects(list []*syntax.Redirect) (r redirected) {
-	for _, d := range list {
-		switch d.Op {
-		case syntax.Hdoc, syntax.DashHdoc:
-			v := known("")
-			if d.Hdoc != nil {
-				v = w.document(d)
-			}
-			r.stdin = &v
-		case syntax.WordHdoc:
-			v := w.literal(d.Word)
-			v.text += "\n"
-			r.stdin = &v
-		case syntax.DplIn, syntax.DplOut:
-			text := w.literal(d.Word)
-			r.dup = r.dup || text.text != "1" && text.text != "2" && text.text != "-" || d.N != nil && d.N.Value == "0"
-			if d.Op == syntax.DplIn && text.text != "0" {
-				v := unknown()
-				r.stdin = &v
-			}
-			if strings.Trim(text.text, "0123456789-") != "" {
-				r.writes = append(r.writes, text.word())
-			}
-		case syntax.RdrIn:
-			v := w.literal(d.Word)
-			r.reads = append(r.reads, v.word())
-			content := w.read(v)
-			r.stdin = &content
-		case syntax.RdrInOut:
-			v := w.literal(d.Word)
-			r.reads, r.writes = append(r.reads, v.word()), append(r.writes, v.word())
-		default:
-			v := w.literal(d.Word)
-			r.writes = append(r.writes, v.word())
-			if (d.N == nil || d.N.Value == "1") && v.known {
-				r.stdout = append(r.stdout, written{v.text, d.Op == syntax.AppOut || d.Op == syntax.AppAll})
-			}
-		}
-	}
-	return r
-}
-
-// document answers the text of a here-document.
-func (w *walker) document(d *syntax.Redirect) value {
-	quoted := false
-	for _, p := range d.Word.Parts {
-		if lit, ok := p.(*syntax.Lit); !ok || strings.Contains(lit.Value, "\\") {
-			quoted = true
-		}
-	}
-	if quoted {
-		var b strings.Builder
-		for _, p := range d.Hdoc.Parts {
-			if lit, ok := p.(*syntax.Lit); ok {
-				b.WriteString(lit.Value)
-			}
-		}
-		return known(b.String())
-	}
-	cfg, e := w.config(d.Hdoc)
-	text, err := expand.Document(cfg, d.Hdoc)
-	if err != nil {
-		return unknown()
-	}
-	return value{text: text, known: !e.guess}
 }
 
 // literal expands a word that stays one.
@@ -247,6 +205,14 @@ func (w *walker) command(c syntax.Command, in value, r redirected) (out value) {
 		w.branch--
 		out.known = false
 	case *syntax.WhileClause:
+		if lines := strings.SplitAfter(strings.TrimSuffix(in.text, "\n"), "\n"); readsLines(c) && in.known && len(lines) > 1 && len(lines) <= maxItems {
+			for _, line := range lines {
+				v := value{text: line, known: true, from: in.from}
+				w.stmts(c.Cond, v)
+				out = out.with(w.stmts(c.Do, v))
+			}
+			return out
+		}
 		w.branch++
 		w.stmts(c.Cond, in)
 		out = w.stmts(c.Do, in)
@@ -273,9 +239,18 @@ func (w *walker) command(c syntax.Command, in value, r redirected) (out value) {
 			return w.stmt(c.Stmt, in)
 		}
 	case *syntax.CoprocClause:
-		return w.stmt(c.Stmt, in)
+		first := len(w.out.Commands)
+		v := w.stmt(c.Stmt, in)
+		v.from = append(v.from, w.since(first)...)
+		w.persist(redirected{opened: map[string]value{"63": v}})
+		name := "COPROC"
+		if c.Name != nil {
+			name = c.Name.Lit()
+		}
+		w.vars[name] = variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed, List: []string{"63", "62"}}}
 	case *syntax.TestClause, *syntax.ArithmCmd, *syntax.LetClause:
 		w.inside(c)
+		w.arithmetic(c)
 	default:
 		w.unclear("a form of command that is not understood")
 	}
@@ -330,6 +305,8 @@ func (w *walker) loop(c *syntax.ForClause, in value) value {
 		return out
 	}
 	var items []Word
+	w.drawn = nil
+	before := len(w.out.Commands)
 	if iter.InPos.IsValid() {
 		items = w.words(iter.Items)
 	} else {
@@ -337,30 +314,93 @@ func (w *walker) loop(c *syntax.ForClause, in value) value {
 			items = append(items, word(a))
 		}
 	}
-	const most = 100
-	for i, item := range items {
-		if i == most {
-			w.unclear("a loop over more than %d words", most)
-			break
-		}
-		text := item.Text
-		w.set(iter.Name.Value, text, item.Known && !item.Glob)
+	drawn := append(w.since(before), w.drawn...)
+	for _, item := range items {
+		w.set(iter.Name.Value, item.Text, item.Known && !item.Glob)
+		v := w.vars[iter.Name.Value]
+		v.from, v.glob = drawn, item.Glob
+		w.vars[iter.Name.Value] = v
 		out = out.with(w.stmts(c.Do, in))
 	}
 	return out
 }
 
+// maxItems is how many words of a loop, or lines of a text, are each walked for
+// themselves where they are all alike.
+const maxItems = 100
+
+// readsLines reports whether a loop reads its input line by line.
+func readsLines(c *syntax.WhileClause) bool {
+	if len(c.Cond) != 1 || c.Until {
+		return false
+	}
+	call, ok := c.Cond[0].Cmd.(*syntax.CallExpr)
+	return ok && len(call.Args) > 0 && call.Args[0].Lit() == "read"
+}
+
+// arithmetic walks the subscripts that the values of variables hold: bash takes
+// them as expressions.
+func (w *walker) arithmetic(n syntax.Node) {
+	syntax.Walk(n, func(n syntax.Node) bool {
+		name := ""
+		switch n := n.(type) {
+		case *syntax.ParamExp:
+			if n.Param != nil {
+				name = n.Param.Value
+			}
+		case *syntax.Word:
+			if name = n.Lit(); name == "" {
+				if text, ok := plainWord(n); ok {
+					w.subscript(text)
+				}
+			}
+		}
+		if v, ok := w.vars[name]; ok {
+			w.subscript(v.Str)
+		}
+		return true
+	})
+}
+
 func (w *walker) declare(c *syntax.DeclClause) {
 	args := []Word{word(c.Variant.Value)}
+	flags := ""
+	for _, a := range c.Args {
+		if a.Name == nil && a.Value != nil && strings.HasPrefix(a.Value.Lit(), "-") {
+			flags += a.Value.Lit()
+		}
+	}
 	for _, a := range c.Args {
 		if a.Name != nil {
+			if a.Naked {
+				w.subscript(a.Name.Value)
+			}
+			delete(w.vars, nameless(a, flags))
 			w.assign(a)
+			if strings.Contains(flags, "n") {
+				v := w.vars[a.Name.Value]
+				v.Kind = expand.NameRef
+				w.vars[a.Name.Value] = v
+			} else {
+				v := w.vars[a.Name.Value]
+				w.reaches(a.Name.Value, value{text: v.Str, known: !v.unsure})
+			}
 			args = append(args, word(a.Name.Value+"="+w.vars[a.Name.Value].Str))
 		} else if a.Value != nil {
-			args = append(args, w.literal(a.Value).word())
+			x := w.literal(a.Value).word()
+			w.subscript(x.Text)
+			args = append(args, x)
 		}
 	}
 	w.emit(Command{Args: args})
+}
+
+// nameless is the name of a reference that is made anew.
+func nameless(a *syntax.Assign, flags string) string {
+	if strings.Contains(flags, "n") && !a.Naked {
+		return a.Name.Value
+	}
+	return ""
 }
 
 // assign does what NAME=value does.
@@ -370,6 +410,10 @@ func (w *walker) assign(a *syntax.Assign) {
 	}
 	name := a.Name.Value
 	old := w.vars[name]
+	for i := 0; i < 8 && old.Kind == expand.NameRef && old.Set; i++ {
+		name = old.Str
+		old = w.vars[name]
+	}
 	if a.Array != nil {
 		v := variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed}, unsure: w.branch > 0}
 		if a.Append {
@@ -388,6 +432,8 @@ func (w *walker) assign(a *syntax.Assign) {
 	}
 	v := w.literal(a.Value)
 	if a.Index != nil {
+		w.inside(a.Index)
+		w.arithmetic(a.Index)
 		i, err := strconv.Atoi(nodeText(a.Index))
 		if old.Kind != expand.Indexed {
 			old = variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed}}
@@ -426,74 +472,15 @@ func nodeText(n syntax.Node) string {
 	return ""
 }
 
-// substitute implements expand.Config.CmdSubst.
-func (w *walker) substitute(to io.Writer, c *syntax.CmdSubst) error {
-	out := unknown()
-	w.nested(func() { out = w.inFork(func() value { return w.stmts(c.Stmts, known("")) }) })
-	text := out.text
-	if !out.known && !holed(text) {
-		text += hole
-	}
-	_, err := io.WriteString(to, text)
-	return err
-}
-
-// processSubstitute implements expand.Config.ProcSubst: <(command) is a file with
-// what the command writes.
-func (w *walker) processSubstitute(p *syntax.ProcSubst) (string, error) {
-	before := len(w.out.Commands)
-	name := "/dev/fd/" + itoa(60+before)
-	var out value
-	w.nested(func() { out = w.inFork(func() value { return w.stmts(p.Stmts, value{}) }) })
-	out.from = w.since(before)
-	w.keep(name, out)
-	return name, nil
-}
-
-// keep remembers a file's content.
-func (w *walker) keep(name string, v value) {
-	if w.files == nil {
-		w.files = map[string]value{}
-	}
-	w.files[name] = v
-}
-
-// write notes what is written to a file.
-func (w *walker) write(name string, v value, add bool) {
-	name = w.abs(name)
-	if strings.HasPrefix(name, "/dev/") && name != "/dev/shm" && !strings.HasPrefix(name, "/dev/shm/") {
-		return
-	}
-	if add {
-		if old, ok := w.files[name]; ok {
-			v = old.with(v)
-		} else if old, ok := w.earlier[name]; ok {
-			v = known(old).with(v)
-		}
-	}
-	w.keep(name, v)
-}
-
-// read answers a file's content, as far as that is known.
-func (w *walker) read(name value) value {
-	if !name.known {
-		return unknown(name.from...)
-	}
-	name.text = w.abs(name.text)
-	if v, ok := w.files[name.text]; ok {
-		return v
-	}
-	if text, ok := w.earlier[name.text]; ok {
-		return known(text)
-	}
-	return unknown()
-}
-
 // words expands words to those that a program gets.
 func (w *walker) words(list []*syntax.Word) (out []Word) {
 	for _, x := range list {
 		if text, ok := plainWord(x); ok {
 			out = append(out, Word{Text: text, Known: true})
+			continue
+		}
+		if text, ok := extGlob(x); ok {
+			out = append(out, Word{Text: text, Known: true, Glob: true})
 			continue
 		}
 		cfg, e := w.config(x)
@@ -504,13 +491,17 @@ func (w *walker) words(list []*syntax.Word) (out []Word) {
 			continue
 		}
 		wild := unquotedGlob(x)
+		if len(fields) > maxItems && !slices.ContainsFunc(fields, func(f string) bool { return strings.Trim(f, "0123456789") != "" }) {
+			// Numbers in a row are alike: the first, the last and any other stand for them.
+			fields = []string{fields[0], fields[len(fields)-1], hole}
+		}
 		for _, f := range fields {
 			if len(f) > maxText || len(out) >= maxWords {
 				w.unclear("a command is too long")
 				return append(out, Word{Text: hole})
 			}
 			out = append(out, Word{
-				Text: f, Known: !e.guess && !holed(f), Glob: wild && strings.ContainsAny(f, "*?["),
+				Text: f, Known: !e.guess && !holed(f), Glob: (wild || e.glob) && strings.ContainsAny(f, "*?[("),
 			})
 		}
 	}
@@ -534,6 +525,26 @@ func plainWord(x *syntax.Word) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// extGlob returns a word with patterns of extglob, which are the shell's to fill in.
+func extGlob(x *syntax.Word) (string, bool) {
+	var b strings.Builder
+	found := false
+	for _, p := range x.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			b.WriteString(p.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(p.Value)
+		case *syntax.ExtGlob:
+			found = true
+			b.WriteString(p.Op.String() + p.Pattern.Value + ")")
+		default:
+			return "", false
+		}
+	}
+	return b.String(), found
 }
 
 func litValue(lit *syntax.Lit) string {

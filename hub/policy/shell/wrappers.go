@@ -1,399 +1,351 @@
 package shell
 
 import (
-	"path"
 	"slices"
 	"strings"
 )
 
-// wrapper is a program that runs another with the words after its own.
+// wrapper says how a program that runs another one reads its own words. Every
+// program that takes a command as its words is read by this one table.
 type wrapper struct {
-	// valued are its options that take a word.
-	valued string
-	long   []string
+	// takes are its short options that take a value, in the same word or the next.
+	takes string
+	// glued are its short options whose value can only be in the same word.
+	glued string
+	// long are its long options that take a value, which may be in the next word.
+	long []string
+	// flags are its long options that take none. Of an option in neither list both
+	// readings are taken.
+	flags []string
 	// skip is how many words of its own come before the command.
 	skip int
+	// script are options whose value is a script for a shell.
+	script []string
+	// text says that the words after its own are put together to a script.
+	text bool
+	// each says that every word after its own is a script of its own.
+	each bool
+	// dir are the options that name the folder in which it runs the command.
+	dir []string
+	// dash says that the command comes after "--", where there is one.
+	dash bool
+	// lookup are options with which it runs nothing.
+	lookup []string
+	// program are the options that name the program, for which the words are then.
+	program []string
+	// pairs are options that take two values.
+	pairs []string
+	// sure has unknown options read in one way.
+	sure bool
 }
 
-// wrappers run the words that follow as a command.
+func list(s string) []string { return strings.Fields(s) }
+
+// container are the options of programs that run a command in a container.
+var container = wrapper{
+	takes: "uewvplhamcn",
+	long: list(`--user --env --workdir --volume --publish --label --hostname --attach --memory --cpus --name --network --net --entrypoint --mount --env-file --add-host
+		--cap-add --cap-drop --device --dns --gpus --ip --ipc --pid --platform --restart --runtime --security-opt --shm-size --stop-signal --sysctl --tmpfs --ulimit --userns --uts
+		--volumes-from --log-driver --log-opt --pull --expose --group-add --cidfile --container --namespace --context --kubeconfig --image --overrides --target --index --file --project-name --profile
+		--health-cmd --link --cgroupns --memory-swap --cpu-shares --cpuset-cpus --detach-keys --label-file --isolation --pids-limit`),
+	flags: list(`--rm --interactive --tty --detach --privileged --init --read-only --publish-all --quiet --stdin --no-deps --no-TTY --service-ports --build --quiet-pull --remove-orphans --use-aliases --it`),
+	skip:  1, dash: true, dir: list("-w --workdir"), program: list("--entrypoint"),
+}
+
+// packaged are the options of programs that run a command of a project's packages.
+var packaged = wrapper{
+	takes: "pCw", long: list("--package --python --with --with-requirements --extra --group --directory --project --env-file --index-url --prefix --workspace --dir --filter --from"),
+	flags:  list("--yes --no --quiet --offline --frozen --locked --isolated --no-sync --active --all-extras --no-install --ignore-existing --silent --prefer-offline --no-project --verbose --dev --no-dev --all-groups"),
+	script: list("-c --call --shell-mode"), dir: list("-C --directory --project --prefix --dir"),
+}
+
+// wrappers run the words that follow as a command. A key is a program, or a
+// program with its subcommand.
 var wrappers = map[string]wrapper{
-	"sudo":    {valued: "ughpCTrtRDU", long: []string{"--user", "--group", "--host", "--prompt", "--chdir", "--chroot"}},
-	"doas":    {valued: "uC"},
-	"env":     {valued: "uCS", long: []string{"--unset", "--chdir", "--split-string"}},
-	"nohup":   {},
-	"nice":    {valued: "n", long: []string{"--adjustment"}},
-	"ionice":  {valued: "cnpPu", long: []string{"--class", "--classdata"}},
-	"chrt":    {skip: 1},
-	"taskset": {skip: 1},
-	"timeout": {valued: "ks", long: []string{"--kill-after", "--signal"}, skip: 1},
-	"time":    {valued: "fo", long: []string{"--format", "--output"}},
-	"stdbuf":  {valued: "ioe"},
-	"setsid":  {}, "setarch": {skip: 1}, "linux64": {}, "linux32": {}, "catchsegv": {}, "unbuffer": {}, "fakeroot": {}, "eatmydata": {},
-	"command": {}, "builtin": {}, "exec": {valued: "a"}, "chronic": {}, "firejail": {}, "proot": {valued: "rbmw"},
-	"strace": {valued: "eopsSuaEbIOPX"}, "ltrace": {valued: "eopsunalADFwx"}, "gdb": {}, "valgrind": {},
-	"chroot":  {long: []string{"--userspec", "--groups"}, skip: 1},
-	"unshare": {}, "nsenter": {valued: "tSG", long: []string{"--target"}}, "systemd-run": {valued: "pEMHu", long: []string{"--unit", "--property", "--uid", "--gid", "--machine"}},
-	"setpriv": {long: []string{"--reuid", "--regid"}}, "capsh": {}, "prlimit": {}, "cgexec": {valued: "g"}, "numactl": {valued: "NmC"},
-	"busybox": {}, "toybox": {}, "torsocks": {}, "proxychains": {}, "proxychains4": {}, "entr": {}, "dbus-run-session": {}, "xvfb-run": {},
-	"runcon": {skip: 1}, "pkexec": {long: []string{"--user"}}, "gosu": {skip: 1}, "su-exec": {skip: 1}, "setuidgid": {skip: 1}, "chpst": {valued: "ueUnlmdopfcrt"},
-	"caffeinate": {}, "perf": {skip: 1}, "npx": {}, "poetry": {}, "pipx": {}, "uv": {},
+	"sudo": {
+		takes: "ughpCTrtRDU", long: list("--user --group --host --prompt --chdir --chroot --close-from --command-timeout --other-user --role --type"), dir: list("-D --chdir"),
+		flags: list("--askpass --background --preserve-env --edit --set-home --login --shell --non-interactive --preserve-groups --stdin --reset-timestamp --bell --list --validate --remove-timestamp"),
+	},
+	"doas": {takes: "uCa"},
+	"env": {
+		takes: "uCSa", long: list("--unset --chdir --split-string --argv0"), dir: list("-C --chdir"),
+		flags: list("--ignore-environment --null --debug --block-signal --default-signal --ignore-signal --list-signal-handling"),
+	},
+	"nohup": {}, "setsid": {flags: list("--ctty --fork --wait")}, "linux64": {}, "linux32": {}, "catchsegv": {}, "unbuffer": {}, "fakeroot": {takes: "lsib"}, "eatmydata": {},
+	"nice":    {takes: "n", long: list("--adjustment")},
+	"ionice":  {takes: "cnpPu", long: list("--class --classdata --pid"), flags: list("--ignore")},
+	"chrt":    {takes: "TPD", long: list("--sched-runtime --sched-period --sched-deadline"), flags: list("--batch --deadline --fifo --idle --other --rr --reset-on-fork --all-tasks"), skip: 1},
+	"taskset": {skip: 1, flags: list("--cpu-list --all-tasks")},
+	"timeout": {takes: "ks", long: list("--kill-after --signal"), flags: list("--foreground --preserve-status --verbose"), skip: 1},
+	"time":    {takes: "fo", long: list("--format --output"), flags: list("--append --portability --verbose --quiet")},
+	"stdbuf":  {takes: "ioe", long: list("--input --output --error")},
+	"setarch": {skip: 1}, "command": {lookup: list("-v -V")}, "builtin": {}, "exec": {takes: "a"}, "coproc": {}, "chronic": {}, "noglob": {},
+	"firejail": {takes: "c"}, "proot": {takes: "rbmwqvki", long: list("--rootfs --bind --mount --pwd --cwd --qemu --kernel-release"), dir: list("-w --pwd --cwd")},
+	"bwrap": {pairs: list("--bind --bind-try --dev-bind --dev-bind-try --ro-bind --ro-bind-try --setenv --file --bind-data --ro-bind-data --symlink --chmod --overlay --bind-fd --ro-bind-fd"), long: list(`--args --argv0 --userns --userns2 --pidns --uid --gid --hostname --chdir --unsetenv --lock-file --sync-fd --remount-ro --exec-label --file-label --proc --dev --tmpfs --mqueue --dir
+		--seccomp --add-seccomp-fd --block-fd --userns-block-fd --info-fd --json-status-fd --cap-add --cap-drop --perms --size --overlay-src --tmp-overlay --ro-overlay`), dir: list("--chdir"),
+		flags: list(`--unshare-all --share-net --unshare-user --unshare-user-try --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup --die-with-parent --as-pid-1 --new-session --clearenv --disable-userns`)},
+	"strace": {takes: "eopsSuaEbIOPX"}, "ltrace": {takes: "eopsunalADFwx"}, "valgrind": {long: list("--log-file --suppressions")},
+	"chroot":      {long: list("--userspec --groups"), flags: list("--skip-chdir"), skip: 1},
+	"unshare":     {takes: "SGRw", long: list("--setuid --setgid --root --wd --propagation --map-user --map-group --map-users --map-groups --setgroups"), dir: list("-w --wd"), flags: list("--mount --uts --ipc --net --pid --user --cgroup --time --fork --map-root-user --mount-proc --keep-caps --map-auto --map-current-user --kill-child")},
+	"nsenter":     {takes: "tSGrw", glued: "muinpCUT", long: list("--target --setuid --setgid"), flags: list("--all --mount --uts --ipc --net --pid --user --cgroup --time --root --wd --no-fork --preserve-credentials --follow-context")},
+	"systemd-run": {takes: "pEMHud", long: list("--unit --property --description --slice --uid --gid --nice --working-directory --setenv --machine --host --on-active --on-boot --on-calendar --timer-property --service-type"), dir: list("--working-directory"), flags: list("--user --system --scope --wait --pty --pipe --collect --quiet --no-block --remain-after-exit --send-sighup --same-dir --shell --no-ask-password")},
+	"setpriv":     {long: list("--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits --pdeathsig --selinux-label --apparmor-profile"), flags: list("--clear-groups --keep-groups --init-groups --no-new-privs --reset-env --nnp")},
+	"prlimit":     {takes: "p", long: list("--pid")}, "cgexec": {takes: "g"}, "numactl": {takes: "NmCpi", long: list("--cpunodebind --membind --physcpubind --interleave --preferred")},
+	"busybox": {}, "toybox": {}, "torsocks": {takes: "uapP"}, "torify": {}, "proxychains": {takes: "f"}, "proxychains4": {takes: "f"}, "tsocks": {}, "dbus-run-session": {}, "dbus-launch": {},
+	"entr": {}, "xvfb-run": {takes: "enfpsw", long: list("--server-args --server-num --error-file --auth-file --xauth-protocol --wait"), flags: list("--auto-servernum --auto-display --listen-tcp")},
+	"runcon": {takes: "urtl", skip: 1}, "pkexec": {long: list("--user"), flags: list("--disable-internal-agent --keep-cwd")}, "gosu": {skip: 1}, "su-exec": {skip: 1}, "setuidgid": {skip: 1},
+	"chpst": {takes: "ueUnlmdopfcrtb/"}, "softlimit": {takes: "acdflmoprst"}, "s6-setuidgid": {skip: 1}, "caffeinate": {takes: "tw"}, "ccache": {}, "sccache": {}, "distcc": {}, "scan-build": {takes: "o"},
+	"perf stat": {takes: "eorpCG", long: list("--event --output --repeat")}, "perf record": {takes: "eocFpCG", long: list("--event --output --freq --call-graph")}, "perf trace": {takes: "eop"},
+	"ip netns exec": {skip: 1}, "ip vrf exec": {skip: 1}, "snap run": {}, "flatpak run": {long: list("--command")}, "flatpak-spawn": {}, "machinectl shell": {skip: 1}, "systemd-nspawn": {takes: "DMuiE", long: list("--directory --machine --user --bind --bind-ro --image --setenv")},
+	"systemd-inhibit": {long: list("--what --who --why --mode")}, "run-one": {}, "daemonize": {takes: "acuepol"}, "daemon": {}, "start-stop-daemon": {takes: "xapnugckKrdNPIR", long: list("--exec --startas --pidfile --name --user --group --chuid --signal --chdir --retry --nicelevel --umask"), flags: list("--start --stop --background --make-pidfile --quiet --oknodo --test --verbose --remove-pidfile --no-close --status"), program: list("-x --exec -a --startas"), dir: list("-d --chdir")},
+	"pipenv run": {}, "poetry run": packaged, "pdm run": packaged, "hatch run": {text: true}, "rye run": packaged, "uv run": packaged, "uv tool run": packaged, "uvx": packaged, "pipx run": packaged, "pixi run": packaged,
+	"conda run": {takes: "np", long: list("--name --prefix --cwd"), flags: list("--no-capture-output --live-stream"), dir: list("--cwd")}, "mamba run": {takes: "np", long: list("--name --prefix")}, "micromamba run": {takes: "np", long: list("--name --prefix")},
+	"npx": packaged, "bunx": packaged, "pnpx": packaged, "npm exec": packaged, "npm x": packaged, "pnpm exec": packaged, "pnpm dlx": packaged, "yarn exec": packaged, "yarn dlx": packaged, "bun x": packaged,
+	"bundle exec": {}, "rbenv exec": {}, "pyenv exec": {}, "asdf exec": {}, "nodenv exec": {}, "mise exec": {dash: true, script: list("-c --command")}, "mise x": {dash: true, script: list("-c --command")}, "direnv exec": {skip: 1}, "nvm exec": {skip: 1}, "nvm run": {skip: 1}, "fnm exec": {long: list("--using")}, "volta run": {long: list("--node --npm --yarn")},
+	"rvm do": {}, "rustup run": {skip: 1}, "corepack": {}, "dotenv": {takes: "ef", dash: true}, "dotenvx run": {takes: "f", dash: true}, "dotenv run": {}, "cross-env": {}, "cross-env-shell": {text: true}, "op run": {dash: true}, "doppler run": {dash: true, script: list("--command")}, "infisical run": {dash: true, script: list("--command")},
+	"aws-vault exec": {skip: 1, dash: true}, "chamber exec": {skip: 1, dash: true}, "sops exec-env": {skip: 1, text: true}, "sops exec-file": {skip: 1, text: true}, "envdir": {skip: 1}, "foreman run": {}, "heroku run": {takes: "a", dash: true, text: true}, "fly ssh console": {script: list("-C --command"), takes: "Ca"}, "vagrant ssh": {script: list("-c --command"), takes: "c"},
+	"gcloud compute ssh": {script: list("--command"), skip: 1}, "multipass exec": {skip: 1, dash: true}, "lxc exec": {skip: 1, dash: true}, "incus exec": {skip: 1, dash: true}, "lxc-attach": {takes: "n", dash: true}, "distrobox enter": {takes: "n", dash: true}, "toolbox run": {takes: "c"}, "wsl": {takes: "du", long: list("--distribution --user --cd")},
+	"nix run": {skip: 1, dash: true}, "nix develop": {takes: "c", script: list("-c --command"), skip: 1}, "nix shell": {takes: "c", script: list("-c --command"), skip: 99}, "nix-shell": {takes: "pAIE", script: list("--run --command"), skip: 99}, "devbox run": {}, "guix shell": {dash: true, skip: 99},
+	"docker run": container, "docker exec": container, "docker container run": container, "docker container exec": container, "docker compose run": container, "docker compose exec": container, "docker-compose run": container, "docker-compose exec": container,
+	"podman run": container, "podman exec": container, "podman-compose run": container, "podman-compose exec": container, "nerdctl run": container, "nerdctl exec": container, "kubectl exec": container, "kubectl run": container, "oc exec": container, "oc run": container, "kubectl debug": container, "crictl exec": container, "ctr run": container, "buildah run": container, "apptainer exec": container, "singularity exec": container,
+	"watch":   {takes: "nq", long: list("--interval --equexit"), flags: list("--beep --color --differences --errexit --chgexit --precise --no-title --exec --no-wrap"), text: true},
+	"flock":   {takes: "wEc", long: list("--timeout --wait --conflict-exit-code"), flags: list("--shared --exclusive --unlock --nonblock --nb --close --no-fork --verbose"), script: list("-c --command"), skip: 1},
+	"su":      {takes: "cgGsw", long: list("--group --supp-group --shell --whitelist-environment"), script: list("-c --command --session-command"), skip: 99},
+	"runuser": {takes: "cugGsw", long: list("--user --group --shell"), script: list("-c --command --session-command")},
+	"sg":      {script: list("-c"), takes: "c", skip: 99}, "script": {takes: "cIOBTEmo", script: list("-c --command"), skip: 99},
+	"parallel-ssh": {text: true, takes: "hHlpotOxiA"}, "pssh": {text: true, takes: "hHlpotOxiA"}, "pdsh": {takes: "wxlgfut", text: true}, "sshpass": {takes: "pfdP"}, "autossh": {}, "mosh": {skip: 1, dash: true},
+	"concurrently": {takes: "nc", long: list("--names --prefix --prefix-colors --max-processes"), each: true}, "hyperfine": {takes: "wrmMpcsnNiuLPDS", long: list("--warmup --runs --min-runs --max-runs --export-json --export-markdown --command-name --parameter-list --parameter-scan --shell"), script: list("-p --prepare -c --cleanup -s --setup"), each: true},
+	"nodemon": {takes: "xewi", long: list("--exec --ext --watch --ignore --delay"), script: list("-x --exec"), skip: 99}, "watchexec": {takes: "efiwdsN", long: list("--exts --filter --ignore --watch --debounce --signal"), dash: true}, "cargo watch": {takes: "xswicd", script: list("-s --shell"), skip: 99}, "chokidar": {takes: "c", script: list("-c --command"), skip: 99}, "reflex": {takes: "rgdRG", dash: true},
+	"retry": {takes: "tmsd", dash: true}, "git bisect run": {}, "go run": {takes: "CopP", script: list("-exec --exec -toolexec --toolexec"), skip: 99}, "go test": {script: list("-exec --exec -toolexec --toolexec -vettool"), skip: 99}, "go build": {script: list("-toolexec --toolexec"), skip: 99}, "go vet": {script: list("-toolexec -vettool"), skip: 99}, "go install": {script: list("-toolexec"), skip: 99},
+	"cmake -E env": {}, "cmake -E time": {}, "cmake -E chdir": {skip: 1}, "git submodule foreach": {flags: list("--recursive --quiet"), text: true}, "meson devenv": {takes: "Cw", dir: list("-w --workdir")}, "bazel run": {skip: 99, long: list("--run_under"), script: list("--run_under")},
+	"screen": {takes: "cehpsStT"}, "tmux new-session": {takes: "cefFnstxy"}, "tmux new": {takes: "cefFnstxy"}, "tmux new-window": {takes: "cFnte"}, "tmux neww": {takes: "cFnte"}, "tmux split-window": {takes: "cFlte"}, "tmux run-shell": {takes: "dt", text: true}, "tmux run": {takes: "dt", text: true}, "tmux send-keys": {takes: "Nt", each: true}, "tmux send": {takes: "Nt", each: true}, "tmux if-shell": {takes: "t", each: true}, "screen -X": {},
+	"ansible": {takes: "aimMueftckBPlI", script: list("-a --args"), skip: 99}, "salt": {skip: 2, text: true}, "capsh": {},
 }
 
-// shelled are programs with an option whose word is a script.
-var shelled = map[string][]string{
-	"su": {"-c", "--command", "--session-command"}, "runuser": {"-c", "--command"}, "script": {"-c", "--command"}, "flock": {"-c", "--command"},
-	"vim": {"-c"}, "vi": {"-c"}, "ex": {"-c"}, "nvim": {"-c"}, "expect": {"-c"}, "sg": {"-c"}, "screen": {}, "tmux": {}, "watch": {},
-	"docker": {}, "podman": {}, "kubectl": {}, "lxc": {}, "nerdctl": {},
-}
-
-// unwrap answers the command that a wrapper runs. It knows the options that take
-// a word; of others it takes the first word that is none for the command.
-func unwrap(name string, args []Word) (inner []Word, via string, ok bool) {
+// wrapperOf returns how a command's words are read, the words that follow the
+// program and its subcommand, and what it is called.
+func wrapperOf(name string, args []Word) (spec wrapper, rest []Word, via string, ok bool) {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") || name == "ld.so" {
-		return plain(args, ""), "ld.so", len(args) > 0
+		return wrapper{long: list("--library-path --inhibit-rpath --audit --preload --argv0 --glibc-hwcaps-prepend --glibc-hwcaps-mask"), flags: list("--inhibit-cache --verify --list")}, args, "ld.so", true
 	}
-	if flags, ok := shelled[name]; ok {
-		return unshell(name, flags, args)
+	if spec, rest, via, ok := subcommand(name, args); ok {
+		return spec, rest, via, true
 	}
-	spec, ok := wrappers[name]
-	if !ok {
-		return nil, "", false
+	spec, ok = wrappers[name]
+	return spec, args, name, ok
+}
+
+// subcommand finds the subcommand of a program that runs a command: the first word,
+// but for the program's own options and what they take.
+func subcommand(name string, args []Word) (spec wrapper, rest []Word, via string, ok bool) {
+	if !verbs[name] {
+		return wrapper{}, nil, "", false
 	}
+	for i := 0; i < len(args) && i < 12; i++ {
+		key := name + " " + args[i].Text
+		if spec, ok := wrappers[key]; ok {
+			return spec, args[i+1:], key, true
+		}
+		if verbs[key] {
+			return subcommand(key, args[i+1:])
+		}
+		option := strings.HasPrefix(args[i].Text, "-")
+		if !option && (i == 0 || !strings.HasPrefix(args[i-1].Text, "-")) {
+			break
+		}
+	}
+	return wrapper{}, nil, "", false
+}
+
+// verbs are the programs that run a command by a subcommand.
+var verbs = func() map[string]bool {
+	out := map[string]bool{}
+	for key := range wrappers {
+		for i, r := range key {
+			if r == ' ' {
+				out[key[:i]] = true
+			}
+		}
+	}
+	return out
+}()
+
+// wrapped is what a wrapper was given.
+type wrapped struct {
+	scripts []Word
+	inner   []Word
+	// other is the command where an option that nobody knows takes a value.
+	other   [][]Word
+	dir     Word
+	program Word
+	looks   bool
+}
+
+// parse takes a wrapper's words apart.
+func (spec wrapper) parse(args []Word) (out wrapped) {
 	skip := spec.skip
+	note := func(option string, v Word) {
+		if slices.Contains(spec.script, option) {
+			out.scripts = append(out.scripts, v)
+		}
+		if slices.Contains(spec.dir, option) {
+			out.dir = v
+		}
+		if slices.Contains(spec.program, option) {
+			out.program = v
+		}
+	}
+	if spec.dash {
+		if i := slices.IndexFunc(args, func(x Word) bool { return x.Text == "--" }); i >= 0 {
+			skipped := spec
+			skipped.dash = false
+			before := skipped.parse(args[:i])
+			before.inner, before.other = args[i+1:], nil
+			return before
+		}
+	}
 	for i := 0; i < len(args); i++ {
 		a := args[i].Text
 		switch {
 		case a == "--":
-			if skip > 0 {
-				i += skip
+			if i += min(skip, len(args)); i+1 < len(args) {
+				out.inner = args[i+1:]
 			}
-			return after(args, i+1), name, true
-		case name == "env" && (strings.HasPrefix(a, "-S") || a == "--split-string" || strings.HasPrefix(a, "--split-string=")):
-			text := strings.TrimPrefix(strings.TrimPrefix(a, "--split-string="), "-S")
-			if text == "" || text == "--split-string" {
-				if i++; i >= len(args) {
-					return nil, name, true
+			return out
+		case slices.Contains(spec.lookup, a):
+			out.looks = true
+			return out
+		case strings.HasPrefix(a, "-") && (strings.HasPrefix(a, "--") || slices.Contains(spec.script, a) && len(a) > 2):
+			option, v, glued := strings.Cut(a, "=")
+			switch {
+			case slices.Contains(spec.pairs, option):
+				i += 2
+			case glued:
+				note(option, Word{Text: v, Known: args[i].Known})
+			case slices.Contains(spec.long, option) || slices.Contains(spec.script, option) || slices.Contains(spec.dir, option):
+				if i++; i < len(args) {
+					note(option, args[i])
 				}
-				text = args[i].Text
-			}
-			return []Word{word("sh"), word("-c"), {Text: text + " " + quoteAll(after(args, i+1)), Known: args[i].Known}}, "env -S", true
-		case strings.HasPrefix(a, "--"):
-			if slices.Contains(spec.long, a) {
-				i++
+			case !slices.Contains(spec.flags, option) && !spec.sure && i+2 < len(args) && !strings.HasPrefix(args[i+1].Text, "-"):
+				again := spec
+				again.sure, again.skip = true, skip
+				if p := again.parse(args[i+2:]); len(p.inner) > 0 {
+					out.other = append(out.other, p.inner)
+				}
 			}
 		case strings.HasPrefix(a, "-") && len(a) > 1:
-			if last := a[len(a)-1:]; strings.Contains(spec.valued, last) && (len(a) == 2 || name == "sudo") {
-				i++
+			// A cluster: the first letter that takes a value takes the rest of the word.
+			for j := 1; j < len(a); j++ {
+				if strings.IndexByte(spec.glued, a[j]) >= 0 {
+					break
+				}
+				if strings.IndexByte(spec.takes, a[j]) < 0 && !slices.Contains(spec.script, "-"+a[j:j+1]) {
+					continue
+				}
+				if v := a[j+1:]; v != "" {
+					note("-"+a[j:j+1], Word{Text: strings.TrimPrefix(v, "="), Known: args[i].Known})
+				} else if i++; i < len(args) {
+					note("-"+a[j:j+1], args[i])
+				}
+				break
 			}
 		case skip > 0:
 			skip--
 		default:
-			return args[i:], name, true
+			out.inner = args[i:]
+			return out
 		}
-	}
-	return nil, name, true
-}
-
-func after(args []Word, i int) []Word {
-	if i >= len(args) {
-		return nil
-	}
-	return args[i:]
-}
-
-// unshell answers a shell with the script that a program of another kind runs.
-func unshell(name string, flags []string, args []Word) ([]Word, string, bool) {
-	sh := func(x Word) []Word { return []Word{word("sh"), word("-c"), x} }
-	for i, a := range args {
-		cluster := len(a.Text) > 2 && a.Text[0] == '-' && a.Text[1] != '-' && a.Text[len(a.Text)-1] == 'c' && slices.Contains(flags, "-c")
-		if (cluster || slices.Contains(flags, a.Text)) && i+1 < len(args) {
-			script := args[i+1]
-			if strings.HasPrefix(name, "v") || name == "ex" || name == "nvim" {
-				_, text, found := strings.Cut(script.Text, "!")
-				if !found {
-					return nil, "", false
-				}
-				script.Text = text
-			}
-			return sh(script), name, true
-		}
-		for _, flag := range flags {
-			if text, ok := strings.CutPrefix(a.Text, flag+"="); ok && strings.HasPrefix(flag, "--") {
-				return sh(Word{Text: text, Known: a.Known}), name, true
-			}
-			if text, ok := strings.CutPrefix(a.Text, flag); ok && len(flag) == 2 && text != "" && !strings.HasPrefix(a.Text, "--") {
-				return sh(Word{Text: text, Known: a.Known}), name, true
-			}
-		}
-	}
-	switch name {
-	case "watch":
-		if inner := plain(args, "nq"); len(inner) > 0 {
-			j := joined(inner)
-			return sh(Word{Text: j.text, Known: j.known}), name, true
-		}
-	case "flock":
-		if inner := plain(args, "wE"); len(inner) > 1 {
-			return plain(inner[1:], "wE"), name, true
-		}
-	case "screen", "tmux":
-		for i, a := range args {
-			if ops := args[i:]; a.Text == "new-session" || a.Text == "new" || a.Text == "-dm" || a.Text == "-dmS" || a.Text == "new-window" || a.Text == "run-shell" ||
-				a.Text == "send-keys" || a.Text == "split-window" {
-				if last := ops[len(ops)-1]; strings.Contains(last.Text, " ") {
-					return sh(last), name, true
-				}
-				if rest := operands(ops[1:]); len(rest) > 0 {
-					return rest, name, true
-				}
-			}
-		}
-	case "docker", "podman", "nerdctl", "kubectl", "lxc":
-		if len(args) > 0 && (args[0].Text == "exec" || args[0].Text == "run") {
-			// What it runs is after the container's or the image's name.
-			for i := 1; i < len(args); i++ {
-				if Language(base(args[i].Text)) == "shell" || args[i].Text == "--" {
-					if args[i].Text == "--" {
-						i++
-					}
-					return after(args, i), name + " " + args[0].Text, true
-				}
-			}
-			if inner := plain(args[1:], "uewvpl"); len(inner) > 1 {
-				return inner[1:], name + " " + args[0].Text, true
-			}
-		}
-	}
-	return nil, "", false
-}
-
-func plain(args []Word, valued string) []Word {
-	for i := 0; i < len(args); i++ {
-		a := args[i].Text
-		switch {
-		case a == "--":
-			return after(args, i+1)
-		case strings.HasPrefix(a, "--"):
-		case strings.HasPrefix(a, "-") && len(a) > 1:
-			if len(a) == 2 && strings.Contains(valued, a[1:]) {
-				i++
-			}
-		default:
-			return args[i:]
-		}
-	}
-	return nil
-}
-
-// ssh walks a command that runs on another machine.
-func (w *walker) ssh(rest []Word, in value, at int) value {
-	for i := 0; i < len(rest); i++ {
-		a := rest[i].Text
-		if strings.HasPrefix(a, "-") && len(a) > 1 {
-			if a == "-o" && i+1 < len(rest) && strings.HasPrefix(strings.ToLower(rest[i+1].Text), "proxycommand") {
-				w.code("ssh ProxyCommand", known(strings.TrimLeft(rest[i+1].Text[len("proxycommand"):], "= ")), nil, value{})
-			}
-			if len(a) == 2 && strings.ContainsAny(a[1:], "bcDEeFIiJLlmOopQRSWw") {
-				i++
-			}
-			continue
-		}
-		host := a
-		if _, h, ok := strings.Cut(host, "@"); ok {
-			host = h
-		}
-		before := w.host
-		w.host = host
-		defer func() { w.host = before }()
-		if command := after(rest, i+1); len(command) > 0 {
-			return w.code("ssh", joined(command), nil, in)
-		}
-		if in.text != "" || len(in.from) > 0 {
-			return w.under("ssh", func() value { return w.stdin("ssh", in, at) })
-		}
-		return unknown(at)
-	}
-	return unknown(at)
-}
-
-// xargs walks the command that it runs with words that it reads.
-func (w *walker) xargs(name string, rest []Word, in value) value {
-	inner, replace := []Word(nil), ""
-	for i := 0; i < len(rest); i++ {
-		a := rest[i].Text
-		if strings.HasPrefix(a, "-") && len(a) > 1 {
-			switch {
-			case a == "-I" || a == "--replace":
-				if i++; i < len(rest) {
-					replace = rest[i].Text
-				}
-			case strings.HasPrefix(a, "-I"):
-				replace = a[2:]
-			case a == "-i":
-				replace = "{}"
-			case len(a) == 2 && strings.ContainsAny(a[1:], "adEeLlnPsj"):
-				i++
-			}
-			continue
-		}
-		inner = rest[i:]
-		break
-	}
-	if name == "parallel" {
-		if i := slices.IndexFunc(inner, func(x Word) bool { return x.Text == ":::" }); i >= 0 {
-			in, inner = joined(inner[i+1:]), inner[:i]
-		}
-		replace = "{}"
-	}
-	var fed []Word
-	if in.known && !holed(in.text) {
-		for _, f := range strings.FieldsFunc(in.text, func(r rune) bool { return r == ' ' || r == '\n' || r == '\t' }) {
-			fed = append(fed, word(strings.Trim(f, `"'`)))
-		}
-	} else {
-		for _, f := range strings.Fields(strings.ReplaceAll(in.text, hole, " "+hole+" ")) {
-			fed = append(fed, Word{Text: f})
-		}
-		if len(fed) == 0 {
-			fed = []Word{{Text: hole}}
-		}
-	}
-	if len(inner) == 0 {
-		if name == "parallel" {
-			// Each line is a command.
-			return w.code(name, in, nil, value{})
-		}
-		inner = []Word{word("echo")}
-	}
-	args := slices.Clone(inner)
-	replaced := false
-	for i := range args {
-		if replace != "" && strings.Contains(args[i].Text, replace) && len(fed) > 0 {
-			j := joined(fed)
-			args[i] = Word{Text: strings.ReplaceAll(args[i].Text, replace, j.text), Known: args[i].Known && j.known}
-			replaced = true
-		}
-	}
-	if !replaced {
-		args = append(args, fed...)
-	}
-	before := len(w.out.Commands)
-	if name == "parallel" && len(args) == 1 {
-		return w.code(name, joined(args), nil, value{})
-	}
-	out := w.inner(name, args, value{known: true})
-	for i := before; i < len(w.out.Commands); i++ {
-		w.out.Commands[i].From = append(w.out.Commands[i].From, in.from...)
 	}
 	return out
 }
 
-// find walks what -exec and its like run: the places where it looks stand for
-// what it finds.
-func (w *walker) find(name string, rest []Word, in value, at int) value {
-	var roots []Word
-	for i := 0; i < len(rest); i++ {
-		a := rest[i].Text
-		if name == "find" && len(roots) == 0 && (a == "-H" || a == "-L" || a == "-P") {
-			continue
+// wrap walks what a wrapper runs; ok says that the program is one.
+func (w *walker) wrap(name string, args []Word, in value, r redirected, at int) (out value, ok bool) {
+	if name == "env" {
+		if inner, found := splitString(args); found {
+			return w.under("env -S", func() value { return w.run(inner, in, r.connections(), nil, nil) }), true
 		}
-		if strings.HasPrefix(a, "-") || a == "(" || a == "!" {
-			break
+	}
+	spec, rest, via, ok := wrapperOf(name, args)
+	if !ok {
+		return value{}, false
+	}
+	p := spec.parse(rest)
+	if p.looks {
+		// command -v writes where a program is.
+		if x := operand(rest); x.Known && x.Text != "" {
+			return known("/usr/bin/" + base(x.Text) + "\n"), true
 		}
-		roots = append(roots, rest[i])
+		return known(""), true
 	}
-	if len(roots) == 0 {
-		roots = []Word{word(".")}
+	if name == "sudo" || name == "doas" {
+		// An interactive shell of it reads the script.
+		if len(p.inner) == 0 && slices.ContainsFunc(rest, func(x Word) bool {
+			return x.Text == "-s" || x.Text == "-i" || x.Text == "--shell" || x.Text == "--login" || x.Text == "-su"
+		}) {
+			p.inner = []Word{word("sh")}
+		}
 	}
-	for i := 0; i < len(rest); i++ {
-		switch a := rest[i].Text; a {
-		case "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch":
-			var inner []Word
-			for i++; i < len(rest) && rest[i].Text != ";" && rest[i].Text != "+"; i++ {
-				if rest[i].Text == "{}" {
-					for _, r := range roots {
-						inner = append(inner, Word{Text: path.Join(r.Text, hole), Known: false})
-					}
-					continue
-				}
-				x := rest[i]
-				if strings.Contains(x.Text, "{}") {
-					x = Word{Text: strings.ReplaceAll(x.Text, "{}", path.Join(roots[0].Text, hole))}
-				}
-				inner = append(inner, x)
+	if name == "su" && len(p.scripts) == 0 && (in.text != "" || len(in.from) > 0) {
+		p.inner = []Word{word("sh")}
+	}
+	switch {
+	case p.program.Text != "":
+		p.inner = append([]Word{p.program}, p.inner...)
+	case name == "capsh" && len(p.inner) > 0:
+		p.inner = append([]Word{word("sh")}, p.inner...)
+	}
+	if p.dir.Text != "" {
+		before := w.dir
+		w.dir = w.abs(p.dir.Text)
+		defer func() { w.dir = before }()
+	}
+	out = unknown(at)
+	for _, s := range p.scripts {
+		out = w.code(via, value{text: s.Text, known: s.Known}, nil, in)
+	}
+	switch {
+	case len(p.inner) == 0:
+		return out, true
+	case spec.each:
+		for _, s := range p.inner {
+			if strings.ContainsAny(s.Text, " ;|&$`(") {
+				out = w.code(via, value{text: s.Text, known: s.Known}, nil, in)
 			}
-			if len(inner) > 0 {
-				w.inner("find "+a, inner, in)
-			}
 		}
+		return out, true
+	case spec.text, strings.HasPrefix(via, "tmux") && len(p.inner) == 1, via == "screen" && len(p.inner) == 1 && strings.Contains(p.inner[0].Text, " "):
+		return w.code(via, joined(p.inner), nil, in), true
 	}
-	return unknown(at)
+	out = w.inner(via, p.inner, in, r.connections(), at)
+	for _, other := range p.other {
+		w.inner(via, other, in, redirected{}, at)
+	}
+	return out, true
 }
 
-// git walks aliases and hooks that its options make commands of.
-func (w *walker) git(rest []Word, in value, at int) value {
-	for i, a := range rest {
-		if a.Text == "-c" && i+1 < len(rest) {
-			key, v, _ := strings.Cut(rest[i+1].Text, "=")
-			low := strings.ToLower(key)
-			if cmd, ok := strings.CutPrefix(v, "!"); ok {
-				w.code("git", known(cmd), nil, in)
-			} else if strings.HasSuffix(low, "sshcommand") || strings.HasSuffix(low, "pager") || strings.HasSuffix(low, "editor") || strings.HasSuffix(low, "fsmonitor") {
-				w.code("git", known(v), nil, in)
-			}
-		}
-	}
-	return unknown(at)
-}
-
-// schedule walks the commands of a crontab.
-func (w *walker) schedule(in value) {
-	for line := range strings.Lines(in.text) {
-		fields := strings.Fields(line)
-		skip := 5
-		if len(fields) > 0 && strings.HasPrefix(fields[0], "@") {
-			skip = 1
-		}
-		if len(fields) > skip && !strings.HasPrefix(fields[0], "#") {
-			w.code("cron", value{text: strings.Join(fields[skip:], " "), known: in.known}, nil, value{})
-		}
-	}
-}
-
-// readInto sets the variables that read fills.
-func (w *walker) readInto(rest []Word, in value) value {
-	var names []string
-	array := false
-	for i := 0; i < len(rest); i++ {
-		a := rest[i].Text
-		if strings.HasPrefix(a, "-") {
-			array = array || strings.Contains(a, "a")
-			if len(a) == 2 && strings.ContainsAny(a[1:], "dinNptu") {
-				i++
-			}
-			continue
-		}
-		names = append(names, a)
-	}
-	line, _, _ := strings.Cut(in.text, "\n")
-	fields := strings.Fields(line)
-	for i, name := range names {
-		v := ""
+// splitString returns the command of env -S.
+func splitString(args []Word) ([]Word, bool) {
+	for i, a := range args {
+		text, found := strings.CutPrefix(a.Text, "--split-string")
 		switch {
-		case array:
-			v = strings.Join(fields, " ")
-		case i == len(names)-1 && i < len(fields):
-			v = strings.Join(fields[i:], " ")
-		case i < len(fields):
-			v = fields[i]
+		case found:
+			text = strings.TrimPrefix(text, "=")
+		case strings.HasPrefix(a.Text, "-") && !strings.HasPrefix(a.Text, "--") && strings.Contains(a.Text, "S"):
+			_, text, _ = strings.Cut(a.Text, "S")
+			found = true
+		case !strings.HasPrefix(a.Text, "-") && !assignment.MatchString(a.Text):
+			return nil, false
 		}
-		if !in.known && v == "" {
-			v = hole
+		if !found {
+			continue
 		}
-		w.set(name, v, in.known && w.branch == 0)
-		x := w.vars[name]
-		x.from = in.from
-		w.vars[name] = x
+		rest := args[i+1:]
+		known := a.Known
+		if text == "" && len(rest) > 0 {
+			text, known, rest = rest[0].Text, rest[0].Known, rest[1:]
+		}
+		return []Word{word("sh"), word("-c"), {Text: text + " " + quoteAll(rest), Known: known}}, true
 	}
-	return known("")
+	return nil, false
 }

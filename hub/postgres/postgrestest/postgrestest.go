@@ -42,9 +42,38 @@ var server struct {
 	life *os.File
 }
 
-// Database answers the URL of a fresh, empty database, dropped when the test
+// Database returns the URL of a fresh, empty database, dropped when the test
 // ends.
 func Database(t testing.TB) string {
+	t.Helper()
+	return create(t, "")
+}
+
+// Copy returns the URL of a fresh copy of the database called template, dropped
+// when the test ends. Where the server has no such database yet, one test
+// process creates it and has fill write its content; fill must leave no
+// connection open. The name must change with the content: a server that other
+// processes share keeps its templates.
+func Copy(t testing.TB, template string, fill func(ctx context.Context, url string) error) string {
+	t.Helper()
+	start(t)
+	known, _ := templates.LoadOrStore(template, &oneTemplate{})
+	one := known.(*oneTemplate) //nolint:forcetypeassert // nothing else is stored
+	if one.once.Do(func() { one.err = ensureTemplate(template, fill) }); one.err != nil {
+		t.Fatalf("create the template %s: %v", template, one.err)
+	}
+	return create(t, template)
+}
+
+// templates has a *oneTemplate for each name that this process has asked for.
+var templates sync.Map
+
+type oneTemplate struct {
+	once sync.Once
+	err  error
+}
+
+func start(t testing.TB) {
 	t.Helper()
 	server.once.Do(func() {
 		if server.url = os.Getenv(EnvURL); server.url == "" {
@@ -54,36 +83,93 @@ func Database(t testing.TB) string {
 	if server.err != nil {
 		t.Fatalf("start a private PostgreSQL: %v", server.err)
 	}
-	name := strings.ReplaceAll(ident.New("test"), "-", "_")
-	admin(t, "CREATE DATABASE "+name)
-	t.Cleanup(func() { admin(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
-	u, err := url.Parse(server.url)
-	if err != nil {
-		t.Fatalf("%s is not a URL", EnvURL)
-	}
-	u.Path = "/" + name
-	return u.String()
 }
 
-func admin(t testing.TB, sql string) {
+func create(t testing.TB, template string) string {
 	t.Helper()
+	start(t)
+	name := strings.ReplaceAll(ident.New("test"), "-", "_")
+	statement := "CREATE DATABASE " + name
+	if template != "" {
+		statement += " TEMPLATE " + template
+	}
+	must := func(sql string) {
+		if err := admin(sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	must(statement)
+	t.Cleanup(func() { must("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") })
+	u, err := databaseURL(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func databaseURL(name string) (string, error) {
+	u, err := url.Parse(server.url)
+	if err != nil {
+		return "", fmt.Errorf("%s is not a URL", EnvURL)
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+// ensureTemplate creates a template unless the server has it. It is filled under
+// another name first, so that a database with the template's name is complete.
+func ensureTemplate(template string, fill func(ctx context.Context, url string) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, server.url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	// Of all test processes one fills it. The lock ends with the connection.
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtext($1))", template); err != nil {
+		return err
+	}
+	var found bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", template).Scan(&found); err != nil || found {
+		return err
+	}
+	unfinished := template + "_unfinished"
+	if err := admin("DROP DATABASE IF EXISTS " + unfinished + " WITH (FORCE)"); err != nil {
+		return err
+	}
+	if err := admin("CREATE DATABASE " + unfinished); err != nil {
+		return err
+	}
+	at, err := databaseURL(unfinished)
+	if err != nil {
+		return err
+	}
+	if err := fill(ctx, at); err != nil {
+		return err
+	}
+	return admin("ALTER DATABASE " + unfinished + " RENAME TO " + template)
+}
+
+func admin(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, server.url)
 	if err != nil {
-		t.Fatalf("connect to the test server: %v", err)
+		return fmt.Errorf("connect to the test server: %w", err)
 	}
 	defer conn.Close(ctx)
 	for {
 		_, err := conn.Exec(ctx, sql)
 		if err == nil {
-			return
+			return nil
 		}
-		// A vacuum of the server's own is in the database that is dropped, and
-		// only a superuser could end it: it is over soon.
+		// A vacuum of the server's own is in the database that is dropped, which
+		// only a superuser could end, or a connection that was closed has not
+		// ended there yet: both are over soon.
 		var e *pgconn.PgError
-		if !errors.As(err, &e) || e.Code != "42501" || ctx.Err() != nil {
-			t.Fatalf("%s: %v", sql, err)
+		if !errors.As(err, &e) || (e.Code != "42501" && e.Code != "55006") || ctx.Err() != nil {
+			return err
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):

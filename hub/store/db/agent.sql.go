@@ -10,7 +10,7 @@ import (
 )
 
 const agentByName = `-- name: AgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures FROM agents WHERE org_id = $1 AND name = $2
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner FROM agents WHERE org_id = $1 AND name = $2
 `
 
 type AgentByNameParams struct {
@@ -33,6 +33,7 @@ func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent
 		&i.UpdatedAt,
 		&i.StatusAt,
 		&i.Failures,
+		&i.Owner,
 	)
 	return i, err
 }
@@ -62,7 +63,7 @@ func (q *Queries) AgentNames(ctx context.Context, orgID string) ([]string, error
 }
 
 const agentVersion = `-- name: AgentVersion :one
-SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND version = $3
+SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at, created_by_role FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND version = $3
 `
 
 type AgentVersionParams struct {
@@ -86,12 +87,13 @@ func (q *Queries) AgentVersion(ctx context.Context, arg AgentVersionParams) (Age
 		&i.Model,
 		&i.CreatedBy,
 		&i.CreatedAt,
+		&i.CreatedByRole,
 	)
 	return i, err
 }
 
 const countAgentFailure = `-- name: CountAgentFailure :one
-UPDATE agents SET failures = failures + 1 WHERE org_id = $1 AND id = $2 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures
+UPDATE agents SET failures = failures + 1 WHERE org_id = $1 AND id = $2 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner
 `
 
 type CountAgentFailureParams struct {
@@ -114,22 +116,29 @@ func (q *Queries) CountAgentFailure(ctx context.Context, arg CountAgentFailurePa
 		&i.UpdatedAt,
 		&i.StatusAt,
 		&i.Failures,
+		&i.Owner,
 	)
 	return i, err
 }
 
 const createAgent = `-- name: CreateAgent :execrows
-INSERT INTO agents (id, org_id, name) VALUES ($1, $2, $3) ON CONFLICT (org_id, name) DO NOTHING
+INSERT INTO agents (id, org_id, name, owner) VALUES ($1, $2, $3, $4) ON CONFLICT (org_id, name) DO NOTHING
 `
 
 type CreateAgentParams struct {
 	ID    string
 	OrgID string
 	Name  string
+	Owner string
 }
 
 func (q *Queries) CreateAgent(ctx context.Context, arg CreateAgentParams) (int64, error) {
-	result, err := q.db.Exec(ctx, createAgent, arg.ID, arg.OrgID, arg.Name)
+	result, err := q.db.Exec(ctx, createAgent,
+		arg.ID,
+		arg.OrgID,
+		arg.Name,
+		arg.Owner,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -137,21 +146,22 @@ func (q *Queries) CreateAgent(ctx context.Context, arg CreateAgentParams) (int64
 }
 
 const createAgentVersion = `-- name: CreateAgentVersion :exec
-INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_by_role)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type CreateAgentVersionParams struct {
-	AgentID     string
-	Version     int32
-	OrgID       string
-	Markdown    string
-	Script      string
-	Digest      string
-	Description string
-	Provider    string
-	Model       string
-	CreatedBy   string
+	AgentID       string
+	Version       int32
+	OrgID         string
+	Markdown      string
+	Script        string
+	Digest        string
+	Description   string
+	Provider      string
+	Model         string
+	CreatedBy     string
+	CreatedByRole string
 }
 
 func (q *Queries) CreateAgentVersion(ctx context.Context, arg CreateAgentVersionParams) error {
@@ -166,6 +176,7 @@ func (q *Queries) CreateAgentVersion(ctx context.Context, arg CreateAgentVersion
 		arg.Provider,
 		arg.Model,
 		arg.CreatedBy,
+		arg.CreatedByRole,
 	)
 	return err
 }
@@ -223,7 +234,7 @@ func (q *Queries) ForgetAgentFailures(ctx context.Context, arg ForgetAgentFailur
 }
 
 const getAgent = `-- name: GetAgent :one
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
        EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
@@ -261,6 +272,7 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 		&i.Agent.UpdatedAt,
 		&i.Agent.StatusAt,
 		&i.Agent.Failures,
+		&i.Agent.Owner,
 		&i.Description,
 		&i.Provider,
 		&i.Model,
@@ -271,7 +283,7 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
        EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
@@ -317,6 +329,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.Agent.UpdatedAt,
 			&i.Agent.StatusAt,
 			&i.Agent.Failures,
+			&i.Agent.Owner,
 			&i.Description,
 			&i.Provider,
 			&i.Model,
@@ -334,7 +347,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockAgentParams struct {
@@ -357,12 +370,13 @@ func (q *Queries) LockAgent(ctx context.Context, arg LockAgentParams) (Agent, er
 		&i.UpdatedAt,
 		&i.StatusAt,
 		&i.Failures,
+		&i.Owner,
 	)
 	return i, err
 }
 
 const lockAgentByName = `-- name: LockAgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
 `
 
 type LockAgentByNameParams struct {
@@ -385,6 +399,7 @@ func (q *Queries) LockAgentByName(ctx context.Context, arg LockAgentByNameParams
 		&i.UpdatedAt,
 		&i.StatusAt,
 		&i.Failures,
+		&i.Owner,
 	)
 	return i, err
 }

@@ -602,7 +602,7 @@ SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     SELECT CASE WHEN c.login THEN 'login' ELSE 'credential' END AS kind, c.org_id, c.provider AS id, c.base_url AS address, c.sealed,
            greatest(c.connected_at, c.refreshed_at) AS changed FROM credentials c
     UNION ALL
-    SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (t.sealed_before)) AS s (sealed)
+    SELECT 'trigger', t.org_id, t.id, '', s.sealed, t.updated_at FROM triggers t CROSS JOIN LATERAL (VALUES (t.sealed), (CASE WHEN t.before_until > clock_timestamp() THEN t.sealed_before END)) AS s (sealed)
     UNION ALL
     SELECT 'destination', d.org_id, d.id, '', d.sealed, d.updated_at FROM destinations d
 ) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - $1::interval

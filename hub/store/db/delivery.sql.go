@@ -395,12 +395,17 @@ func (q *Queries) LockDelivery(ctx context.Context, arg LockDeliveryParams) (Del
 const lockDueDeliveries = `-- name: LockDueDeliveries :many
 SELECT d.id, d.org_id, d.trigger_id, d.source, d.event, d.headers, d.goal,
        (octet_length(d.body) > $1::int)::boolean AS large, CASE WHEN octet_length(d.body) > $1::int THEN '' ELSE d.body END::bytea AS body
-FROM deliveries d WHERE d.state = 'accepted' AND d.due_at <= clock_timestamp()
-ORDER BY d.due_at, d.received_at LIMIT $2 FOR UPDATE SKIP LOCKED
+FROM organisations o CROSS JOIN LATERAL (
+    SELECT id, org_id, trigger_id, key, source, state, reason, address, sent_by, event, headers, body, goal, slot_at, duplicate_of, replay_of, prompt, task_id, flight, received_at, due_at, handled_at FROM deliveries due WHERE due.org_id = o.id AND due.state = 'accepted' AND due.due_at <= clock_timestamp()
+    ORDER BY due.due_at, due.received_at LIMIT $2 FOR UPDATE SKIP LOCKED
+) d WHERE o.id <> ALL ($3::text[])
+ORDER BY d.due_at, d.received_at LIMIT $4
 `
 
 type LockDueDeliveriesParams struct {
 	Most    int32
+	OfEach  int32
+	Resting []string
 	MaxRows int32
 }
 
@@ -416,9 +421,15 @@ type LockDueDeliveriesRow struct {
 	Body      []byte
 }
 
-// Those that have waited longest. A body of more than most bytes is left out.
+// Those that have waited longest, a few of each organisation but of those that
+// rest. A body of more than most bytes is left out.
 func (q *Queries) LockDueDeliveries(ctx context.Context, arg LockDueDeliveriesParams) ([]LockDueDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, lockDueDeliveries, arg.Most, arg.MaxRows)
+	rows, err := q.db.Query(ctx, lockDueDeliveries,
+		arg.Most,
+		arg.OfEach,
+		arg.Resting,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,8 @@ func (q *Queries) RevokeTokens(ctx context.Context, arg RevokeTokensParams) erro
 
 const tokenByHash = `-- name: TokenByHash :one
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
-       coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - $1::interval)::boolean AS stale
+       coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - $1::interval)::boolean AS stale,
+       (t.created_by = 'the hub' AND t.name LIKE 'file %')::boolean AS local
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.hash = $2 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
   AND u.disabled_at IS NULL
@@ -224,6 +225,7 @@ type TokenByHashRow struct {
 	UserName  string
 	Role      string
 	Stale     bool
+	Local     bool
 }
 
 // Answers a token that may be used now, with its user's role.
@@ -241,6 +243,7 @@ func (q *Queries) TokenByHash(ctx context.Context, arg TokenByHashParams) (Token
 		&i.UserName,
 		&i.Role,
 		&i.Stale,
+		&i.Local,
 	)
 	return i, err
 }

@@ -15,7 +15,7 @@ const answerInboxItem = `-- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = $1, reply = $2, reply_sealed = $3,
     changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp()
 WHERE org_id = $7 AND id = $8 AND state = 'open'
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision
 `
 
 type AnswerInboxItemParams struct {
@@ -69,6 +69,7 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		&i.CarriedAt,
 		&i.Shape,
 		&i.Offered,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -109,10 +110,10 @@ func (q *Queries) CountApprovals(ctx context.Context, arg CountApprovalsParams) 
 
 const createInboxItem = `-- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
-                         expires_at, on_expiry, detail, shape, offered)
+                         expires_at, on_expiry, detail, shape, offered, decision)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-        clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17)
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered
+        clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17, coalesce($18::jsonb, '{}'))
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision
 `
 
 type CreateInboxItemParams struct {
@@ -133,6 +134,7 @@ type CreateInboxItemParams struct {
 	Detail    []byte
 	Shape     string
 	Offered   int32
+	Decision  []byte
 }
 
 func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams) (InboxItem, error) {
@@ -154,6 +156,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		arg.Detail,
 		arg.Shape,
 		arg.Offered,
+		arg.Decision,
 	)
 	var i InboxItem
 	err := row.Scan(
@@ -184,6 +187,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		&i.CarriedAt,
 		&i.Shape,
 		&i.Offered,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -191,7 +195,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision
 `
 
 type ExpireInboxItemParams struct {
@@ -230,6 +234,7 @@ func (q *Queries) ExpireInboxItem(ctx context.Context, arg ExpireInboxItemParams
 		&i.CarriedAt,
 		&i.Shape,
 		&i.Offered,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -266,14 +271,16 @@ func (q *Queries) ExpiredInboxItems(ctx context.Context, maxRows int32) ([]Expir
 }
 
 const findInboxItems = `-- name: FindInboxItems :many
-SELECT id, (id = $1)::boolean AS exact FROM inbox_items WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-ORDER BY exact DESC, id LIMIT 2
+SELECT i.id, (i.id = $1)::boolean AS exact FROM inbox_items i JOIN tasks t ON t.id = i.task_id
+WHERE i.org_id = $2 AND (i.id = $1 OR i.id LIKE $3) AND task_seen(t.created_by, t.assignee, t.agent_id, $4::text)
+ORDER BY exact DESC, i.id LIMIT 2
 `
 
 type FindInboxItemsParams struct {
 	Ref    string
 	OrgID  string
 	Prefix string
+	Viewer string
 }
 
 type FindInboxItemsRow struct {
@@ -282,7 +289,12 @@ type FindInboxItemsRow struct {
 }
 
 func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) ([]FindInboxItemsRow, error) {
-	rows, err := q.db.Query(ctx, findInboxItems, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findInboxItems,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -302,10 +314,11 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
        coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id
+       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
 FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+     LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = $1 AND i.id = $2
 `
 
@@ -324,6 +337,9 @@ type GetInboxItemRow struct {
 	Observation string
 	NodeID      *string
 	ExecID      string
+	NodeName    string
+	AskedState  *int64
+	AskedRecord string
 }
 
 func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (GetInboxItemRow, error) {
@@ -357,6 +373,7 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.InboxItem.CarriedAt,
 		&i.InboxItem.Shape,
 		&i.InboxItem.Offered,
+		&i.InboxItem.Decision,
 		&i.TaskTitle,
 		&i.SubmittedBy,
 		&i.AgentName,
@@ -365,23 +382,28 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.Observation,
 		&i.NodeID,
 		&i.ExecID,
+		&i.NodeName,
+		&i.AskedState,
+		&i.AskedRecord,
 	)
 	return i, err
 }
 
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
        coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id
+       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
 FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+     LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = $1
   AND ($2::text IS NULL OR i.task_id = $2)
   AND ($3::text IS NULL OR i.agent_id = $3)
   AND ($4::text[] IS NULL OR i.kind = ANY ($4::text[]))
   AND ($5::text[] IS NULL OR i.state = ANY ($5::text[]))
-  AND ($6::timestamptz IS NULL
-       OR (i.asked_at, i.id) < ($6::timestamptz, $7::text))
-ORDER BY i.asked_at DESC, i.id DESC LIMIT $8
+  AND task_seen(t.created_by, t.assignee, t.agent_id, $6::text)
+  AND ($7::timestamptz IS NULL
+       OR (i.asked_at, i.id) < ($7::timestamptz, $8::text))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT $9
 `
 
 type ListInboxItemsParams struct {
@@ -390,6 +412,7 @@ type ListInboxItemsParams struct {
 	AgentID    *string
 	Kinds      []string
 	States     []string
+	Viewer     string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
@@ -405,6 +428,9 @@ type ListInboxItemsRow struct {
 	Observation string
 	NodeID      *string
 	ExecID      string
+	NodeName    string
+	AskedState  *int64
+	AskedRecord string
 }
 
 // Newest first, after a keyset position; NULL filters match all.
@@ -415,6 +441,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 		arg.AgentID,
 		arg.Kinds,
 		arg.States,
+		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
@@ -454,6 +481,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.InboxItem.CarriedAt,
 			&i.InboxItem.Shape,
 			&i.InboxItem.Offered,
+			&i.InboxItem.Decision,
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
@@ -462,6 +490,9 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.Observation,
 			&i.NodeID,
 			&i.ExecID,
+			&i.NodeName,
+			&i.AskedState,
+			&i.AskedRecord,
 		); err != nil {
 			return nil, err
 		}
@@ -474,7 +505,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const lockInboxItem = `-- name: LockInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
 FROM inbox_items i WHERE i.org_id = $1 AND i.id = $2 FOR UPDATE
 `
 
@@ -520,13 +551,14 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 		&i.InboxItem.CarriedAt,
 		&i.InboxItem.Shape,
 		&i.InboxItem.Offered,
+		&i.InboxItem.Decision,
 		&i.Over,
 	)
 	return i, err
 }
 
 const newestInboxItem = `-- name: NewestInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
 
 type NewestInboxItemParams struct {
@@ -566,6 +598,7 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.CarriedAt,
 		&i.Shape,
 		&i.Offered,
+		&i.Decision,
 	)
 	return i, err
 }
@@ -598,7 +631,7 @@ func (q *Queries) OfferOnce(ctx context.Context, arg OfferOnceParams) (int64, er
 }
 
 const openInboxItem = `-- name: OpenInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
 `
 
 type OpenInboxItemParams struct {
@@ -638,51 +671,7 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.CarriedAt,
 		&i.Shape,
 		&i.Offered,
-	)
-	return i, err
-}
-
-const openTaskItem = `-- name: OpenTaskItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered FROM inbox_items WHERE org_id = $1 AND task_id = $2 AND state = 'open' AND step_id IS NULL
-`
-
-type OpenTaskItemParams struct {
-	OrgID  string
-	TaskID string
-}
-
-// The open item of a task itself: a review, or that it is escalated.
-func (q *Queries) OpenTaskItem(ctx context.Context, arg OpenTaskItemParams) (InboxItem, error) {
-	row := q.db.QueryRow(ctx, openTaskItem, arg.OrgID, arg.TaskID)
-	var i InboxItem
-	err := row.Scan(
-		&i.ID,
-		&i.OrgID,
-		&i.Kind,
-		&i.State,
-		&i.TaskID,
-		&i.StepID,
-		&i.AgentID,
-		&i.Tool,
-		&i.Category,
-		&i.Arguments,
-		&i.Preview,
-		&i.Why,
-		&i.Binding,
-		&i.AskedAt,
-		&i.ExpiresAt,
-		&i.OnExpiry,
-		&i.Answer,
-		&i.Reply,
-		&i.ReplySealed,
-		&i.ChangedArguments,
-		&i.Reason,
-		&i.AnsweredBy,
-		&i.AnsweredAt,
-		&i.Detail,
-		&i.CarriedAt,
-		&i.Shape,
-		&i.Offered,
+		&i.Decision,
 	)
 	return i, err
 }

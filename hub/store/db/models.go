@@ -29,20 +29,22 @@ type Agent struct {
 	UpdatedAt      time.Time
 	StatusAt       time.Time
 	Failures       int32
+	Owner          string
 }
 
 type AgentVersion struct {
-	AgentID     string
-	Version     int32
-	OrgID       string
-	Markdown    string
-	Script      string
-	Digest      string
-	Description string
-	Provider    string
-	Model       string
-	CreatedBy   string
-	CreatedAt   time.Time
+	AgentID       string
+	Version       int32
+	OrgID         string
+	Markdown      string
+	Script        string
+	Digest        string
+	Description   string
+	Provider      string
+	Model         string
+	CreatedBy     string
+	CreatedAt     time.Time
+	CreatedByRole string
 }
 
 type AllowRule struct {
@@ -340,6 +342,7 @@ type InboxItem struct {
 	CarriedAt        *time.Time
 	Shape            string
 	Offered          int32
+	Decision         json.RawMessage
 }
 
 type JoinToken struct {
@@ -458,6 +461,7 @@ type Node struct {
 	DrainReason    string
 	Pressure       string
 	Skills         json.RawMessage
+	PinnedLabels   json.RawMessage
 }
 
 type NodeExec struct {

@@ -55,9 +55,9 @@ func (q *Queries) CreateJoinToken(ctx context.Context, arg CreateJoinTokenParams
 }
 
 const createNode = `-- name: CreateNode :one
-INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, version)
-VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills
+INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, pinned_labels, version)
+VALUES ($1, $2, $3, $4, $5::jsonb || $6::jsonb, $6, $7)
+RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels
 `
 
 type CreateNodeParams struct {
@@ -66,6 +66,7 @@ type CreateNodeParams struct {
 	Name           string
 	KeyFingerprint string
 	Labels         json.RawMessage
+	PinnedLabels   json.RawMessage
 	Version        string
 }
 
@@ -76,6 +77,7 @@ func (q *Queries) CreateNode(ctx context.Context, arg CreateNodeParams) (Node, e
 		arg.Name,
 		arg.KeyFingerprint,
 		arg.Labels,
+		arg.PinnedLabels,
 		arg.Version,
 	)
 	var i Node
@@ -96,6 +98,7 @@ func (q *Queries) CreateNode(ctx context.Context, arg CreateNodeParams) (Node, e
 		&i.DrainReason,
 		&i.Pressure,
 		&i.Skills,
+		&i.PinnedLabels,
 	)
 	return i, err
 }
@@ -138,7 +141,7 @@ func (q *Queries) FindNodes(ctx context.Context, arg FindNodesParams) ([]FindNod
 }
 
 const getNode = `-- name: GetNode :one
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2 AND n.id = $3
 `
@@ -174,13 +177,14 @@ func (q *Queries) GetNode(ctx context.Context, arg GetNodeParams) (GetNodeRow, e
 		&i.Node.DrainReason,
 		&i.Node.Pressure,
 		&i.Node.Skills,
+		&i.Node.PinnedLabels,
 		&i.Connected,
 	)
 	return i, err
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2
 ORDER BY n.name, n.id
@@ -222,6 +226,7 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Node.DrainReason,
 			&i.Node.Pressure,
 			&i.Node.Skills,
+			&i.Node.PinnedLabels,
 			&i.Connected,
 		); err != nil {
 			return nil, err
@@ -272,7 +277,7 @@ func (q *Queries) LockJoinToken(ctx context.Context, hash []byte) (LockJoinToken
 }
 
 const nodeByFingerprint = `-- name: NodeByFingerprint :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills FROM nodes WHERE key_fingerprint = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE key_fingerprint = $1
 `
 
 func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) (Node, error) {
@@ -295,12 +300,13 @@ func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) 
 		&i.DrainReason,
 		&i.Pressure,
 		&i.Skills,
+		&i.PinnedLabels,
 	)
 	return i, err
 }
 
 const nodeByID = `-- name: NodeByID :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills FROM nodes WHERE id = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE id = $1
 `
 
 // For the edge, which knows a node by its certificate before any organisation.
@@ -324,6 +330,7 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 		&i.DrainReason,
 		&i.Pressure,
 		&i.Skills,
+		&i.PinnedLabels,
 	)
 	return i, err
 }
@@ -493,20 +500,23 @@ func (q *Queries) TouchNodeSessions(ctx context.Context, arg TouchNodeSessionsPa
 }
 
 const updateNodeEnrolment = `-- name: UpdateNodeEnrolment :one
-UPDATE nodes SET name = $1, labels = $2, version = $3 WHERE id = $4 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills
+UPDATE nodes SET name = $1, labels = $2::jsonb || $3::jsonb, pinned_labels = $3, version = $4
+WHERE id = $5 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels
 `
 
 type UpdateNodeEnrolmentParams struct {
-	Name    string
-	Labels  json.RawMessage
-	Version string
-	ID      string
+	Name         string
+	Labels       json.RawMessage
+	PinnedLabels json.RawMessage
+	Version      string
+	ID           string
 }
 
 func (q *Queries) UpdateNodeEnrolment(ctx context.Context, arg UpdateNodeEnrolmentParams) (Node, error) {
 	row := q.db.QueryRow(ctx, updateNodeEnrolment,
 		arg.Name,
 		arg.Labels,
+		arg.PinnedLabels,
 		arg.Version,
 		arg.ID,
 	)
@@ -528,13 +538,14 @@ func (q *Queries) UpdateNodeEnrolment(ctx context.Context, arg UpdateNodeEnrolme
 		&i.DrainReason,
 		&i.Pressure,
 		&i.Skills,
+		&i.PinnedLabels,
 	)
 	return i, err
 }
 
 const updateNodeHello = `-- name: UpdateNodeHello :exec
 UPDATE nodes SET version = $1, capability = $2, runtimes = $3, skills = $4,
-    labels = labels || $5, pressure = $6, last_seen_at = now()
+    labels = labels || $5 || pinned_labels, pressure = $6, last_seen_at = now()
 WHERE id = $7
 `
 

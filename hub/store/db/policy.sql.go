@@ -555,37 +555,52 @@ func (q *Queries) StepsToReplay(ctx context.Context, arg StepsToReplayParams) ([
 	return items, nil
 }
 
-const writtenFiles = `-- name: WrittenFiles :many
-SELECT id, tool, arguments_sealed, changed_sealed FROM steps
-WHERE org_id = $1 AND task_id = $2 AND tool IN ('file_write', 'file_append') AND state IN ('started', 'succeeded', 'unknown')
-ORDER BY number DESC LIMIT 20
+const writingSteps = `-- name: WritingSteps :many
+SELECT id, number, tool, state, arguments_sealed, changed_sealed FROM steps
+WHERE org_id = $1 AND task_id = $2 AND number > $3 AND ($4::int = 0 OR number < $4::int)
+  AND tool = ANY($5::text[]) AND state <> 'denied'
+ORDER BY number LIMIT 500
 `
 
-type WrittenFilesParams struct {
+type WritingStepsParams struct {
 	OrgID  string
 	TaskID string
+	After  int32
+	Before int32
+	Tools  []string
 }
 
-type WrittenFilesRow struct {
+type WritingStepsRow struct {
 	ID              string
+	Number          int32
 	Tool            string
+	State           string
 	ArgumentsSealed []byte
 	ChangedSealed   []byte
 }
 
-// What a task wrote with tools for files, the newest first.
-func (q *Queries) WrittenFiles(ctx context.Context, arg WrittenFilesParams) ([]WrittenFilesRow, error) {
-	rows, err := q.db.Query(ctx, writtenFiles, arg.OrgID, arg.TaskID)
+// The calls of a task that may write files, from the oldest, between two numbers;
+// before is 0 for no end. A call that was denied has written nothing.
+func (q *Queries) WritingSteps(ctx context.Context, arg WritingStepsParams) ([]WritingStepsRow, error) {
+	rows, err := q.db.Query(ctx, writingSteps,
+		arg.OrgID,
+		arg.TaskID,
+		arg.After,
+		arg.Before,
+		arg.Tools,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []WrittenFilesRow{}
+	items := []WritingStepsRow{}
 	for rows.Next() {
-		var i WrittenFilesRow
+		var i WritingStepsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Number,
 			&i.Tool,
+			&i.State,
 			&i.ArgumentsSealed,
 			&i.ChangedSealed,
 		); err != nil {

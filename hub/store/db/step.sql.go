@@ -338,14 +338,16 @@ func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (*ti
 }
 
 const findSteps = `-- name: FindSteps :many
-SELECT id, (id = $1)::boolean AS exact FROM steps WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-ORDER BY exact DESC, id LIMIT 2
+SELECT s.id, (s.id = $1)::boolean AS exact FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE s.org_id = $2 AND (s.id = $1 OR s.id LIKE $3) AND task_seen(t.created_by, t.assignee, t.agent_id, $4::text)
+ORDER BY exact DESC, s.id LIMIT 2
 `
 
 type FindStepsParams struct {
 	Ref    string
 	OrgID  string
 	Prefix string
+	Viewer string
 }
 
 type FindStepsRow struct {
@@ -354,7 +356,12 @@ type FindStepsRow struct {
 }
 
 func (q *Queries) FindSteps(ctx context.Context, arg FindStepsParams) ([]FindStepsRow, error) {
-	rows, err := q.db.Query(ctx, findSteps, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findSteps,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -587,6 +587,7 @@ func (q *Queries) EndAttempts(ctx context.Context, arg EndAttemptsParams) error 
 
 const findTasks = `-- name: FindTasks :many
 SELECT id, (id = $1)::boolean AS exact FROM tasks WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
+  AND task_seen(created_by, assignee, agent_id, $4::text)
 ORDER BY exact DESC, id LIMIT 2
 `
 
@@ -594,6 +595,7 @@ type FindTasksParams struct {
 	Ref    string
 	OrgID  string
 	Prefix string
+	Viewer string
 }
 
 type FindTasksRow struct {
@@ -602,7 +604,12 @@ type FindTasksRow struct {
 }
 
 func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTasksRow, error) {
-	rows, err := q.db.Query(ctx, findTasks, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findTasks,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -850,9 +857,10 @@ WHERE t.org_id = $1
   AND ($6::timestamptz IS NULL OR t.created_at >= $6::timestamptz)
   AND ($7::timestamptz IS NULL OR t.created_at < $7::timestamptz)
   AND (NOT $8::bool OR t.override ? 'chat')
-  AND ($9::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($9::timestamptz, $10::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $11
+  AND task_seen(t.created_by, t.assignee, t.agent_id, $9::text)
+  AND ($10::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($10::timestamptz, $11::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $12
 `
 
 type ListTasksParams struct {
@@ -864,6 +872,7 @@ type ListTasksParams struct {
 	CreatedFrom   *time.Time
 	CreatedBefore *time.Time
 	Chat          bool
+	Viewer        string
 	BeforeTime    *time.Time
 	BeforeID      string
 	MaxRows       int32
@@ -888,6 +897,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.CreatedFrom,
 		arg.CreatedBefore,
 		arg.Chat,
+		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
@@ -1868,6 +1878,24 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.CountedIn,
 	)
 	return i, err
+}
+
+const taskSeen = `-- name: TaskSeen :one
+SELECT task_seen(created_by, assignee, agent_id, $1::text)::boolean FROM tasks WHERE id = $2 AND (org_id = $3) IS TRUE
+`
+
+type TaskSeenParams struct {
+	Viewer string
+	ID     string
+	OrgID  string
+}
+
+// Whether somebody sees a task; no row for none.
+func (q *Queries) TaskSeen(ctx context.Context, arg TaskSeenParams) (bool, error) {
+	row := q.db.QueryRow(ctx, taskSeen, arg.Viewer, arg.ID, arg.OrgID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const triggerKnown = `-- name: TriggerKnown :one

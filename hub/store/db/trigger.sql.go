@@ -775,23 +775,25 @@ func (q *Queries) TriggersOfNames(ctx context.Context, arg TriggersOfNamesParams
 }
 
 const updateTrigger = `-- name: UpdateTrigger :one
-UPDATE triggers SET spec = $1, slot_at = $2, next_at = $3,
+UPDATE triggers SET spec = $1, created_by = $2, slot_at = $3, next_at = $4,
     revision = revision + 1, updated_at = clock_timestamp()
-WHERE id = $4 AND (org_id = $5) IS TRUE AND deleted_at IS NULL
+WHERE id = $5 AND (org_id = $6) IS TRUE AND deleted_at IS NULL
 RETURNING id, org_id, agent_id, name, kind, spec, state, reason, state_at, revision, sealed, sealed_before, before_until, hint, slot_at, next_at, last_task_id, runs, created_by, created_at, updated_at, deleted_at, declared
 `
 
 type UpdateTriggerParams struct {
-	Spec   json.RawMessage
-	SlotAt *time.Time
-	NextAt *time.Time
-	ID     string
-	OrgID  string
+	Spec      json.RawMessage
+	CreatedBy string
+	SlotAt    *time.Time
+	NextAt    *time.Time
+	ID        string
+	OrgID     string
 }
 
 func (q *Queries) UpdateTrigger(ctx context.Context, arg UpdateTriggerParams) (Trigger, error) {
 	row := q.db.QueryRow(ctx, updateTrigger,
 		arg.Spec,
+		arg.CreatedBy,
 		arg.SlotAt,
 		arg.NextAt,
 		arg.ID,

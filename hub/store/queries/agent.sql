@@ -1,5 +1,5 @@
 -- name: CreateAgent :execrows
-INSERT INTO agents (id, org_id, name) VALUES (@id, @org_id, @name) ON CONFLICT (org_id, name) DO NOTHING;
+INSERT INTO agents (id, org_id, name, owner) VALUES (@id, @org_id, @name, @owner) ON CONFLICT (org_id, name) DO NOTHING;
 
 -- name: LockAgentByName :one
 SELECT * FROM agents WHERE org_id = @org_id AND name = @name FOR UPDATE;
@@ -8,8 +8,8 @@ SELECT * FROM agents WHERE org_id = @org_id AND name = @name FOR UPDATE;
 SELECT * FROM agent_versions WHERE org_id = @org_id AND agent_id = @agent_id AND version = @version;
 
 -- name: CreateAgentVersion :exec
-INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by)
-VALUES (@agent_id, @version, @org_id, @markdown, @script, @digest, @description, @provider, @model, @created_by);
+INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_by_role)
+VALUES (@agent_id, @version, @org_id, @markdown, @script, @digest, @description, @provider, @model, @created_by, @created_by_role);
 
 -- name: SetAgentVersion :exec
 UPDATE agents SET current_version = @version, updated_at = now() WHERE org_id = @org_id AND id = @id;

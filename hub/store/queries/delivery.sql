@@ -38,11 +38,15 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@orgs::text[]) AS org_id, unnest
 ON CONFLICT (trigger_id, key) WHERE duplicate_of IS NULL DO NOTHING;
 
 -- name: LockDueDeliveries :many
--- Those that have waited longest. A body of more than most bytes is left out.
+-- Those that have waited longest, a few of each organisation but of those that
+-- rest. A body of more than most bytes is left out.
 SELECT d.id, d.org_id, d.trigger_id, d.source, d.event, d.headers, d.goal,
        (octet_length(d.body) > @most::int)::boolean AS large, CASE WHEN octet_length(d.body) > @most::int THEN '' ELSE d.body END::bytea AS body
-FROM deliveries d WHERE d.state = 'accepted' AND d.due_at <= clock_timestamp()
-ORDER BY d.due_at, d.received_at LIMIT @max_rows FOR UPDATE SKIP LOCKED;
+FROM organisations o CROSS JOIN LATERAL (
+    SELECT * FROM deliveries due WHERE due.org_id = o.id AND due.state = 'accepted' AND due.due_at <= clock_timestamp()
+    ORDER BY due.due_at, due.received_at LIMIT @of_each FOR UPDATE SKIP LOCKED
+) d WHERE o.id <> ALL (@resting::text[])
+ORDER BY d.due_at, d.received_at LIMIT @max_rows;
 
 -- name: LockDelivery :one
 -- One that is still to be handled; no row while another hub does.

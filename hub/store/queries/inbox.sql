@@ -1,32 +1,36 @@
 -- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
-                         expires_at, on_expiry, detail, shape, offered)
+                         expires_at, on_expiry, detail, shape, offered, decision)
 VALUES (@id, @org_id, @kind, @task_id, sqlc.narg(step_id), @agent_id, @tool, @category, @arguments, @preview, @why, @binding,
-        clock_timestamp() + sqlc.narg(timeout)::interval, @on_expiry, coalesce(sqlc.narg(detail)::jsonb, '{}'), @shape, @offered)
+        clock_timestamp() + sqlc.narg(timeout)::interval, @on_expiry, coalesce(sqlc.narg(detail)::jsonb, '{}'), @shape, @offered, coalesce(sqlc.narg(decision)::jsonb, '{}'))
 RETURNING *;
 
 -- name: GetInboxItem :one
 SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
        coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id
+       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
 FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+     LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = @org_id AND i.id = @id;
 
 -- name: FindInboxItems :many
-SELECT id, (id = @ref)::boolean AS exact FROM inbox_items WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
-ORDER BY exact DESC, id LIMIT 2;
+SELECT i.id, (i.id = @ref)::boolean AS exact FROM inbox_items i JOIN tasks t ON t.id = i.task_id
+WHERE i.org_id = @org_id AND (i.id = @ref OR i.id LIKE @prefix) AND task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text)
+ORDER BY exact DESC, i.id LIMIT 2;
 
 -- name: ListInboxItems :many
 -- Newest first, after a keyset position; NULL filters match all.
 SELECT sqlc.embed(i), t.title AS task_title, t.created_by AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(s.number, 0)::int AS step_number,
        coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation, coalesce(s.node_id, t.node_id) AS node_id,
-       coalesce(s.exec_id, '')::text AS exec_id
+       coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state, coalesce(s.asked_record, '')::text AS asked_record
 FROM inbox_items i JOIN tasks t ON t.id = i.task_id LEFT JOIN steps s ON s.id = i.step_id LEFT JOIN agents a ON a.id = i.agent_id
+     LEFT JOIN nodes n ON n.id = coalesce(s.node_id, t.node_id)
 WHERE i.org_id = @org_id
   AND (sqlc.narg(task_id)::text IS NULL OR i.task_id = sqlc.narg(task_id))
   AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(kinds)::text[] IS NULL OR i.kind = ANY (sqlc.narg(kinds)::text[]))
   AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
+  AND task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text)
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (i.asked_at, i.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY i.asked_at DESC, i.id DESC LIMIT @max_rows;
@@ -66,10 +70,6 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 -- Tasks on a node that have begun and wait for a person.
 SELECT * FROM tasks
 WHERE org_id = @org_id AND node_id = @node_id::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused');
-
--- name: OpenTaskItem :one
--- The open item of a task itself: a review, or that it is escalated.
-SELECT * FROM inbox_items WHERE org_id = @org_id AND task_id = @task_id AND state = 'open' AND step_id IS NULL;
 
 -- name: CountApprovals :one
 -- How calls of a shape were answered lately.

@@ -9,8 +9,8 @@ SELECT *, (expires_at <= clock_timestamp())::boolean AS expired FROM join_tokens
 UPDATE join_tokens SET used_at = now(), key_fingerprint = @key_fingerprint::text, node_id = @node_id::text WHERE id = @id;
 
 -- name: CreateNode :one
-INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, version)
-VALUES (@id, @org_id, @name, @key_fingerprint, @labels, @version)
+INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, pinned_labels, version)
+VALUES (@id, @org_id, @name, @key_fingerprint, @labels::jsonb || @pinned_labels::jsonb, @pinned_labels, @version)
 RETURNING *;
 
 -- name: NodeByFingerprint :one
@@ -82,7 +82,7 @@ FROM nodes n WHERE n.id = @id;
 
 -- name: UpdateNodeHello :exec
 UPDATE nodes SET version = @version, capability = @capability, runtimes = @runtimes, skills = @skills,
-    labels = labels || @labels, pressure = @pressure, last_seen_at = now()
+    labels = labels || @labels || pinned_labels, pressure = @pressure, last_seen_at = now()
 WHERE id = @id;
 
 -- name: NodeSkills :one
@@ -96,4 +96,5 @@ WHERE n.id = @id AND s.node_id = n.id AND s.epoch = @epoch AND n.pressure <> @pr
 RETURNING n.org_id;
 
 -- name: UpdateNodeEnrolment :one
-UPDATE nodes SET name = @name, labels = @labels, version = @version WHERE id = @id RETURNING *;
+UPDATE nodes SET name = @name, labels = @labels::jsonb || @pinned_labels::jsonb, pinned_labels = @pinned_labels, version = @version
+WHERE id = @id RETURNING *;

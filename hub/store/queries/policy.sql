@@ -69,11 +69,13 @@ INSERT INTO limited_calls (org_id, tool, category, step_id) VALUES (@org_id, @to
 -- name: DeleteCountedCalls :execrows
 DELETE FROM limited_calls WHERE proposed_at < clock_timestamp() - @keep::interval;
 
--- name: WrittenFiles :many
--- What a task wrote with tools for files, the newest first.
-SELECT id, tool, arguments_sealed, changed_sealed FROM steps
-WHERE org_id = @org_id AND task_id = @task_id AND tool IN ('file_write', 'file_append') AND state IN ('started', 'succeeded', 'unknown')
-ORDER BY number DESC LIMIT 20;
+-- name: WritingSteps :many
+-- The calls of a task that may write files, from the oldest, between two numbers;
+-- before is 0 for no end. A call that was denied has written nothing.
+SELECT id, number, tool, state, arguments_sealed, changed_sealed FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND number > @after AND (@before::int = 0 OR number < @before::int)
+  AND tool = ANY(@tools::text[]) AND state <> 'denied'
+ORDER BY number LIMIT 500;
 
 -- name: LabelsOfNode :one
 SELECT labels FROM nodes WHERE org_id = @org_id AND id = @id;

@@ -18,8 +18,9 @@ SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND turn = @tu
 SELECT * FROM steps WHERE org_id = @org_id AND id = @id;
 
 -- name: FindSteps :many
-SELECT id, (id = @ref)::boolean AS exact FROM steps WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
-ORDER BY exact DESC, id LIMIT 2;
+SELECT s.id, (s.id = @ref)::boolean AS exact FROM steps s JOIN tasks t ON t.id = s.task_id
+WHERE s.org_id = @org_id AND (s.id = @ref OR s.id LIKE @prefix) AND task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text)
+ORDER BY exact DESC, s.id LIMIT 2;
 
 -- name: ListSteps :many
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id ORDER BY number;

@@ -37,7 +37,7 @@ WHERE t.org_id = @org_id AND t.deleted_at IS NULL AND (sqlc.narg(agent_id)::text
 ORDER BY t.name LIMIT @max_rows;
 
 -- name: UpdateTrigger :one
-UPDATE triggers SET spec = @spec, slot_at = sqlc.narg(slot_at), next_at = sqlc.narg(next_at),
+UPDATE triggers SET spec = @spec, created_by = @created_by, slot_at = sqlc.narg(slot_at), next_at = sqlc.narg(next_at),
     revision = revision + 1, updated_at = clock_timestamp()
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted_at IS NULL
 RETURNING *;

@@ -16,9 +16,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/agent"
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/store/storetest"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -50,7 +50,7 @@ type Fixture struct {
 // New makes a Fixture.
 func New(t testing.TB) *Fixture {
 	t.Helper()
-	f := connect(t, postgrestest.Database(t))
+	f := connect(t, storetest.Database(t))
 	_, err := f.Store.CreateOrganisation(t.Context(), db.CreateOrganisationParams{ID: Org, Name: "test"})
 	require.NoError(t, err)
 	return f
@@ -117,7 +117,7 @@ limits: {iterations: 5}
 workspace: {scope: %s}
 ---
 Go on.
-`, name, scope)}, event.Actor{Kind: event.User, ID: "test"}, false)
+`, name, scope)}, agent.Applier{Actor: event.Actor{Kind: event.User, ID: "test"}, Role: "admin"}, false)
 	require.NoError(f.T, err)
 	return row.Agent.ID
 }

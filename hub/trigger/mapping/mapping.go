@@ -21,7 +21,6 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
-	"cel.dev/cel-go/ext"
 )
 
 const (
@@ -75,11 +74,13 @@ type Output struct {
 type Program struct {
 	filter cel.Program
 	names  []string
-	mapped map[string]cel.Program
-	goal   template
-	flight template
-	key    cel.Program
-	source Source
+	// filtered are those of names that the filter has.
+	filtered []string
+	mapped   map[string]cel.Program
+	goal     template
+	flight   template
+	key      cel.Program
+	source   Source
 }
 
 // variables are what every expression sees.
@@ -88,15 +89,15 @@ var variables = []string{"payload", "headers", "event"}
 var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
 func environment(names []string) (*cel.Env, error) {
-	options := []cel.EnvOption{
+	options := append(texts(),
 		cel.Variable("payload", cel.DynType), cel.Variable("headers", cel.MapType(cel.StringType, cel.StringType)),
-		cel.Variable("event", cel.StringType), cel.OptionalTypes(), ext.Strings(), cel.CrossTypeNumericComparisons(true),
+		cel.Variable("event", cel.StringType), cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true),
 		cel.ParserRecursionLimit(50), cel.ParserExpressionSizeLimit(maxExpression),
-	}
+	)
 	for _, name := range names {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
-	return cel.NewEnv(options...)
+	return cel.NewCustomEnv(options...)
 }
 
 // Compile reads a Source. Its error names what is wrong, and where.
@@ -124,6 +125,7 @@ func Compile(s Source) (*Program, error) {
 		if p.filter, err = compile(named, "filter", s.Filter, cel.BoolType); err != nil {
 			return nil, err
 		}
+		p.filtered = slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return !word(name).MatchString(s.Filter) })
 	}
 	if s.Key != "" {
 		if p.key, err = compile(plain, "dedupe_key", s.Key, nil); err != nil {
@@ -139,6 +141,11 @@ func Compile(s Source) (*Program, error) {
 	return p, nil
 }
 
+// word finds a name that stands by itself.
+func word(name string) *regexp.Regexp {
+	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+}
+
 // compile reads one expression; of a type, or nil for any.
 func compile(env *cel.Env, field, text string, want *cel.Type) (cel.Program, error) {
 	ast, issues := env.Compile(text)
@@ -148,7 +155,7 @@ func compile(env *cel.Env, field, text string, want *cel.Type) (cel.Program, err
 	if got := ast.OutputType(); want != nil && !got.IsExactType(want) && !got.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("%s answers %s: it must answer %s", field, got, want)
 	}
-	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery), cel.CostTracking(costs{}))
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be used: %s", field, firstLine(err))
 	}
@@ -168,6 +175,9 @@ func eval(ctx context.Context, field string, p cel.Program, vars map[string]any)
 			v, err = nil, fmt.Errorf("%s cannot be worked out: %v", field, r)
 		}
 	}()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s and what is worked out before it take longer than %s: make them simpler", field, timeLimit)
+	}
 	v, _, err = p.ContextEval(ctx, vars)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -196,20 +206,30 @@ func (p *Program) Run(ctx context.Context, in Input) (Output, error) {
 	defer cancel()
 	vars := in.variables()
 	out := Output{Matched: true, Mapped: map[string]any{}}
+	// What a filter leaves out is left out, though a name's value could not be had
+	// of it: only the names that the filter has are worked out before.
 	mapped := map[string]any{}
-	for _, name := range p.names {
+	work := func(name string) error {
+		if _, done := mapped[name]; done {
+			return nil
+		}
 		v, err := eval(ctx, "mapping."+name, p.mapped[name], vars)
 		if err != nil {
-			return out, err
+			return err
 		}
 		mapped[name] = v
 		if out.Mapped[name], err = plain(v, maxDepth); err != nil {
-			return out, fmt.Errorf("mapping.%s: %w", name, err)
+			return fmt.Errorf("mapping.%s: %w", name, err)
 		}
+		return nil
 	}
-	maps.Copy(vars, mapped)
 	if p.filter != nil {
-		v, err := eval(ctx, "filter", p.filter, vars)
+		for _, name := range p.filtered {
+			if err := work(name); err != nil {
+				return out, err
+			}
+		}
+		v, err := eval(ctx, "filter", p.filter, merged(vars, mapped))
 		if err != nil {
 			return out, err
 		}
@@ -221,6 +241,12 @@ func (p *Program) Run(ctx context.Context, in Input) (Output, error) {
 			return out, nil
 		}
 	}
+	for _, name := range p.names {
+		if err := work(name); err != nil {
+			return out, err
+		}
+	}
+	vars = merged(vars, mapped)
 	var err error
 	if out.Prompt, err = p.goal.render(ctx, "goal", vars, Fence); err != nil {
 		return out, err
@@ -231,6 +257,12 @@ func (p *Program) Run(ctx context.Context, in Input) (Output, error) {
 	out.Flight, err = p.flight.render(ctx, "single_flight", vars, func(s string) string { return bounded(s, maxKey) })
 	out.Flight = bounded(out.Flight, maxKey)
 	return out, err
+}
+
+func merged(a, b map[string]any) map[string]any {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
 }
 
 // Key answers what tells a delivery apart; empty where the source has nothing for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,12 +106,57 @@ func TestErrorsOfAPayload(t *testing.T) {
 		"filter cannot be worked out: no such overload": {mapping.Source{Filter: "payload.n.startsWith('a')"}, `{"n":0}`},
 		"filter cannot be worked out: integer overflow": {mapping.Source{Filter: "payload.n + 1 > 0"}, `{"n":9223372036854775807}`},
 		"goal has 12": {mapping.Source{Goal: "{{ payload.a }}{{ payload.a }}{{ payload.a }}"}, `{"a":"` + strings.Repeat("x", 5000) + `"}`},
-		"mapping.m cannot be worked out: no such key: m":   {mapping.Source{Mapping: map[string]string{"m": "payload.m"}}, `{}`},
-		"mapping.r cannot be worked out: error parsing re": {mapping.Source{Mapping: map[string]string{"r": "'a'.matches(payload.r)"}}, `{"r":"("}`},
+		"mapping.m cannot be worked out: no such key: m":                                       {mapping.Source{Mapping: map[string]string{"m": "payload.m"}}, `{}`},
+		"mapping.r cannot be worked out: matches has a pattern that is none: error parsing re": {mapping.Source{Mapping: map[string]string{"r": "'a'.matches(payload.r)"}}, `{"r":"("}`},
 	} {
 		_, err := run(t, c.source, c.body)
 		require.ErrorContains(t, err, says)
 	}
+}
+
+// What would take long, or all memory, is refused before it is begun: what is
+// counted is the work, whatever the machine.
+func TestTextsThatWouldCostTooMuch(t *testing.T) {
+	t.Parallel()
+	long := `{"s":"` + strings.Repeat("x", 500_000) + `","l":[` + strings.TrimSuffix(strings.Repeat(`"`+strings.Repeat("y", 9000)+`",`, 50), ",") + `]}`
+	for filter, says := range map[string]string{
+		`payload.s.matches("(a|b|c|d|e|f|g).{0,990}z$")`:                          "instructions, and 1000 are the most",
+		`payload.s.matches("(a|b|c).{0,90}z$")`:                                   "too costly",
+		`payload.l.exists(x, x.matches("(a|b|c).{0,90}z$"))`:                      "filter costs more than",
+		`matches(payload.s, ("a{1000}"))`:                                         "instructions, and 1000 are the most",
+		`payload.s.replace("", payload.s) == ""`:                                  "replace takes and makes texts of up to",
+		`payload.l[0].replace("", payload.l[0]) == ""`:                            "replace takes and makes texts of up to",
+		`payload.s.split("").size() == 1`:                                         "split takes and makes texts of up to",
+		`payload.l.map(x, payload.l[0]).join() == ""`:                             "join takes and makes texts of up to",
+		`payload.l.exists(x, payload.l.exists(y, x.replace("y", "z") == "q"))`:    "filter costs more than",
+		`payload.l.all(x, payload.l.all(y, payload.l.all(z, x.contains("zzz"))))`: "",
+	} {
+		began := time.Now()
+		_, err := run(t, mapping.Source{Filter: filter}, long)
+		if says == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, says, filter)
+		require.Less(t, time.Since(began), 10*time.Second, "%s: a hundred times what it should take", filter)
+	}
+	out, err := run(t, mapping.Source{Filter: `payload.t.replace("a", "b").split("b", 2).join("-").matches("^x-.b$")`}, `{"t":"xacb"}`)
+	require.NoError(t, err)
+	require.True(t, out.Matched, "what is ordinary works")
+}
+
+// What the filter leaves out is left out, though its values cannot be had.
+func TestTheFilterIsAskedBeforeTheValuesAreWorkedOut(t *testing.T) {
+	t.Parallel()
+	source := mapping.Source{
+		Filter: "event == 'push' && kind == 'tag'", Goal: "{{ title }}",
+		Mapping: map[string]string{"kind": "payload.?kind.orValue('')", "title": "payload.pull_request.title"},
+	}
+	out, err := run(t, source, `{"kind":"branch"}`)
+	require.NoError(t, err)
+	require.False(t, out.Matched)
+	_, err = run(t, source, `{"kind":"tag"}`)
+	require.ErrorContains(t, err, "mapping.title cannot be worked out")
 }
 
 // B4: a value that is too long is cut, and says so.
@@ -208,7 +254,7 @@ func FuzzTemplate(f *testing.F) {
 // FuzzMapping: no expression and no payload makes a hub panic or hang.
 func FuzzMapping(f *testing.F) {
 	f.Add("payload.a.size() > 3", "payload.b", `{"a":"xxxx","b":[1]}`, "application/json")
-	f.Add("payload.all(x, payload.all(y, x == y))", "'a'.format(payload)", `[1,2,3]`, "application/json")
+	f.Add("payload.all(x, payload.all(y, x == y))", "'a'.replace('', payload)", `[1,2,3]`, "application/json")
 	f.Add("true", "payload.?x.?y.orValue(optional.none())", "a=1&a=2", "application/x-www-form-urlencoded")
 	f.Fuzz(func(_ *testing.T, filter, value, body, kind string) {
 		p, err := mapping.Compile(mapping.Source{Filter: filter, Mapping: map[string]string{"v": value}, Goal: "{{ v }}", Key: value})

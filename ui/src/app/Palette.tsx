@@ -3,6 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { Command } from "cmdk";
 import { Bot, ListChecks, Moon, Sun } from "lucide-react";
 import type { ReactNode } from "react";
+import { Literal } from "@/components/Literal";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import type { NavItem } from "./nav";
@@ -58,7 +59,7 @@ export function Palette(props: { items: NavItem[]; onClose: () => void }) {
               run={run(() => navigate({ to: "/tasks/$task", params: { task: t.id } }))}
             >
               <ListChecks aria-hidden className="size-4" />
-              <span className="truncate">{t.title || t.goal || t.id}</span>
+              <Literal className="truncate" text={t.title || t.goal || t.id} />
               <span className="ml-auto text-xs text-dim">{t.agentName}</span>
             </Item>
           ))}

@@ -1,6 +1,8 @@
 import { Check, Copy } from "lucide-react";
 import { useEffect, useState } from "react";
 import { cx } from "./cx";
+import { Literal } from "./Literal";
+import { line } from "./marks";
 
 // copy puts text on the clipboard; false where the browser forbids it.
 export async function copy(text: string): Promise<boolean> {
@@ -24,7 +26,7 @@ export function Id(props: { value: string; whole?: boolean; className?: string }
   return (
     <button
       type="button"
-      title={`${props.value} (copy)`}
+      title={`${line(props.value)} (copy)`}
       onClick={(e) => {
         e.preventDefault();
         e.stopPropagation();
@@ -36,7 +38,7 @@ export function Id(props: { value: string; whole?: boolean; className?: string }
       )}
     >
       <span className="sr-only">Copy </span>
-      <span className="truncate">{shown}</span>
+      <Literal className="truncate" text={shown} />
       {copied ? (
         <Check aria-hidden className="size-3 shrink-0 text-good" />
       ) : (

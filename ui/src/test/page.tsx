@@ -9,11 +9,12 @@ import { vi } from "vitest";
 import { newQueryClient } from "@/api/query";
 import { transport } from "@/api/transport";
 import { rootRoute, shellRoute } from "@/app/root";
+import { ShortcutsProvider } from "@/components/shortcuts";
 import { SessionSchema, SessionService } from "@/gen/deckhand/v1/session_pb";
 
 // Machines that are busy are slow: what does not come, fails by these.
 configure({ asyncUtilTimeout: 20_000 });
-vi.setConfig({ testTimeout: 60_000 });
+vi.setConfig({ testTimeout: 300_000 });
 
 // showPage renders a feature's page at an address, as somebody with a role. What
 // it asks for goes through the real transport and over the wire's format to the
@@ -38,9 +39,11 @@ export function showPage(path: string, routes: readonly AnyRoute[], services: (r
   const shown = render(
     <TransportProvider transport={transport}>
       <QueryClientProvider client={queries}>
-        <RouterProvider router={router as never} />
+        <ShortcutsProvider>
+          <RouterProvider router={router as never} />
+        </ShortcutsProvider>
       </QueryClientProvider>
     </TransportProvider>,
   );
-  return { ...shown, history };
+  return { ...shown, history, queries };
 }

@@ -148,7 +148,7 @@ type NodeExec struct {
 	State    NodeExecState `protobuf:"varint,10,opt,name=state,proto3,enum=deckhand.v1.NodeExecState" json:"state,omitempty"`
 	// How it ended: "exited", "signalled", "killed", "timed_out",
 	// "out_of_memory", "disk_full", "jail_lost", "not_started", "unknown",
-	// "start_failed", or "refused" when the node would not take it.
+	// "start_failed", "output_limit", or "refused" when the node would not take it.
 	EndReason string `protobuf:"bytes,11,opt,name=end_reason,json=endReason,proto3" json:"end_reason,omitempty"`
 	ExitCode  int32  `protobuf:"varint,12,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Signal    int32  `protobuf:"varint,13,opt,name=signal,proto3" json:"signal,omitempty"`
@@ -973,7 +973,7 @@ type ReadNodeLogResponse struct {
 	Time *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
 	// Set in place of data: output up to this offset is not there.
 	GapTo int64 `protobuf:"varint,5,opt,name=gap_to,json=gapTo,proto3" json:"gap_to,omitempty"`
-	// Why: "output_cap" or "disk_full".
+	// Why: "disk_full".
 	GapReason string `protobuf:"bytes,6,opt,name=gap_reason,json=gapReason,proto3" json:"gap_reason,omitempty"`
 	// Set in place of data: the terminal has this size from here on.
 	Resize        *TerminalSize `protobuf:"bytes,7,opt,name=resize,proto3" json:"resize,omitempty"`

@@ -9,7 +9,8 @@ import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
-import { inert } from "@/components/inert";
+import { Literal, LiteralBlock } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
@@ -21,7 +22,6 @@ import { Composer } from "@/features/task/Composer";
 import { PlanTree } from "@/features/task/Plan";
 import { Threads } from "@/features/task/thread";
 import { ThreadView } from "@/features/task/ThreadView";
-import { Code } from "@/features/task/tools";
 import { Changes } from "@/features/workspace/Changes";
 import { Files } from "@/features/workspace/Files";
 import { AgentService, type Agent } from "@/gen/deckhand/v1/agent_pb";
@@ -86,7 +86,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
             >
               {props.tasks.map((t) => (
                 <option key={t.id} value={t.id}>
-                  {inert(t.title || t.goal || t.id).slice(0, 60)} ({taskWord(t.state)})
+                  {line(t.title || t.goal || t.id)} ({taskWord(t.state)})
                 </option>
               ))}
             </Select>
@@ -113,7 +113,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
         <Run agent={agent} onClose={() => setRunning(false)} started={(id) => void navigate({ search: (s) => ({ ...s, task: id }) })} />
       )}
       <div className="flex h-full min-h-0 flex-col border-t">
-        {agent.statusReason && <p className="border-b px-5 py-2 text-warn">{inert(agent.statusReason)}</p>}
+        {agent.statusReason && <p className="border-b px-5 py-2 text-warn"><Literal text={agent.statusReason} /></p>}
         <div className="grid min-h-0 flex-1 grid-cols-[minmax(0,3fr)_minmax(0,2fr)] max-lg:grid-cols-1 max-lg:grid-rows-2">
           <section aria-label="What it thinks and does" className="flex min-h-0 flex-col border-r">
             {task ? (
@@ -121,7 +121,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
             ) : (
               <div className="flex-1">
                 <Empty title="It has not run yet" command={`deckhand run ${agent.name} "What to do"`}>
-                  {inert(agent.description)}
+                  <Literal text={agent.description} />
                 </Empty>
               </div>
             )}
@@ -146,7 +146,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
             {sides.map((s) => (
               <Tabs.Content key={s} value={s} className="min-h-0 flex-1 overflow-y-auto p-3">
                 {s === "persona" ? (
-                  <Code text={props.markdown} label="Persona" />
+                  <LiteralBlock text={props.markdown} label="Persona" />
                 ) : !task ? (
                   <Empty title="Nothing here yet">It shows with the first run.</Empty>
                 ) : s === "files" ? (
@@ -184,10 +184,10 @@ function Track({ task }: { task: Task }) {
     <>
       <p className="flex items-center gap-3 border-b px-4 py-1.5 text-xs text-dim">
         <Link to="/tasks/$task" params={{ task: task.id }} className="min-w-0 truncate text-accent hover:underline">
-          {inert(task.title || task.goal || task.id)}
+          <Literal text={task.title || task.goal || task.id} />
         </Link>
         <span className="flex-1" />
-        {task.reason && <span className="truncate">{inert(task.reason)}</span>}
+        {task.reason && <Literal className="truncate" text={task.reason} />}
       </p>
       <ThreadView taskId={task.id} view={view} thread={threads.of(view.events)} />
     </>

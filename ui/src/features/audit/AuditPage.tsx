@@ -5,7 +5,7 @@ import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Input } from "@/components/Field";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
 import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -115,7 +115,7 @@ function Entry(props: { entry: AuditEntry; onFilter: (s: AuditSearch) => void })
       <Cell className="max-w-md">
         <Changes entry={e} />
       </Cell>
-      <Cell className="max-w-60 break-words">{inert(e.reason)}</Cell>
+      <Cell className="max-w-60 break-words"><Literal text={e.reason} /></Cell>
     </Row>
   );
 }
@@ -131,8 +131,8 @@ function Changes(props: { entry: AuditEntry }) {
         {(open ? all : all.slice(0, shown)).map((c) => (
           <li key={c.field} className="break-words">
             <span className="text-dim">{c.field}</span>{" "}
-            {c.before && <del className="text-bad">{inert(c.before).slice(0, 2_000)}</del>}{" "}
-            {c.after && <ins className="text-good no-underline">{inert(c.after).slice(0, 2_000)}</ins>}
+            {c.before && <del className="text-bad"><Literal text={c.before} /></del>}{" "}
+            {c.after && <ins className="text-good no-underline"><Literal text={c.after} /></ins>}
           </li>
         ))}
       </ul>

@@ -10,7 +10,7 @@ import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
-import { inert } from "@/components/inert";
+import { Literal, Prose } from "@/components/Literal";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { useShortcut } from "@/components/shortcuts";
@@ -121,7 +121,7 @@ export function ChatPage() {
                     className={cx("block rounded-md px-2 py-1.5 hover:bg-raised", c.newest.id === chat?.id && "bg-raised")}
                     aria-current={c.newest.id === chat?.id ? "true" : undefined}
                   >
-                    <span className="block truncate">{inert(c.title)}</span>
+                    <Literal className="block truncate" text={c.title} />
                     <span className="text-xs text-dim">
                       {c.newest.agentName} · <Time at={c.newest.createdAt} />
                     </span>
@@ -215,18 +215,18 @@ function Said(props: { chat: Task; allowed: boolean }) {
               )}
             >
               <span className="sr-only">{line.role === "user" ? "You: " : `${chat.agentName}: `}</span>
-              {inert(line.text)}
+              <Prose text={line.text} />
             </div>
           </li>
         ))}
         {!final(chat.state) && (
           <li role="status" className="flex items-center gap-2 text-dim">
-            <TaskBadge state={chat.state} reason={chat.reason} /> {chat.reason}
+            <TaskBadge state={chat.state} reason={chat.reason} /> <Literal text={chat.reason} />
           </li>
         )}
         {final(chat.state) && chat.state !== TaskState.SUCCEEDED && (
           <li role="alert" className="text-bad">
-            There is no answer: {inert(chat.errorMessage || chat.reason || "it was cancelled")}{" "}
+            There is no answer: <Literal text={chat.errorMessage || chat.reason || "it was cancelled"} />{" "}
             <Link to="/tasks/$task" params={{ task: chat.id }} className="underline">
               Look
             </Link>
@@ -255,7 +255,7 @@ function Run(props: { taskId: string }) {
     <>
       <p className="flex flex-wrap items-center gap-2 border-b px-4 py-2">
         {task && <TaskBadge state={task.state} reason={task.reason} />}
-        <span className="min-w-0 flex-1 truncate">{inert(task?.title ?? "")}</span>
+        <Literal className="min-w-0 flex-1 truncate" text={task?.title ?? ""} />
         {task && (
           <Link to="/agents/$agent" params={{ agent: task.agentName }} search={{ task: task.id }} className="underline">
             Its page

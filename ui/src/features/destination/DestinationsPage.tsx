@@ -14,7 +14,7 @@ import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
 import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -125,7 +125,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
             </Cell>
             <Cell>
               {d.state === DestinationState.ENABLED ? <Badge tone="good" dot>enabled</Badge> : <Badge title={d.reason}>disabled</Badge>}
-              {d.reason && <div className="pt-1 text-xs text-dim">{inert(d.reason)}</div>}
+              {d.reason && <div className="pt-1 text-xs text-dim"><Literal text={d.reason} /></div>}
             </Cell>
             <Cell>{String(d.pending)}</Cell>
             <Cell>{d.dead > 0n ? <span className="text-bad">{String(d.dead)}</span> : "0"}</Cell>
@@ -289,7 +289,7 @@ function Notices() {
                   <Badge tone={look.tone} dot>
                     {look.word}
                   </Badge>
-                  {n.error && <div className="pt-1 text-xs text-bad">{inert(n.error)}</div>}
+                  {n.error && <div className="pt-1 text-xs text-bad"><Literal text={n.error} /></div>}
                 </Cell>
                 <Cell>{n.attempts}</Cell>
                 <Cell>

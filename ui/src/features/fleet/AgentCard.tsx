@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { memo } from "react";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
 import { bytes, count, dollars } from "@/components/money";
 import { Sparkline } from "@/components/Sparkline";
 import { AgentBadge, TaskBadge } from "@/components/state";
@@ -54,13 +54,13 @@ export const AgentCard = memo(function AgentCard(props: {
               {agent.name}
             </Link>
           </h3>
-          <p className="truncate text-xs text-dim">{inert(agent.description)}</p>
+          <p className="truncate text-xs text-dim"><Literal text={agent.description} /></p>
         </div>
         <AgentBadge status={agent.status} reason={agent.statusReason} />
       </header>
       {agent.statusReason && (
         <p className="text-xs break-words text-warn">
-          {inert(agent.statusReason)} {agent.statusSince && <Time at={agent.statusSince} />}
+          <Literal text={agent.statusReason} /> {agent.statusSince && <Time at={agent.statusSince} />}
         </p>
       )}
       <p className="flex flex-wrap gap-x-3 text-xs text-dim">
@@ -73,7 +73,7 @@ export const AgentCard = memo(function AgentCard(props: {
         <div className="mt-auto space-y-1.5 border-t pt-2">
           <p className="flex items-center gap-2">
             <Link to="/tasks/$task" params={{ task: task.id }} className="min-w-0 flex-1 truncate hover:underline">
-              {inert(task.title || task.goal || task.id)}
+              <Literal text={task.title || task.goal || task.id} />
             </Link>
             <TaskBadge state={task.state} reason={task.reason} />
           </p>

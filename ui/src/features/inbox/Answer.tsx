@@ -1,17 +1,20 @@
 import { createClient } from "@connectrpc/connect";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { toast } from "sonner";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Field, Input, Select, TextArea } from "@/components/Field";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
+import { json, line, type ActObject } from "@/components/marks";
 import { Problem } from "@/components/Problem";
+import type { Progress } from "@/components/reading";
 import { useShortcut } from "@/components/shortcuts";
 import { may } from "@/features/session/queries";
 import { InboxKind, InboxService, type AnswerInboxItemRequestSchema, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import type { Guard } from "./guard";
 
 const inbox = createClient(InboxService, transport);
 type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
@@ -27,18 +30,36 @@ const inWords = {
   changes: ["Ask for changes", "What is to be changed"],
 } as const;
 
+// Answers that have the call made.
+const runs: ReadonlySet<string> = new Set(["approve", "retry", "accept"]);
+
 const inOwnWords = (form: Form): form is keyof typeof inWords => form !== undefined && form in inWords;
 
 // Answer is how a person answers an open item. keys has the letters of the
 // buttons do the same.
-export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: () => void }) {
-  const { item } = props;
+export function Answer(props: {
+  item: InboxItem;
+  // Its whole arguments, as soon as they are there.
+  args: ActObject | undefined;
+  // The item has changed since it was shown.
+  changed: boolean;
+  guard: Guard;
+  // What has not been shown to its end.
+  pending: Progress[];
+  keys?: boolean;
+  onAnswered: (item: InboxItem) => void;
+  // The hub did not take the answer.
+  onRefused: () => Promise<void>;
+}) {
+  const { item, args: asked, guard, pending } = props;
   const queries = useQueryClient();
   const session = useSession();
   const [form, setForm] = useState<Form>();
   const [reason, setReason] = useState("");
   const [reply, setReply] = useState(item.question?.defaultAnswer ?? "");
-  const [args, setArgs] = useState(() => JSON.stringify(item.arguments ?? {}, null, 2));
+  // The arguments as they were changed; undefined for as they were asked.
+  const [edited, setArgs] = useState<string>();
+  const args = useMemo(() => (form === "change" ? (edited ?? json(asked ?? {})) : ""), [form, edited, asked]);
   const [scope, setScope] = useState("exact");
   const [everyAgent, setEveryAgent] = useState(false);
   const [words, setWords] = useState("");
@@ -50,17 +71,19 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
 
   const allowed = may(session, "basic");
   const give = async (name: string, answer: Given, words: string) => {
-    if (busy) return;
+    if (busy || !guard.isReady()) return;
+    if (runs.has(answer.case ?? "") && !whole) return;
     setBusy(name);
     setError(undefined);
     try {
-      await inbox.answerInboxItem({ itemId: item.id, reason: reason.trim(), answer });
-      toast(words, { description: `${item.agentName} · ${item.tool || item.taskTitle}` });
+      const res = await inbox.answerInboxItem({ itemId: item.id, reason: reason.trim(), answer, shownDigest: item.shownDigest });
+      toast(words, { description: line(`${item.agentName} · ${item.tool || item.taskTitle}`) });
       setForm(undefined);
-      await queries.invalidateQueries();
-      props.onAnswered?.();
+      if (res.item) props.onAnswered(res.item);
+      void queries.invalidateQueries();
     } catch (e) {
       setError(e);
+      await props.onRefused();
       void queries.invalidateQueries();
     } finally {
       setBusy("");
@@ -73,14 +96,20 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
   const escalated = item.kind === InboxKind.ESCALATION;
   const accept = () => void give("accept", { case: "accept", value: {} }, "Accepted");
   const approve = () => void give("approve", { case: "approve", value: {} }, "Approved");
+  const show = (f: Form) => () => guard.isReady() && setForm(f);
+  // A key that is held down is one answer at most.
+  const once = (run: () => unknown) => (e: KeyboardEvent) => !e.repeat && run();
   const on = Boolean(props.keys) && allowed;
-  useShortcut("a", "Approve", "Inbox", approve, on && approval);
-  useShortcut("c", "Approve with changed arguments", "Inbox", () => setForm("change"), on && approval);
-  useShortcut("r", "Reject", "Inbox", () => setForm("reject"), on && (approval || question || review));
-  useShortcut("a", "Accept the work", "Inbox", accept, on && review);
-  useShortcut("c", "Ask for changes", "Inbox", () => setForm("changes"), on && review);
-  useShortcut("t", "Retry the task", "Inbox", () => setForm("retry"), on && escalated);
-  useShortcut("s", "Skip", "Inbox", () => void give("skip", { case: "skip", value: {} }, "Skipped"), on && (approval || unknown));
+  // What has the call made needs it to have been shown, whole and as it is now.
+  const whole = asked !== undefined && pending.length === 0 && !props.changed;
+  const still = !guard.ready;
+  useShortcut("a", "Approve", "Inbox", once(approve), on && approval);
+  useShortcut("c", "Approve with changed arguments", "Inbox", once(show("change")), on && approval);
+  useShortcut("r", "Reject", "Inbox", once(show("reject")), on && (approval || question || review));
+  useShortcut("a", "Accept the work", "Inbox", once(accept), on && review);
+  useShortcut("c", "Ask for changes", "Inbox", once(show("changes")), on && review);
+  useShortcut("t", "Retry the task", "Inbox", once(show("retry")), on && escalated);
+  useShortcut("s", "Skip", "Inbox", once(() => void give("skip", { case: "skip", value: {} }, "Skipped")), on && (approval || unknown));
 
   if (!allowed) return <p className="text-dim">Your role may not answer this.</p>;
 
@@ -100,13 +129,13 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
   return (
     <div className="space-y-3">
       {question && choices.length > 0 && (
-        <div role="group" aria-label="Answer" className="flex flex-wrap gap-2">
+        <fieldset disabled={still} aria-label="Answer" className="flex flex-wrap gap-2">
           {choices.map((c) => (
             <Button key={c} look={c === item.question?.defaultAnswer ? "primary" : "plain"} busy={busy !== ""} onClick={() => send(c)}>
-              {inert(c)}
+              <Literal text={c} />
             </Button>
           ))}
-        </div>
+        </fieldset>
       )}
       {question && choices.length === 0 && (
         <form
@@ -121,7 +150,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
               <TextArea rows={2} value={reply} maxLength={20_000} onChange={(e) => setReply(e.target.value)} />
             </Field>
           </div>
-          <Button type="submit" look="primary" disabled={!reply.trim()} busy={busy === "reply"}>
+          <Button type="submit" look="primary" disabled={!reply.trim() || still} busy={busy === "reply"}>
             Answer
           </Button>
         </form>
@@ -135,10 +164,11 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
         <div role="note" className="flex flex-wrap items-center gap-3 rounded-md border bg-raised p-2.5">
           <p className="min-w-0 flex-1 break-words">
             {item.offer.approvals} calls like this were approved in 30 days, and none was rejected:{" "}
-            <span className="font-mono text-xs">{inert(item.offer.shape)}</span>
+            <span className="font-mono text-xs"><Literal text={item.offer.shape} /></span>
           </p>
           <Button
             small
+            disabled={still}
             onClick={() => {
               setScope("shape");
               setForm("always");
@@ -155,7 +185,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
               <option value="exact">this call, exactly</option>
               <option value="commands">these commands</option>
               {item.offer && <option value="shape">calls that look like it</option>}
-              <option value="tool">every call of {item.tool}</option>
+              <option value="tool">every call of {line(item.tool)}</option>
             </Select>
           </Field>
           <label className="flex min-h-8 items-center gap-2">
@@ -195,12 +225,18 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           <Input value={reason} maxLength={4000} autoFocus={form === "reject"} onChange={(e) => setReason(e.target.value)} />
         </Field>
       )}
-      <div className="flex flex-wrap gap-2">
+      {!whole && !props.changed && (approval || unknown || review) && (
+        <p role="note" className="text-warn">
+          You can {review ? "accept" : unknown ? "retry" : "approve"} when all of it has been shown
+          {pending.length > 0 && `: ${pending.map((p) => (p.of > 1 ? `${p.label}, ${p.shown} of ${p.of} parts` : p.label)).join("; ")}`}.
+        </p>
+      )}
+      <fieldset disabled={still} className="flex flex-wrap gap-2">
         {form === "change" ? (
           <>
             <Button
               look="primary"
-              disabled={problem !== undefined}
+              disabled={problem !== undefined || !whole}
               busy={busy === "approve"}
               onClick={() => void give("approve", { case: "approve", value: { argumentsJson: args } }, "Approved with changes")}
             >
@@ -260,6 +296,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           <>
             <Button
               look="primary"
+              disabled={!whole}
               busy={busy === "approve"}
               onClick={() =>
                 void give("approve", { case: "approve", value: { always: { scope, everyAgent } } }, "Approved, and allowed from now on")
@@ -280,10 +317,10 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
           <>
             {approval && (
               <>
-                <Button look="primary" busy={busy === "approve"} onClick={approve}>
+                <Button look="primary" disabled={!whole} busy={busy === "approve"} onClick={approve}>
                   Approve
                 </Button>
-                <Button onClick={() => setForm("change")}>Change and approve</Button>
+                <Button disabled={!whole} onClick={() => setForm("change")}>Change and approve</Button>
                 {(["suggest", "replan", "clarify"] as const).map((f) => (
                   <Button key={f} onClick={() => setForm(f)}>
                     {inWords[f][0]}
@@ -294,7 +331,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
             )}
             {unknown && (
               <>
-                <Button busy={busy === "retry"} onClick={() => void give("retry", { case: "retry", value: {} }, "It is run once more")}>
+                <Button disabled={!whole} busy={busy === "retry"} onClick={() => void give("retry", { case: "retry", value: {} }, "It is run once more")}>
                   Run it again
                 </Button>
                 <Button
@@ -318,7 +355,7 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
             )}
             {review && (
               <>
-                <Button look="primary" busy={busy === "accept"} onClick={accept}>
+                <Button look="primary" disabled={!whole} busy={busy === "accept"} onClick={accept}>
                   Accept
                 </Button>
                 <Button onClick={() => setForm("changes")}>Ask for changes</Button>
@@ -341,8 +378,8 @@ export function Answer(props: { item: InboxItem; keys?: boolean; onAnswered?: ()
             )}
           </>
         )}
-      </div>
-      {error !== undefined && <Problem error={error} />}
+      </fieldset>
+      {error !== undefined && !props.changed && <Problem error={error} />}
     </div>
   );
 }

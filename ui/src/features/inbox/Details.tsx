@@ -1,10 +1,16 @@
 import { Badge, type Tone } from "@/components/Badge";
-import { inert } from "@/components/inert";
+import { Literal, LiteralBlock, Prose } from "@/components/Literal";
+import { line } from "@/components/marks";
+import { Problem } from "@/components/Problem";
+import { useProgress } from "@/components/reading";
 import { Time } from "@/components/Time";
-import { Code } from "@/features/task/tools";
+import { bytes } from "@/components/money";
+import { StepArguments } from "@/features/task/tools";
 import { Changes } from "@/features/workspace/Changes";
 import { InboxKind, type InboxItem, type InboxReview } from "@/gen/deckhand/v1/inbox_pb";
 import { ToolCategory } from "@/gen/deckhand/v1/step_pb";
+import type { WholeArguments } from "./arguments";
+import { DecisionRows } from "./Decision";
 import { Preview } from "./Preview";
 
 const risks: Record<ToolCategory, [string, Tone]> = {
@@ -24,12 +30,11 @@ const kinds: Record<number, string> = {
 
 export const kindWord = (k: InboxKind) => kinds[k] ?? "Of a newer hub";
 
-// heading is one line about an item.
+// heading is one line about an item, to be shown literally.
 export function heading(item: InboxItem): string {
-  if (item.question?.text) return inert(item.question.text);
-  if (item.review || item.kind === InboxKind.ESCALATION) return inert(item.taskTitle || item.taskId);
-  const first = inert(item.preview).split("\n")[0];
-  return first ? `${item.tool}: ${first}` : item.tool || item.taskTitle;
+  if (item.question?.text) return item.question.text;
+  if (item.review || item.kind === InboxKind.ESCALATION) return item.taskTitle || item.taskId;
+  return item.title || item.tool || item.taskTitle;
 }
 
 const expiry: Record<string, string> = {
@@ -43,12 +48,21 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
   const { held, hosts, paths, files, summary } = props.review;
   return (
     <div className="space-y-3">
-      {summary && <p className="break-words whitespace-pre-wrap">{inert(summary)}</p>}
+      {summary && (
+        <p>
+          <Prose text={summary} />
+        </p>
+      )}
       <section aria-label="Held calls" className="space-y-2">
         <h3 className="font-medium">{held.length === 0 ? "Nothing is held" : held.length === 1 ? "One call is held" : `${held.length} calls are held`}</h3>
         {held.length > 0 && <p className="text-xs text-dim">Each is made once when you accept the work, and never if you do not.</p>}
         {held.map((h) => (
-          <Code key={h.stepId} text={h.preview} label={`Step ${h.number}, ${h.tool}`} />
+          <section key={h.stepId} aria-label={line(`Step ${h.number}, ${h.tool}`)} className="space-y-1 rounded border p-2">
+            <h4 className="text-xs text-dim">
+              Step {h.number} · <Literal className="font-mono" text={h.tool} />
+            </h4>
+            <StepArguments taskId={props.item.taskId} stepId={h.stepId} />
+          </section>
         ))}
       </section>
       <section aria-label="Changed files" className="space-y-2">
@@ -62,7 +76,7 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
           <ul className="text-xs">
             {hosts.map((h) => (
               <li key={h.host} className="font-mono break-all">
-                {inert(h.host)}: {String(h.requests)} requests, {String(h.sentBytes)} bytes sent, {String(h.receivedBytes)} received
+                <Literal text={h.host} />: {String(h.requests)} requests, {String(h.sentBytes)} bytes sent, {String(h.receivedBytes)} received
               </li>
             ))}
           </ul>
@@ -72,16 +86,29 @@ function Review(props: { item: InboxItem; review: InboxReview }) {
   );
 }
 
+// Call is all that is asked about: the whole arguments, as soon as they are there.
+function Call(props: { item: InboxItem; whole: WholeArguments }) {
+  const { item, whole } = props;
+  useProgress("Arguments", whole.args ? 1 : 0, 1);
+  if (whole.args) return <Preview item={item} args={whole.args} />;
+  if (whole.error !== undefined) return <Problem error={whole.error} retry={whole.retry} />;
+  return (
+    <p role="status" className="text-dim">
+      Reading the arguments: {bytes(whole.readBytes)} of {bytes(whole.sizeBytes)}
+    </p>
+  );
+}
+
 // Details are what a person needs to decide: what would happen, the risk, why it
 // was asked, and until when.
-export function Details(props: { item: InboxItem }) {
+export function Details(props: { item: InboxItem; whole: WholeArguments }) {
   const { item } = props;
   const [risk, tone] = risks[item.category] ?? ["", "neutral"];
   return (
-    <div className="space-y-2">
+    <div className="space-y-3">
       <div className="flex flex-wrap items-center gap-2">
         <Badge tone="info">{kindWord(item.kind)}</Badge>
-        {item.tool && <span className="font-mono text-xs">{item.tool}</span>}
+        {item.tool && <Literal className="font-mono text-xs" text={item.tool} />}
         {risk && <Badge tone={tone}>{risk}</Badge>}
         <span className="flex-1" />
         {item.expiresAt && (
@@ -90,15 +117,31 @@ export function Details(props: { item: InboxItem }) {
           </span>
         )}
       </div>
-      {item.question?.text && <p className="font-medium break-words whitespace-pre-wrap">{inert(item.question.text)}</p>}
-      {item.why && <p className="break-words text-dim">{inert(item.why)}</p>}
+      {item.question?.text && (
+        <p className="font-medium">
+          <Prose text={item.question.text} />
+        </p>
+      )}
+      {item.why && !item.decision && (
+        <p className="break-words text-dim">
+          <Literal text={item.why} />
+        </p>
+      )}
       {item.review && <Review item={item} review={item.review} />}
-      {item.preview && !item.question && !item.review && <Preview item={item} />}
-      {item.evidence && <Code text={item.evidence} label="What is known" />}
+      {item.stepId && !item.question && <Call item={item} whole={props.whole} />}
+      {item.decision && !item.question && <DecisionRows of={item.decision} />}
+      {item.evidence && (
+        <section aria-label="Evidence" className="space-y-1">
+          <h3 className="text-xs text-dim">What is known</h3>
+          <LiteralBlock text={item.evidence} label="What is known" />
+        </section>
+      )}
       {item.reasoning && (
         <details>
-          <summary className="text-xs text-dim">What the agent thought</summary>
-          <p className="pt-1 break-words whitespace-pre-wrap">{inert(item.reasoning)}</p>
+          <summary className="text-xs text-dim">Reasoning of the agent</summary>
+          <p className="pt-1">
+            <Prose text={item.reasoning} />
+          </p>
         </details>
       )}
     </div>

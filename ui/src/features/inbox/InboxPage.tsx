@@ -1,26 +1,28 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { useEffect, useMemo } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
+import { Literal } from "@/components/Literal";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { useShortcut } from "@/components/shortcuts";
 import { Time } from "@/components/Time";
 import { InboxService, InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
-import { Answer } from "./Answer";
-import { Details, heading, kindWord } from "./Details";
+import { Card } from "./Card";
+import { heading, kindWord } from "./Details";
+import type { Guard } from "./guard";
 
 const route = getRouteApi("/shell/inbox");
 const none: InboxItem[] = [];
 const every = [InboxState.OPEN, InboxState.ANSWERED, InboxState.EXPIRED, InboxState.WITHDRAWN];
 
 // InboxPage is all that waits for a person. Keys: j and k go through it, the
-// letters of the buttons answer.
+// letters of the buttons answer, n goes on after an answer.
 export function InboxPage() {
   const { item: chosen, all } = route.useSearch();
   const navigate = route.useNavigate();
@@ -31,17 +33,23 @@ export function InboxPage() {
   );
   const items = useMemo(() => pages.data?.pages.flatMap((p) => p.items) ?? none, [pages.data]);
   const at = items.findIndex((i) => i.id === chosen);
-  const item = items[at] ?? items[0];
   const open = (id: string | undefined) => void navigate({ search: (s) => ({ ...s, item: id }), replace: true });
-  const move = (by: number) => {
-    const next = items[Math.min(Math.max((at < 0 ? 0 : at) + by, 0), items.length - 1)];
-    if (next) open(next.id);
-  };
-  useShortcut("j", "The next one", "Inbox", () => move(1));
-  useShortcut("k", "The one before", "Inbox", () => move(-1));
+  // What is shown stays until the person goes on: the first item is pinned in the
+  // address, and an answered one keeps its place although the list has lost it.
+  const first = items[0]?.id;
   useEffect(() => {
-    document.getElementById(`item-${item?.id}`)?.scrollIntoView({ block: "nearest" });
-  }, [item?.id]);
+    if (!chosen && first) void navigate({ search: (s) => ({ ...s, item: first }), replace: true });
+  }, [chosen, first, navigate]);
+  const place = useRef(0);
+  if (at >= 0) place.current = at;
+  const after = at >= 0 ? items[at + 1] : items[Math.min(place.current, items.length - 1)];
+  const before = items[(at >= 0 ? at : Math.min(place.current, items.length)) - 1];
+  const fresh = useFresh(items, chosen);
+  useShortcut("j", "The next one", "Inbox", () => after && open(after.id));
+  useShortcut("k", "The one before", "Inbox", () => before && open(before.id));
+  useEffect(() => {
+    document.getElementById(`item-${chosen}`)?.scrollIntoView({ block: "nearest" });
+  }, [chosen]);
   return (
     <Page
       title="Inbox"
@@ -52,7 +60,7 @@ export function InboxPage() {
             type="checkbox"
             className="size-4 accent-accent"
             checked={Boolean(all)}
-            onChange={(e) => void navigate({ search: { all: e.target.checked || undefined } })}
+            onChange={(e) => void navigate({ search: (s) => ({ ...s, all: e.target.checked || undefined }) })}
           />
           Answered ones too
         </label>
@@ -62,28 +70,32 @@ export function InboxPage() {
         <div className="px-5">
           <Skeletons rows={6} className="h-14 w-full" />
         </div>
-      ) : pages.error ? (
+      ) : pages.error && !pages.data ? (
         <div className="px-5">
           <Problem error={pages.error} retry={() => void pages.refetch()} />
         </div>
-      ) : !item ? (
+      ) : !chosen && items.length === 0 ? (
         <Empty title="Nothing waits for you" command="deckhand inbox list">
           Approvals, questions, reviews, escalated tasks and calls with an unknown outcome stand here, and on the command line.
         </Empty>
       ) : (
         <div className="grid h-full min-h-0 grid-cols-[minmax(16rem,24rem)_minmax(0,1fr)] border-t max-lg:grid-cols-1 max-lg:grid-rows-[14rem_minmax(0,1fr)]">
           <nav aria-label="Items" className="min-h-0 overflow-y-auto border-r" tabIndex={0}>
+            <p role="status" className={cx("border-b px-4 py-1.5 text-xs text-accent", fresh === 0 && "hidden")}>
+              {fresh > 0 && `${fresh} new since you opened this one`}
+            </p>
+            {items.length === 0 && <p className="px-4 py-2 text-dim">Nothing waits for you</p>}
             <ul>
               {items.map((i) => (
                 <li key={i.id} id={`item-${i.id}`}>
                   <button
                     type="button"
-                    aria-current={i.id === item.id ? "true" : undefined}
+                    aria-current={i.id === chosen ? "true" : undefined}
                     onClick={() => open(i.id)}
-                    className={cx("w-full space-y-0.5 border-b px-4 py-2 text-left hover:bg-raised", i.id === item.id && "bg-raised")}
+                    className={cx("w-full space-y-0.5 border-b px-4 py-2 text-left hover:bg-raised", i.id === chosen && "bg-raised")}
                   >
                     <span className="flex items-center gap-2">
-                      <span className="min-w-0 flex-1 truncate font-medium">{heading(i)}</span>
+                      <Literal className="min-w-0 flex-1 truncate font-medium" text={heading(i)} />
                       {i.state !== InboxState.OPEN && <Badge>{i.answer || InboxState[i.state].toLowerCase()}</Badge>}
                     </span>
                     <span className="flex gap-2 text-xs text-dim">
@@ -105,31 +117,57 @@ export function InboxPage() {
               </div>
             )}
           </nav>
-          <section aria-label={heading(item)} className="min-h-0 space-y-4 overflow-y-auto p-5" tabIndex={0}>
-            <header className="space-y-1">
-              <h2 className="text-base font-semibold break-words">{heading(item)}</h2>
-              <p className="flex flex-wrap items-center gap-x-3 text-xs text-dim">
-                <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
-                  {item.taskTitle || item.taskId}
-                </Link>
-                <span>{item.agentName}</span>
-                <span>submitted by {item.submittedBy}</span>
-                <Id value={item.id} />
-              </p>
-            </header>
-            <Details item={item} />
-            {item.state === InboxState.OPEN ? (
-              <Answer key={item.id} item={item} keys />
-            ) : (
-              <p>
-                {item.answeredBy ? `${item.answeredBy} answered ${item.answer}` : "Nobody answered"}
-                {item.reply && `: ${item.reply}`}
-                {item.reason && ` (${item.reason})`} <Time at={item.answeredAt} none="" />
-              </p>
+          <section aria-label="Item" className="min-h-0 overflow-y-auto p-5" tabIndex={0}>
+            {chosen && (
+              <Card
+                key={chosen}
+                itemId={chosen}
+                first={items[at]}
+                keys
+                above={(item) => <Heading item={item} />}
+                below={(guard) => after && <Next guard={guard} left={items.filter((i) => i.state === InboxState.OPEN && i.id !== chosen).length} go={() => open(after.id)} />}
+              />
             )}
           </section>
         </div>
       )}
     </Page>
   );
+}
+
+function Heading({ item }: { item: InboxItem }) {
+  return (
+    <header className="space-y-1">
+      <h2 className="text-base font-semibold break-words">
+        <Literal text={heading(item)} />
+      </h2>
+      <p className="flex flex-wrap items-center gap-x-3 text-xs text-dim">
+        <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
+          <Literal text={item.taskTitle || item.taskId} />
+        </Link>
+        <span>{item.agentName}</span>
+        <span>submitted by {item.submittedBy}</span>
+        <Id value={item.id} />
+      </p>
+    </header>
+  );
+}
+
+// Next goes on to the next item, when the person wants to.
+function Next(props: { guard: Guard; left: number; go: () => void }) {
+  useShortcut("n", "Go on to the next one", "Inbox", () => props.guard.isReady() && props.go());
+  return (
+    <Button disabled={!props.guard.ready} onClick={props.go}>
+      Next ({props.left} left)
+    </Button>
+  );
+}
+
+// useFresh counts the open items that came since one was opened.
+function useFresh(items: InboxItem[], chosen: string | undefined): number {
+  const [seen, setSeen] = useState<{ chosen?: string; ids: ReadonlySet<string> }>();
+  if (items.length > 0 && (!seen || seen.chosen !== chosen)) setSeen({ chosen, ids: new Set(items.map((i) => i.id)) });
+  const newest = items.findIndex((i) => seen?.ids.has(i.id));
+  // Older pages come at the end of the list, new items at its beginning.
+  return seen ? items.slice(0, newest < 0 ? items.length : newest).filter((i) => i.state === InboxState.OPEN).length : 0;
 }

@@ -1,13 +1,13 @@
-import type { JsonObject } from "@bufbuild/protobuf";
+import type { ActObject, ActValue } from "@/components/marks";
 
-const text = (v: unknown) => (typeof v === "string" ? v : "");
+const text = (v: ActValue): string => (typeof v === "string" ? v : "");
 
 // changing are the tools that make a file of another content.
-export const changing = ["file_write", "file_append", "file_edit"] as const;
+export const changing: ReadonlySet<string> = new Set(["file_write", "file_append", "file_edit"]);
 
-// after answers what a call makes of a file; undefined where it cannot: an edit's
+// after returns what a call makes of a file; undefined where it cannot: an edit's
 // place is not there, or there more than once.
-export function after(tool: string, args: JsonObject, before: string): string | undefined {
+export function after(tool: string, args: ActObject, before: string): string | undefined {
   if (tool === "file_write") return text(args.content);
   if (tool === "file_append") return before + text(args.content);
   if (tool !== "file_edit" || !Array.isArray(args.edits)) return undefined;

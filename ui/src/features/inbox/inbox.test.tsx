@@ -2,7 +2,9 @@ import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
-import { InboxKind, InboxService, InboxState } from "@/gen/deckhand/v1/inbox_pb";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { InboxKind, InboxService, InboxState, type InboxItemSchema } from "@/gen/deckhand/v1/inbox_pb";
+import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { showPage } from "@/test/page";
 import { inboxRoutes } from "./route";
@@ -42,20 +44,36 @@ const offered = {
   taskTitle: "Docs",
   agentName: "writer",
   tool: "file_write",
+  stepId: "step_9",
+  arguments: { path: "a.md", content: "x" },
+  shownDigest: "digest-3",
   offer: { shape: "file_write(content, path=/workspace/docs/*)", approvals: 10 },
 };
 
+const steps = [{ id: "step_1", number: 3, tool: "http_post", arguments: { url: "https://hooks.example.org", body: "all of it" } }];
+
+type Calls = (itemId: string, answer: unknown, reason: string, digest: string) => void;
+
 const services =
-  (items: object[], calls = vi.fn()): Parameters<typeof showPage>[2] =>
+  (items: MessageInitShape<typeof InboxItemSchema>[], calls: Calls = vi.fn()): Parameters<typeof showPage>[2] =>
   (r) => {
     r.service(InboxService, {
       listInbox: () => ({ items }),
-      answerInboxItem: (req) => (calls(req.itemId, req.answer, req.reason), {}),
+      getInboxItem: (req) => ({ item: items.find((i) => i.id === req.itemId) }),
+      answerInboxItem: (req) => (calls(req.itemId, req.answer, req.reason, req.shownDigest), {}),
     });
     r.service(WorkspaceService, { listChanges: () => ({ steps: [] }) });
+    r.service(TaskService, { listSteps: () => ({ steps }) });
   };
 
-// E1, E2: a review shows what was done and what is held, and takes its three
+// press waits until a button can be pressed, as a person does, and presses it.
+async function press(name: string) {
+  const button = await screen.findByRole("button", { name });
+  await waitFor(() => expect(button.matches(":disabled")).toBe(false));
+  await userEvent.setup().click(button);
+}
+
+// A review shows what was done and what is held, and takes its three
 // answers.
 describe("a review", () => {
   it("shows what leaves when it is accepted", async () => {
@@ -63,11 +81,12 @@ describe("a review", () => {
     const { container } = showPage("/inbox", inboxRoutes, services([review], calls));
     expect(await screen.findByText("I wrote it.")).toBeTruthy();
     expect(screen.getByText("One call is held")).toBeTruthy();
-    expect(screen.getByText(/POST https:\/\/hooks.example.org/)).toBeTruthy();
+    expect(await screen.findByText("https://hooks.example.org")).toBeTruthy();
+    expect(screen.getByLabelText("Body").textContent).toBe("all of it");
     expect(screen.getByText("2 files were changed")).toBeTruthy();
-    expect(screen.getByText(/docs.example.org: 2 requests/)).toBeTruthy();
+    expect(screen.getByText(/: 2 requests, 10 bytes sent/)).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
-    await userEvent.setup().click(screen.getByRole("button", { name: "Accept" }));
+    await press("Accept");
     await waitFor(() => expect(calls.mock.calls[0]?.slice(0, 2)).toMatchObject(["inbox_1", { case: "accept" }]));
   });
 
@@ -75,42 +94,42 @@ describe("a review", () => {
     const calls = vi.fn();
     showPage("/inbox", inboxRoutes, services([review], calls));
     const user = userEvent.setup();
-    await user.click(await screen.findByRole("button", { name: "Ask for changes" }));
+    await press("Ask for changes");
     await user.type(screen.getByLabelText(/What is to be changed/), "the tests are missing");
-    await user.click(screen.getByRole("button", { name: "Ask for changes" }));
+    await press("Ask for changes");
     await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "changes", value: { text: "the tests are missing" } }));
-    await user.click(await screen.findByRole("button", { name: "Reject" }));
+    await press("Reject");
     await user.type(screen.getByLabelText(/Reason/), "not like this");
-    await user.click(screen.getByRole("button", { name: "Reject" }));
-    await waitFor(() => expect(calls.mock.calls[1]?.slice(1)).toMatchObject([{ case: "reject" }, "not like this"]));
+    await press("Reject");
+    await waitFor(() => expect(calls.mock.calls[1]?.slice(1, 3)).toMatchObject([{ case: "reject" }, "not like this"]));
   });
 });
 
-// C10: an escalated task is retried with what helps, or closed.
+// An escalated task is retried with what helps, or closed.
 describe("an escalated task", () => {
   it("is retried with more memory, or closed", async () => {
     const calls = vi.fn();
     showPage("/inbox", inboxRoutes, services([escalation], calls));
     const user = userEvent.setup();
     expect(await screen.findByText("it failed 4 times in a row")).toBeTruthy();
-    await user.click(screen.getByRole("button", { name: "Retry" }));
+    await press("Retry");
     await user.type(screen.getByLabelText(/Memory/), "8");
-    await user.click(screen.getByRole("button", { name: "Retry the task" }));
+    await press("Retry the task");
     await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "retry", value: { override: { memoryBytes: 8589934592n } } }));
-    await user.click(await screen.findByRole("button", { name: "Close the task" }));
+    await press("Close the task");
     await waitFor(() => expect(calls.mock.calls[1]?.[1]).toMatchObject({ case: "close" }));
   });
 });
 
-// E8: to be asked no more is offered, and never assumed.
+// To be asked no more is offered, and never assumed.
 describe("an offer", () => {
   it("is taken as a rule of its shape", async () => {
     const calls = vi.fn();
     showPage("/inbox", inboxRoutes, services([offered], calls));
-    const user = userEvent.setup();
-    await user.click(await screen.findByRole("button", { name: "Ask no more about them" }));
+    await press("Ask no more about them");
     expect(calls).not.toHaveBeenCalled();
-    await user.click(screen.getByRole("button", { name: "Approve and allow" }));
+    await press("Approve and allow");
     await waitFor(() => expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "approve", value: { always: { scope: "shape" } } }));
+    expect(calls.mock.calls[0]?.[3]).toBe("digest-3");
   });
 });

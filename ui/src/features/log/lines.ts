@@ -1,4 +1,4 @@
-import { inert } from "@/components/inert";
+import { inert, printed } from "./inert";
 
 // Lines holds the output of a command as rows that can be drawn: text without
 // escapes, and lines longer than a row in several. It is fed bytes in order.
@@ -37,7 +37,7 @@ export class Lines {
 
   private push(line: string, ended: boolean) {
     // A line's own \r\n is one break.
-    const text = inert(line.endsWith("\r") ? line.slice(0, -1) : line);
+    const text = inert(printed(line.endsWith("\r") ? line.slice(0, -1) : line));
     let first = !this.continued;
     for (let at = 0; at === 0 || at < text.length; at += Lines.longest) {
       this.rows.push(text.slice(at, at + Lines.longest));
@@ -54,7 +54,7 @@ export class Lines {
   }
 
   row(i: number): string {
-    return this.rows[i] ?? inert(this.rest).slice(-Lines.longest);
+    return this.rows[i] ?? inert(printed(this.rest)).slice(-Lines.longest);
   }
 
   // number is the number of the line that begins with a row; 0 for none.

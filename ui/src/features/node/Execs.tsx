@@ -10,7 +10,8 @@ import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
+import { commandLine } from "./commandLine";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
@@ -56,7 +57,9 @@ export function Execs({ node }: { node: Node }) {
           {all.map((exec) => (
             <Row key={exec.id}>
               <Cell>
-                <div className="max-w-80 truncate font-mono text-xs">{exec.terminal ? "terminal" : inert(exec.argv.join(" "))}</div>
+                <div className="max-h-40 max-w-96 overflow-y-auto font-mono text-xs break-all">
+                  {exec.terminal ? "terminal" : <Literal text={commandLine(exec.argv)} />}
+                </div>
                 <Id value={exec.id} />
               </Cell>
               <Cell>
@@ -64,7 +67,7 @@ export function Execs({ node }: { node: Node }) {
               </Cell>
               <Cell>
                 <ExecBadge exec={exec} />
-                {exec.error && <div className="pt-1 text-xs text-bad">{inert(exec.error)}</div>}
+                {exec.error && <div className="pt-1 text-xs text-bad"><Literal text={exec.error} /></div>}
               </Cell>
               <Cell>{exec.createdBy}</Cell>
               <Cell>

@@ -1,6 +1,7 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { Badge } from "@/components/Badge";
 import { Id } from "@/components/Id";
+import { Literal } from "@/components/Literal";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
@@ -26,7 +27,7 @@ export function Locks({ node }: { node: Node }) {
           {locks.map((lock) => (
             <Row key={lock.id}>
               <Cell>{lock.by}</Cell>
-              <Cell>{lock.reason}</Cell>
+              <Cell><Literal text={lock.reason} /></Cell>
               <Cell>
                 <Time at={lock.takenAt} />
               </Cell>

@@ -8,6 +8,7 @@ import { problemOf } from "@/api/error";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
+import { Literal } from "@/components/Literal";
 import { may } from "@/features/session/queries";
 import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
 
@@ -102,7 +103,7 @@ export function NodeActions({ node }: { node: Node }) {
       >
         {force ? (
           <p>
-            {node.lock?.by} holds it{node.lock?.execId && " with a command or terminal that runs"}: {node.lock?.reason}. Tasks start there again although that work may not be
+            {node.lock?.by} holds it{node.lock?.execId && " with a command or terminal that runs"}: <Literal text={node.lock?.reason ?? ""} />. Tasks start there again although that work may not be
             done.
           </p>
         ) : (

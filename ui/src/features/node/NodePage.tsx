@@ -9,6 +9,7 @@ import { Chart } from "@/components/Chart";
 import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
+import { Literal } from "@/components/Literal";
 import { bytes, count } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -134,7 +135,7 @@ function Machine({ node }: { node: Node }) {
           ["Version", `${node.version} (link ${node.capability})`],
           ["Enrolled", <Time key="c" at={node.createdAt} />],
           ["Last seen", <Time key="s" at={node.lastSeenAt} />],
-          ["Drained", node.drain && <>by {node.drain.by}, <Time at={node.drain.since} />{node.drain.reason && `: ${node.drain.reason}`}</>],
+          ["Drained", node.drain && <>by {node.drain.by}, <Time at={node.drain.since} />{node.drain.reason && <>: <Literal text={node.drain.reason} /></>}</>],
         ]}
       />
       <Usage samples={samples} error={error} connected={connected} />
@@ -261,7 +262,7 @@ function Skills({ node }: { node: Node }) {
             <Row key={skill.path}>
               <Cell className="font-medium">{skill.name}</Cell>
               <Cell>
-                {skill.description}
+                <Literal text={skill.description} />
                 {skill.problem && <div className="text-bad">{skill.problem}</div>}
               </Cell>
               <Cell>

@@ -207,7 +207,9 @@ describe("a node's page", () => {
     expect(await screen.findByText("walker")).toBeTruthy();
     expect(screen.getByText("out of memory")).toBeTruthy();
     expect(await screen.findByText("new kernel")).toBeTruthy();
-    expect(await screen.findByText("printf ok")).toBeTruthy();
+    // What was run is shown as it is: with what a terminal would obey as chips.
+    expect((await screen.findByText(/^printf/)).textContent).toBe("printf '\u001b]0;hacked\u0007ok'");
+    expect(screen.getByRole("img", { name: "ESC" })).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Charts" }));
     expect(await screen.findByRole("img", { name: "CPU 0.25 CPU" })).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);

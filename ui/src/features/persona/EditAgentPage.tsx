@@ -8,7 +8,7 @@ import { Skeleton, Skeletons } from "@/components/Skeleton";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { Draft, type Text } from "./Draft";
 
-const Compare = lazy(() => import("./Compare").then((m) => ({ default: m.Compare })));
+const Comparison = lazy(() => import("@/components/Comparison").then((m) => ({ default: m.Comparison })));
 const route = getRouteApi("/shell/agents/$agent/edit");
 
 // EditAgentPage changes an agent: what is deployed is a new version. A version
@@ -70,7 +70,7 @@ function Versions(props: { agent: string; version: number; draft: Text }) {
   }
   return (
     <Suspense fallback={<Skeleton className="h-full w-full" />}>
-      <Compare before={before.markdown} after={props.draft.markdown} label={`What differs from version ${props.version}`} />
+      <Comparison before={before.markdown} after={props.draft.markdown} label={`What differs from version ${props.version}`} />
     </Suspense>
   );
 }

@@ -1,8 +1,10 @@
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { lintGutter, setDiagnostics, type Diagnostic } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { useEffect, useRef } from "react";
+import { nameOf } from "@/components/characters";
+import { hidden } from "@/components/marks";
 import { colour } from "./colours";
 import { look } from "./look";
 import type { Remark } from "./problems";
@@ -31,6 +33,8 @@ export function Editor(props: {
           lintGutter(),
           history(),
           drawSelection(),
+          // What would not be seen is a chip with its name.
+          highlightSpecialChars({ addSpecialChars: hidden, render: (code) => chipOf(String.fromCodePoint(code)) }),
           highlightActiveLine(),
           EditorView.lineWrapping,
           keymap.of([...defaultKeymap.filter((k) => k.key !== "Mod-Enter"), ...historyKeymap]), // that key deploys
@@ -79,6 +83,15 @@ export function Editor(props: {
   }, [props.goTo]);
 
   return <div ref={host} data-testid="persona-editor" className="h-full min-h-0 overflow-hidden" />;
+}
+
+function chipOf(char: string): HTMLElement {
+  const chip = document.createElement("span");
+  chip.className = "chip";
+  chip.title = chip.dataset.mark = nameOf(char);
+  chip.setAttribute("role", "img");
+  chip.setAttribute("aria-label", chip.title);
+  return chip;
 }
 
 const lineIn = (v: EditorView, line: number) => Math.min(Math.max(line, 1), v.state.doc.lines);

@@ -6,7 +6,8 @@ import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
@@ -46,8 +47,8 @@ export function AllowRules() {
           {list.data.rules.map((r) => (
             <Row key={r.id}>
               <Cell>
-                <span className="font-mono text-xs">{r.tool}</span>
-                <div className="text-xs break-words text-dim">{inert(r.description)}</div>
+                <Literal className="font-mono text-xs" text={r.tool} />
+                <div className="text-xs break-words text-dim"><Literal text={r.description} /></div>
               </Cell>
               <Cell>{r.agentName || "every agent"}</Cell>
               <Cell>{r.createdBy}</Cell>
@@ -65,7 +66,7 @@ export function AllowRules() {
               </Cell>
               <Cell className="text-right">
                 {!r.revokedAt && (may(session, "admin") || r.createdBy === session.userName) && (
-                  <Button small look="danger" aria-label={`Revoke ${r.description || r.tool}`} onClick={() => setRevoking(r)}>
+                  <Button small look="danger" aria-label={`Revoke ${line(r.description || r.tool)}`} onClick={() => setRevoking(r)}>
                     Revoke
                   </Button>
                 )}

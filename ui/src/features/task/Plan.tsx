@@ -1,6 +1,6 @@
 import { Badge, type Tone } from "@/components/Badge";
 import { Empty } from "@/components/Empty";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
 import type { Plan, PlanItem } from "./thread";
 
 const tones: Record<string, Tone> = { done: "good", completed: "good", in_progress: "accent", failed: "bad", blocked: "warn" };
@@ -21,7 +21,7 @@ export function PlanTree(props: { plan: Plan | undefined }) {
           <li key={i.id} className="py-1">
             <div className="flex items-start gap-2">
               <Badge tone={tones[i.status] ?? "neutral"}>{i.status.replaceAll("_", " ")}</Badge>
-              <span className="min-w-0 flex-1 break-words">{inert(i.title)}</span>
+              <span className="min-w-0 flex-1 break-words"><Literal text={i.title} /></span>
             </div>
             {i.dependsOn.length > 0 && <p className="text-xs text-dim">after {i.dependsOn.join(", ")}</p>}
             {rows(i.id, depth + 1)}
@@ -45,7 +45,7 @@ function Words(props: { title: string; items: string[] }) {
       <h3 className="text-xs font-semibold text-dim">{props.title}</h3>
       <ul className="list-inside list-disc">
         {props.items.map((i, n) => (
-          <li key={n}>{inert(i)}</li>
+          <li key={n}><Literal text={i} /></li>
         ))}
       </ul>
     </div>

@@ -3,7 +3,8 @@ import { useMemo, useState } from "react";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal, LiteralBlock, Prose } from "@/components/Literal";
+import { argumentsOf } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { StepBadge } from "@/components/state";
@@ -11,7 +12,7 @@ import { duration, millis } from "@/components/Time";
 import { LogView, stepLog } from "@/features/log/LogView";
 import type { Step } from "@/gen/deckhand/v1/step_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
-import { Code } from "./tools";
+import { Arguments } from "./Arguments";
 
 // Steps lists a task's tool calls, with what each was told, what came of it, and
 // its log.
@@ -37,7 +38,7 @@ export function Steps(props: { taskId: string }) {
                 className={cx("flex w-full items-center gap-2 px-3 py-1.5 text-left hover:bg-raised", s.id === step.id && "bg-raised")}
               >
                 <span className="w-6 text-right text-dim">{s.number}</span>
-                <span className="min-w-0 flex-1 truncate font-mono text-xs">{s.tool}</span>
+                <Literal className="min-w-0 flex-1 truncate font-mono text-xs" text={s.tool} />
                 {from && to && <span className="text-xs text-dim">{duration(to - from)}</span>}
                 <StepBadge state={s.state} />
               </button>
@@ -55,21 +56,21 @@ function StepDetail({ step }: { step: Step }) {
   return (
     <section aria-label={`Step ${step.number}`} className="min-w-0 space-y-3">
       <h3 className="flex flex-wrap items-center gap-2 font-semibold">
-        {step.number} <span className="font-mono text-sm">{step.tool}</span> <Id value={step.id} />
+        {step.number} <Literal className="font-mono text-sm" text={step.tool} /> <Id value={step.id} />
       </h3>
-      {step.reasoning && <p className="break-words whitespace-pre-wrap text-dim">{inert(step.reasoning)}</p>}
-      {step.decisionReason && <p className="text-xs text-dim">Decision: {inert(step.decisionReason)}</p>}
-      <Code text={JSON.stringify(step.arguments ?? {}, null, 2)} label="Arguments" />
+      {step.reasoning && <p className="text-dim"><Prose text={step.reasoning} /></p>}
+      {step.decisionReason && <p className="text-xs text-dim">Decision: <Literal text={step.decisionReason} /></p>}
+      <Arguments of={argumentsOf(step.arguments)} />
       {step.changedArguments && (
         <>
           <p className="text-xs text-dim">Changed by {step.changedBy}:</p>
-          <Code text={JSON.stringify(step.changedArguments, null, 2)} label="Changed arguments" />
+          <Arguments of={argumentsOf(step.changedArguments)} />
         </>
       )}
       {step.observation && (
         <details>
           <summary>What the model was told</summary>
-          <Code text={step.observation} label="Observation" />
+          <LiteralBlock text={step.observation} label="Observation" />
         </details>
       )}
       {(step.logBytes > 0n || (step.startedAt && !step.finishedAt)) && (

@@ -4,7 +4,8 @@ import { Tabs } from "radix-ui";
 import { useMemo } from "react";
 import { Badge } from "@/components/Badge";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal, Prose } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { count, dollars } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -51,14 +52,14 @@ function Loaded({ task }: { task: Task }) {
   const view = useTaskView(task.id);
   const threads = useMemo(() => new Threads(), [task.id]);
   const thread = threads.of(view.events);
-  const title = inert(task.title || task.goal || task.agentName);
+  const title = task.title || task.goal || task.agentName;
   return (
     <Page
       full
-      title={title}
+      title={line(title)}
       heading={
         <span className="flex min-w-0 items-center gap-2">
-          <span className="truncate">{title}</span>
+          <Literal className="truncate" text={title} />
           <TaskBadge state={task.state} reason={task.reason} />
           {task.provider === "script" && <Badge tone="info">script</Badge>}
           {task.pauseNext && <Badge tone="warn">pauses on next tool</Badge>}
@@ -137,10 +138,10 @@ function Summary({ task, phase }: { task: Task; phase: string | undefined }) {
         <progress className="h-1.5 w-full max-w-md accent-accent" value={task.progress} max={1} aria-label="Progress" />
       )}
       {task.agentId && !final(task.state) && <Likely taskId={task.id} />}
-      {task.reason && !final(task.state) && <p className="text-warn">{inert(task.reason)}</p>}
+      {task.reason && !final(task.state) && <p className="text-warn"><Literal text={task.reason} /></p>}
       {task.errorCode && (
         <p className="text-bad">
-          <Id value={task.errorCode} whole /> {inert(task.errorMessage)}
+          <Id value={task.errorCode} whole /> <Literal text={task.errorMessage} />
         </p>
       )}
     </div>
@@ -156,8 +157,8 @@ function Details({ task }: { task: Task }) {
   );
   const usage = task.usage;
   const rows: [string, React.ReactNode][] = [
-    ["Goal", <span className="break-words whitespace-pre-wrap">{inert(task.goal) || "Its persona's own instructions"}</span>],
-    ["Summary", task.summary && <span className="break-words whitespace-pre-wrap">{inert(task.summary)}</span>],
+    ["Goal", <Prose text={task.goal || "Its persona's own instructions"} />],
+    ["Summary", task.summary && <Prose text={task.summary} />],
     ["Priority", task.priority],
     ["Agent", `${task.agentName} version ${task.agentVersion}`],
     ["Assignee", task.assignee && `${task.assignee} by ${task.assignedBy}`],
@@ -198,7 +199,7 @@ function Details({ task }: { task: Task }) {
               <li key={t.id} className="flex items-center gap-3">
                 <TaskBadge state={t.state} />
                 <Link to="/tasks/$task" params={{ task: t.id }} className="min-w-0 truncate hover:underline">
-                  {inert(t.title || t.goal)}
+                  <Literal text={t.title || t.goal} />
                 </Link>
               </li>
             ))}

@@ -5,7 +5,7 @@ import { toast } from "sonner";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
 import { final } from "@/components/state";
 import { may } from "@/features/session/queries";
 import { KillScope, type KilledTask } from "@/gen/deckhand/v1/control_pb";
@@ -71,8 +71,11 @@ export function TasksBulk(props: { tasks: Task[]; onClear: () => void }) {
         }}
       >
         <ul className="list-inside list-disc">
-          {kill?.slice(0, 20).map((t) => <li key={t.id}>{inert(t.title || t.goal || t.id).slice(0, 100)}</li>)}
-          {(kill?.length ?? 0) > 20 && <li>and {(kill?.length ?? 0) - 20} more</li>}
+          {kill?.map((t) => (
+            <li key={t.id} className="break-words">
+              <Literal text={t.title || t.goal || t.id} />
+            </li>
+          ))}
         </ul>
       </Confirm>
     </div>

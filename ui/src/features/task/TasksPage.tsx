@@ -9,7 +9,8 @@ import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { dollars } from "@/components/money";
 import { More } from "@/components/More";
 import { Page } from "@/components/Page";
@@ -34,7 +35,7 @@ const columns = helper.columns([
     cell: ({ row }) => (
       <div className="min-w-0">
         <Link to="/tasks/$task" params={{ task: row.original.id }} className="block truncate font-medium hover:underline">
-          {inert(row.original.title || row.original.goal) || "Its persona's instructions"}
+          <Literal text={row.original.title || row.original.goal || "Its persona's instructions"} />
         </Link>
         <Id value={row.original.id} />
       </div>
@@ -161,7 +162,7 @@ export function TasksPage() {
                   <td className="w-8 py-2 pl-3 align-top">
                     <input
                       type="checkbox"
-                      aria-label={`Select ${inert(row.original.title || row.original.goal || row.id).slice(0, 80)}`}
+                      aria-label={`Select ${line(row.original.title || row.original.goal || row.id)}`}
                       className="size-4 accent-accent"
                       checked={selected.has(row.id)}
                       onChange={(e) => {

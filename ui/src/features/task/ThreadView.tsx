@@ -6,7 +6,7 @@ import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal, Prose } from "@/components/Literal";
 import { count } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
@@ -15,7 +15,7 @@ import { InboxInline } from "@/features/inbox/InboxInline";
 import { useLive } from "@/live/context";
 import type { TaskView } from "@/live/store";
 import type { Call, Entry, Thread } from "./thread";
-import { describe, Output } from "./tools";
+import { CallArguments, Output, titleOf } from "./tools";
 
 const callTones: Record<string, Tone> = {
   succeeded: "good",
@@ -91,11 +91,11 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {entry ? (
-                  <Row entry={entry} />
+                  <Row entry={entry} taskId={taskId} />
                 ) : (
                   <div className="rounded-md border border-dashed p-3" data-testid="speaking">
                     <p className="pb-1 text-xs text-dim">Thinking</p>
-                    <p className="break-words whitespace-pre-wrap">{inert(speaking?.text ?? "")}</p>
+                    <p><Prose text={speaking?.text ?? ""} /></p>
                   </div>
                 )}
               </div>
@@ -112,7 +112,7 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
   );
 }
 
-const Row = memo(function Row({ entry }: { entry: Entry }) {
+const Row = memo(function Row({ entry, taskId }: { entry: Entry; taskId: string }) {
   switch (entry.kind) {
     case "turn":
       return (
@@ -124,17 +124,17 @@ const Row = memo(function Row({ entry }: { entry: Entry }) {
             <span className="flex-1" />
             <Time at={entry.at} />
           </header>
-          {entry.text && <p className="break-words whitespace-pre-wrap">{inert(entry.text)}</p>}
+          {entry.text && <p><Prose text={entry.text} /></p>}
         </article>
       );
     case "call":
-      return <CallRow call={entry} />;
+      return <CallRow call={entry} taskId={taskId} />;
     case "said":
       return (
         <article className="ml-10 flex gap-2 rounded-md border border-accent bg-panel p-2">
           <MessageSquare aria-hidden className="mt-0.5 size-4 shrink-0 text-accent" />
           <div className="min-w-0 flex-1">
-            <p className="break-words whitespace-pre-wrap">{inert(entry.text)}</p>
+            <p><Prose text={entry.text} /></p>
             <p className="text-xs text-dim">
               {entry.by} · <Time at={entry.at} /> · {entry.delivered ? "in the model's turn" : "waits for the model's next turn"}
             </p>
@@ -149,16 +149,15 @@ const Row = memo(function Row({ entry }: { entry: Entry }) {
             entry.tone === "good" ? "text-good" : entry.tone === "warn" ? "text-warn" : entry.tone === "bad" ? "text-bad" : "text-dim",
           )}
         >
-          <span className="min-w-0 flex-1 break-words whitespace-pre-wrap">{inert(entry.text)}</span>
+          <Prose className="min-w-0 flex-1" text={entry.text} />
           <Time at={entry.at} />
         </p>
       );
   }
 });
 
-function CallRow({ call }: { call: Call }) {
-  const { title, body } = useMemo(() => describe(call), [call]);
-  const [open, setOpen] = useState(false);
+function CallRow({ call, taskId }: { call: Call; taskId: string }) {
+  const title = useMemo(() => titleOf(call), [call]);
   const took = call.startedAt && call.endedAt ? duration(call.endedAt - call.startedAt) : undefined;
   const exit = call.outcome?.exit_code;
   return (
@@ -166,9 +165,9 @@ function CallRow({ call }: { call: Call }) {
       <header className="flex flex-wrap items-center gap-x-2 gap-y-1">
         <Wrench aria-hidden className="size-3.5 shrink-0 text-dim" />
         <span className="font-mono text-xs text-dim">
-          {call.number} {call.tool}
+          {call.number} <Literal text={call.tool} />
         </span>
-        <span className="min-w-0 flex-1 truncate">{title}</span>
+        <span className="min-w-0 flex-1 break-words">{title}</span>
         {exit !== undefined && exit !== 0 && <Badge tone="bad">exit {String(exit)}</Badge>}
         {took && <span className="text-xs text-dim">{took}</span>}
         <Badge tone={callTones[call.state] ?? "neutral"} dot live={call.state === "started"}>
@@ -177,28 +176,27 @@ function CallRow({ call }: { call: Call }) {
       </header>
       {call.errorCode && (
         <p className="text-xs text-bad">
-          <Id value={call.errorCode} whole /> {inert(String(call.outcome?.message ?? call.outcome?.error ?? ""))}
+          <Id value={call.errorCode} whole /> <Literal text={String(call.outcome?.message ?? call.outcome?.error ?? "")} />
         </p>
       )}
       {call.refused.map((r) => (
         <p key={r} className="text-xs text-warn">
-          Not let out: {inert(r)}
+          Not let out: <Literal text={r} />
         </p>
       ))}
       {call.files.length > 0 && (
-        <p className="truncate text-xs text-dim">
-          Changed <span className="font-mono">{call.files.map(inert).join(", ")}</span>
+        <p className="text-xs break-words text-dim">
+          Changed{" "}
+          {call.files.map((f, i) => (
+            <span key={f} className="font-mono">
+              {i > 0 && ", "}
+              <Literal text={f} />
+            </span>
+          ))}
         </p>
       )}
       {call.itemId && <InboxInline itemId={call.itemId} />}
-      {body && (
-        <>
-          <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
-            {open ? "Hide what it asked" : "What it asked"}
-          </button>
-          {open && body}
-        </>
-      )}
+      <CallArguments call={call} taskId={taskId} />
       <Output call={call} />
     </article>
   );

@@ -1,5 +1,5 @@
 import { Empty } from "@/components/Empty";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
 import { duration } from "@/components/Time";
 import type { Thread } from "./thread";
 
@@ -42,7 +42,7 @@ export function Timeline(props: { thread: Thread }) {
                   />
                 ))}
               </div>
-              {i.happened && <p className="truncate text-xs text-dim">{inert(i.happened)}</p>}
+              {i.happened && <p className="text-xs break-words text-dim"><Literal text={i.happened} /></p>}
             </div>
             <span className="text-right text-xs text-dim">{duration(total(i.phases))}</span>
           </li>

@@ -1,3 +1,4 @@
+import { argumentsOf, type ActObject } from "@/components/marks";
 import type { LiveEvent } from "@/live/event";
 
 // Call is one tool call as the events tell of it.
@@ -8,7 +9,7 @@ export type Call = {
   number: number;
   turn: number;
   tool: string;
-  args: Record<string, unknown>;
+  args: ActObject;
   reason: string;
   at: number;
   // Of the effect ledger: "granted", "waiting", "denied", "started", "succeeded"…
@@ -113,7 +114,7 @@ export class Threads {
         number: number(e.payload.number),
         turn: number(e.payload.turn),
         tool: text(e.payload.tool),
-        args: object(e.payload.arguments),
+        args: argumentsOf(object(e.payload.arguments)),
         reason: text(e.payload.reason),
         at: e.time,
         state: "proposed",
@@ -146,7 +147,7 @@ export class Threads {
         break;
       }
       case "tool_selected":
-        this.call(e, { state: "granted", itemId: undefined, args: object(p.arguments), reason: text(p.reason) });
+        this.call(e, { state: "granted", itemId: undefined, args: argumentsOf(object(p.arguments)), reason: text(p.reason) });
         break;
       case "tool_denied":
         this.call(e, { state: "denied", reason: text(p.reason), itemId: undefined });

@@ -1,124 +1,117 @@
+import { useQuery } from "@connectrpc/connect-query";
 import { useMemo, useState, type ReactNode } from "react";
-import { inert, safeLink } from "@/components/inert";
+import { safeLink } from "@/components/link";
+import { Literal } from "@/components/Literal";
+import { argumentsOf, type ActObject } from "@/components/marks";
+import { Problem } from "@/components/Problem";
+import { useProgress } from "@/components/reading";
+import { Skeletons } from "@/components/Skeleton";
 import { LogView, stepLog } from "@/features/log/LogView";
+import { TaskService } from "@/gen/deckhand/v1/task_pb";
+import { actText, Arguments } from "./Arguments";
 import type { Call } from "./thread";
 
-const string = (v: unknown) => (typeof v === "string" ? v : undefined);
+// A Title says in a line what a call is about. The arguments that it reads are in
+// fields.json, which the tools' schemas are compared with.
+type Title = (args: ActObject) => ReactNode;
 
-// Code is text as an agent wrote it, in a box of bounded height.
-export function Code(props: { text: string; label?: string }) {
-  const most = 20_000;
-  const text = inert(props.text);
-  return (
-    <pre
-      tabIndex={0}
-      aria-label={props.label ?? "Content"}
-      className="max-h-72 overflow-auto rounded border bg-raised p-2 font-mono text-xs break-words whitespace-pre-wrap"
-    >
-      {text.length > most ? `${text.slice(0, most)}\n[… ${text.length - most} more characters]` : text}
-    </pre>
-  );
-}
+const mono = (text: string) => <Literal className="font-mono break-all" text={text} />;
 
-// A Renderer shows what one tool was asked, in the place of its arguments.
-type Renderer = (call: Call) => { title: ReactNode; body?: ReactNode };
-
-const path: Renderer = (c) => ({ title: <span className="font-mono">{inert(string(c.args.path) ?? "")}</span> });
-const url: Renderer = (c) => {
-  const raw = string(c.args.url) ?? "";
+const path: Title = (args) => mono(actText(args.path) ?? "");
+const url: Title = (args) => {
+  const raw = actText(args.url) ?? "";
   const link = safeLink(raw);
-  const body = c.args.body ?? c.args.json;
-  return {
-    title: link ? (
-      <a href={link} target="_blank" rel="noopener noreferrer" className="font-mono break-all underline">
-        {inert(raw)}
-      </a>
-    ) : (
-      <span className="font-mono">{inert(raw)}</span>
-    ),
-    body: body !== undefined && <Code text={typeof body === "string" ? body : JSON.stringify(body, null, 2)} label="Body" />,
-  };
+  return link ? (
+    <a href={link} target="_blank" rel="noopener noreferrer" className="underline">
+      {mono(raw)}
+    </a>
+  ) : (
+    mono(raw)
+  );
 };
 
-const renderers: Record<string, Renderer> = {
-  shell_exec: (c) => {
-    const commands = Array.isArray(c.args.commands) ? c.args.commands.map(String) : [];
-    const command = string(c.args.command) ?? commands.join("\n");
-    const first = command.split("\n")[0] ?? "";
-    return {
-      title: <code className="font-mono">$ {inert(first).slice(0, 200)}</code>,
-      body: (command.includes("\n") || first.length > 200) && <Code text={command} label="Command" />,
-    };
+const longest = 200;
+
+export const titles: Record<string, Title> = {
+  shell_exec: (args) => {
+    const command = actText(args.command) ?? "";
+    const first = command.split("\n", 1)[0]!.slice(0, longest);
+    return (
+      <code className="font-mono">
+        $ {mono(first)}
+        {first.length < command.length && " …"}
+      </code>
+    );
   },
-  file_write: (c) => ({ ...path(c), body: <Code text={string(c.args.content) ?? ""} label="New content" /> }),
-  file_append: (c) => ({ ...path(c), body: <Code text={string(c.args.content) ?? ""} label="Added content" /> }),
-  file_edit: (c) => ({
-    ...path(c),
-    body: (
-      <div className="grid gap-1">
-        {(Array.isArray(c.args.edits) ? c.args.edits : []).map((edit: Record<string, unknown>, i) => (
-          <div key={i}>
-            <Change sign="-" text={string(edit.old) ?? ""} />
-            <Change sign="+" text={string(edit.new) ?? ""} />
-          </div>
-        ))}
-      </div>
-    ),
-  }),
+  file_write: path,
+  file_append: path,
+  file_edit: path,
   file_read: path,
   file_list: path,
   file_delete: path,
-  file_move: (c) => ({
-    title: (
-      <span className="font-mono">
-        {inert(string(c.args.from) ?? string(c.args.path) ?? "")} → {inert(string(c.args.to) ?? "")}
-      </span>
-    ),
-  }),
+  file_search: (args) => mono(actText(args.pattern) ?? ""),
+  file_move: (args) => (
+    <>
+      {mono(actText(args.from) ?? "")} → {mono(actText(args.to) ?? "")}
+    </>
+  ),
   http_get: url,
   http_post: url,
   http_put: url,
   http_delete: url,
-  http_download: url,
-  browser_navigate: url,
-  complete_task: (c) => ({ title: "Done", body: <Code text={string(c.args.summary) ?? ""} label="Summary" /> }),
-  request_input: (c) => ({ title: inert(string(c.args.question) ?? "") }),
-  update_plan: () => ({ title: "Its plan" }),
-  manage_scratchpad: (c) => ({ title: "Scratchpad", body: c.args.text ? <Code text={String(c.args.text)} /> : undefined }),
+  http_download: (args) => (
+    <>
+      {url(args)} → {path(args)}
+    </>
+  ),
+  request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
+  complete_task: () => "Done",
+  update_plan: () => "Plan",
+  manage_scratchpad: (args) => (args.append === undefined ? "Read the scratchpad" : "Add to the scratchpad"),
 };
 
-const generic: Renderer = (c) => ({
-  title: "",
-  body: Object.keys(c.args).length > 0 && <Code text={JSON.stringify(c.args, null, 2)} label="Arguments" />,
-});
+// titleOf returns what a call is about, beside its tool's name.
+export function titleOf(call: Call): ReactNode {
+  return titles[call.tool]?.(call.args) ?? "";
+}
 
-function Change(props: { sign: "-" | "+"; text: string }) {
+// Events have the beginnings of long arguments only.
+const brief = / \[\.\.\. \d+ bytes in all\]$/;
+
+// CallArguments shows all arguments of a call, when somebody wants them.
+export function CallArguments(props: { call: Call; taskId: string }) {
+  const { call } = props;
+  const [open, setOpen] = useState(false);
+  if (Object.keys(call.args).length === 0) return null;
+  const cut = Object.values(call.args).some((v) => typeof v === "string" && brief.test(v));
   return (
-    <pre
-      className={`overflow-x-auto rounded border px-2 py-1 font-mono text-xs ${props.sign === "+" ? "text-good" : "text-bad"}`}
-    >
-      {inert(props.text)
-        .split("\n")
-        .slice(0, 200)
-        .map((l) => `${props.sign} ${l}`)
-        .join("\n")}
-    </pre>
+    <>
+      <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
+        {open ? "Hide arguments" : "Arguments"}
+      </button>
+      {open && (cut ? <StepArguments taskId={props.taskId} stepId={call.stepId} /> : <Arguments of={call.args} />)}
+    </>
   );
 }
 
-// describe answers how a call is shown: by its tool's own renderer, or as JSON.
-export function describe(call: Call): { title: ReactNode; body?: ReactNode } {
-  return (renderers[call.tool] ?? generic)(call);
+// StepArguments shows all arguments of a step as the hub has them: those that a
+// person changed, where one did.
+export function StepArguments(props: { taskId: string; stepId: string }) {
+  const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId: props.taskId });
+  const step = data?.steps.find((s) => s.id === props.stepId);
+  const args = useMemo(() => argumentsOf(step?.changedArguments ?? step?.arguments), [step]);
+  useProgress("Arguments", step ? 1 : 0, 1);
+  if (isPending) return <Skeletons rows={3} />;
+  if (!step) return <Problem error={error ?? new Error("this step is not among those of its task")} retry={() => void refetch()} />;
+  return <Arguments of={args} />;
 }
-
-const printing = new Set(["shell_exec", "terminal_open", "node_exec_many", "journal_read"]);
 
 // Output is what a call's command printed, read when somebody wants it.
 export function Output(props: { call: Call }) {
   const { call } = props;
   const [open, setOpen] = useState(call.state === "started");
   const chunks = useMemo(() => stepLog(call.stepId), [call.stepId]);
-  if (!printing.has(call.tool) || (!call.startedAt && call.logBytes === 0)) return null;
+  if (call.tool !== "shell_exec" || (!call.startedAt && call.logBytes === 0)) return null;
   return (
     <div className="space-y-1">
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>

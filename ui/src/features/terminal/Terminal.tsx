@@ -1,4 +1,4 @@
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary, type MessageInitShape } from "@bufbuild/protobuf";
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal as Xterm } from "@xterm/xterm";
 import "@xterm/xterm/css/xterm.css";
@@ -11,6 +11,7 @@ import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
 import { may } from "@/features/session/queries";
 import { OpenTerminalRequestSchema, OpenTerminalResponseSchema } from "@/gen/deckhand/v1/terminal_pb";
+import { Outbox } from "./outbox";
 
 const mostInput = 32 << 10; // bytes
 
@@ -57,14 +58,14 @@ export function Terminal(props: {
     url.protocol = url.protocol.replace("http", "ws");
     const socket = new WebSocket(url);
     socket.binaryType = "arraybuffer";
-    const send = (message: NonNullable<Parameters<typeof create<typeof OpenTerminalRequestSchema>>[1]>) => {
+    const out = new Outbox<MessageInitShape<typeof OpenTerminalRequestSchema>>((message) => {
       if (socket.readyState === WebSocket.OPEN) {
         socket.send(toBinary(OpenTerminalRequestSchema, create(OpenTerminalRequestSchema, message)));
       }
-    };
+    });
     const size = () => ({ rows: term.rows, cols: term.cols });
     socket.onopen = () =>
-      send({
+      out.open({
         message: {
           case: "open",
           value: {
@@ -93,9 +94,9 @@ export function Terminal(props: {
     const typed = term.onData((data) => {
       // What is pasted may be longer than a message may be.
       const all = new TextEncoder().encode(data);
-      for (let at = 0; at < all.length; at += mostInput) send({ message: { case: "input", value: all.subarray(at, at + mostInput) } });
+      for (let at = 0; at < all.length; at += mostInput) out.push({ message: { case: "input", value: all.subarray(at, at + mostInput) } });
     });
-    const resized = term.onResize(() => send({ message: { case: "resize", value: size() } }));
+    const resized = term.onResize(() => out.push({ message: { case: "resize", value: size() } }));
     const observer = new ResizeObserver(() => fit.fit());
     observer.observe(el);
     term.focus();

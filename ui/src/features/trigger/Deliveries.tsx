@@ -11,7 +11,7 @@ import { Dialog } from "@/components/Dialog";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal, LiteralBlock } from "@/components/Literal";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Facts } from "@/components/Section";
@@ -19,7 +19,6 @@ import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
-import { Code } from "@/features/task/tools";
 import { TriggerKind, TriggerService, type Delivery, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { DeliveryBadge, urlOf } from "./parts";
 import { bodyText, outcomes, outcomeStates, type Outcome } from "./words";
@@ -82,12 +81,12 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
                 </div>
               </Cell>
               <Cell>
-                {inert(d.event) || d.source} {d.replayOf && <Badge tone="info">replay</Badge>}
+                <Literal text={d.event || d.source} /> {d.replayOf && <Badge tone="info">replay</Badge>}
                 <div className="text-xs text-dim">{d.sentBy || d.address}</div>
               </Cell>
               <Cell>
                 <DeliveryBadge of={d} />
-                {d.reason && <div className="pt-1 text-xs text-dim">{inert(d.reason)}</div>}
+                {d.reason && <div className="pt-1 text-xs text-dim"><Literal text={d.reason} /></div>}
               </Cell>
               <Cell>
                 <TaskLink of={d} />
@@ -143,16 +142,16 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
           <Facts
             of={[
               ["Outcome", <DeliveryBadge key="b" of={d} />],
-              ["Why", d.reason && inert(d.reason)],
+              ["Why", d.reason && <Literal text={d.reason} />],
               ["Task", d.taskId && <TaskLink of={d} />],
               ["Received", <Time key="r" at={d.receivedAt} />],
               ["Handled", d.handledAt && <Time at={d.handledAt} />],
               ["For the time", d.slot && <Time at={d.slot} />],
               ["Source", d.source],
-              ["Event", inert(d.event)],
+              ["Event", d.event && <Literal text={d.event} />],
               ["By", d.sentBy],
               ["From", d.address],
-              ["Told apart by", d.key && <Id value={inert(d.key)} whole />],
+              ["Told apart by", d.key && <Id value={d.key} whole />],
               ["The same as", d.duplicateOf && <OtherDelivery id={d.duplicateOf} show={show} />],
               ["Replay of", d.replayOf && <OtherDelivery id={d.replayOf} show={show} />],
               ["Id", <Id key="i" value={d.id} whole />],
@@ -161,7 +160,7 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
           {d.prompt && (
             <section aria-label="Mapped prompt">
               <h3 className="pb-1 text-sm font-semibold">Mapped prompt</h3>
-              <Code text={d.prompt} label="Mapped prompt" />
+              <LiteralBlock text={d.prompt} label="Mapped prompt" />
             </section>
           )}
           {headers.length > 0 && (
@@ -170,8 +169,8 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
               <Table label="Headers" head={["Header", "Value"]}>
                 {headers.map(([name, value]) => (
                   <Row key={name}>
-                    <Cell className="font-mono text-xs">{inert(name)}</Cell>
-                    <Cell className="font-mono text-xs break-all">{inert(value)}</Cell>
+                    <Cell className="font-mono text-xs"><Literal text={name} /></Cell>
+                    <Cell className="font-mono text-xs break-all"><Literal text={value} /></Cell>
                   </Row>
                 ))}
               </Table>
@@ -179,7 +178,7 @@ function Detail({ id, show, again }: { id: string; show: (id?: string) => void; 
           )}
           <section aria-label="Body">
             <h3 className="pb-1 text-sm font-semibold">Body, {bytes(d.size)}</h3>
-            {d.body.length > 0 ? <Code text={bodyText(d.body)} label="Body" /> : <p className="text-dim">None.</p>}
+            {d.body.length > 0 ? <LiteralBlock text={bodyText(d.body)} label="Body" /> : <p className="text-dim">None.</p>}
           </section>
           <div className="flex justify-end">
             <Button busy={replay.isPending} onClick={() => replay.mutate({ deliveryId: d.id })}>

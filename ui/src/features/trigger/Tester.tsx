@@ -7,11 +7,11 @@ import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Field, Select, TextArea } from "@/components/Field";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal, LiteralBlock } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import { Facts } from "@/components/Section";
 import { absolute, millis } from "@/components/Time";
-import { Code } from "@/features/task/tools";
 import { TriggerService, TriggerSpecSchema, type TestTriggerResponse, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { deliveryLooks, mappingText, parseMapping } from "./words";
 
@@ -65,7 +65,7 @@ export function Tester({ trigger }: { trigger: Trigger }) {
           <Select className="w-full" value={deliveryId} onChange={(e) => setChosen(e.target.value)}>
             {stored.map((d) => (
               <option key={d.id} value={d.id}>
-                {inert(d.event) || d.source}, {deliveryLooks[d.state]?.word}, {absolute(millis(d.receivedAt) ?? 0)}
+                {line(d.event || d.source)}, {deliveryLooks[d.state]?.word}, {absolute(millis(d.receivedAt) ?? 0)}
               </option>
             ))}
             <option value="">A body of my own</option>
@@ -123,22 +123,22 @@ function Verdict({ of }: { of: TestTriggerResponse }) {
       <Facts
         of={[
           ["It would be", <Badge key="b" tone={look.tone} dot>{look.word}</Badge>],
-          ["Why", of.reason && inert(of.reason)],
-          ["Event", inert(of.event)],
-          ["Told apart by", of.key && <Id value={inert(of.key)} whole />],
-          ["One at a time with", of.flight && inert(of.flight)],
+          ["Why", of.reason && <Literal text={of.reason} />],
+          ["Event", of.event && <Literal text={of.event} />],
+          ["Told apart by", of.key && <Id value={of.key} whole />],
+          ["One at a time with", of.flight && <Literal text={of.flight} />],
         ]}
       />
       {of.mapped && Object.keys(of.mapped).length > 0 && (
         <div>
           <h2 className="pb-1 text-sm font-semibold">Mapped</h2>
-          <Code text={JSON.stringify(of.mapped, null, 2)} label="Mapped" />
+          <LiteralBlock text={JSON.stringify(of.mapped, null, 2)} label="Mapped" />
         </div>
       )}
       {of.prompt && (
         <div>
           <h2 className="pb-1 text-sm font-semibold">Prompt</h2>
-          <Code text={of.prompt} label="Prompt" />
+          <LiteralBlock text={of.prompt} label="Prompt" />
         </div>
       )}
     </div>

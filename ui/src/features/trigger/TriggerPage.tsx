@@ -3,6 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { Tabs } from "radix-ui";
 import { useSession } from "@/app/session";
 import { Id } from "@/components/Id";
+import { Prose } from "@/components/Literal";
 import { dollars } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -106,8 +107,8 @@ function About({ trigger: t }: { trigger: Trigger }) {
         ["Next runs", t.nextRuns.length > 0 && <NextRuns of={t} />],
         ["While the run before goes on", spec?.overlap || "the kind's own"],
         ["Missed runs", spec?.cron && (spec.cron.missed || "once")],
-        ["Goal", spec?.goal || "Its persona's own instructions"],
-        ["Filter", spec?.filter && <code className="text-xs break-all">{spec.filter}</code>],
+        ["Goal", <Prose key="g" text={spec?.goal || "Its persona's own instructions"} />],
+        ["Filter", spec?.filter && <Prose className="font-mono text-xs break-all" text={spec.filter} />],
         ["Runs since it was enabled", String(t.runs)],
         ["Stops after", spec?.loop?.maxRuns ? `${spec.loop.maxRuns} runs` : ""],
         ["Stops at a cost of", spec?.loop && dollars(spec.loop.budgetMicros ?? 10_000_000n)],

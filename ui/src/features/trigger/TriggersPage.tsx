@@ -7,6 +7,7 @@ import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
+import { Literal } from "@/components/Literal";
 import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
@@ -98,7 +99,7 @@ export function TriggersPage() {
               <Cell>{whenOf(t)}</Cell>
               <Cell>
                 <TriggerBadge of={t} />
-                {t.reason && <div className="pt-1 text-xs text-dim">{t.reason}</div>}
+                {t.reason && <div className="pt-1 text-xs text-dim"><Literal text={t.reason} /></div>}
               </Cell>
               <Cell>
                 <NextRuns of={t} />

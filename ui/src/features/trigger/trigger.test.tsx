@@ -180,12 +180,13 @@ describe("a trigger", () => {
   });
 
   // B5: kept with headers, verdict, mapped prompt and task; replayed by a person.
-  it("opens a delivery from its address, inert, and replays it", async () => {
+  it("opens a delivery from its address, as it was sent, and replays it", async () => {
     const calls = vi.fn();
     const { history } = showPage("/triggers/on-push?delivery=delivery_2", triggerRoutes, services({}, calls));
     const dialog = await screen.findByRole("dialog");
     expect(await within(dialog).findByText("X-Github-Event")).toBeTruthy();
-    expect(within(dialog).getByLabelText("Mapped prompt", { selector: "pre" }).textContent).toBe("Look at it");
+    expect(within(dialog).getByLabelText("Mapped prompt", { selector: "pre" }).textContent).toBe("Look at \u001b]0;x\u0007it");
+    expect(within(dialog).getByRole("img", { name: "ESC" })).toBeTruthy();
     expect(within(dialog).getByLabelText("Body", { selector: "pre" }).textContent).toContain("<img src=x");
     expect(dialog.querySelector("img")).toBeNull();
     await userEvent.click(within(dialog).getByRole("button", { name: "Replay" }));

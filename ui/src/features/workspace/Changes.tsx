@@ -8,17 +8,18 @@ import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge, type Tone } from "@/components/Badge";
 import { Button } from "@/components/Button";
+import { Diff } from "@/components/Diff";
 import { Dialog } from "@/components/Dialog";
 import { Empty } from "@/components/Empty";
 import { Field, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
-import { inert } from "@/components/inert";
+import { Literal } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { duration, millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { ChangeKind, OnConflict, WorkspaceService, type FileChange } from "@/gen/deckhand/v1/workspace_pb";
-import { Diff } from "./Diff";
 
 const workspaces = createClient(WorkspaceService, transport);
 
@@ -69,7 +70,7 @@ export function Changes(props: { taskId: string }) {
                 className="min-h-6 flex-1 text-left hover:underline"
                 onClick={() => setShown(shown === s.stepId ? undefined : s.stepId)}
               >
-                Step {s.number} · <span className="font-mono text-xs">{s.tool}</span> · {s.files} {s.files === 1 ? "file" : "files"}
+                Step {s.number} · <Literal className="font-mono text-xs" text={s.tool} /> · {s.files} {s.files === 1 ? "file" : "files"}
               </button>
               {s.undoneAt ? (
                 <Badge tone="warn">
@@ -105,7 +106,7 @@ function FileChanges(props: { changes: FileChange[] }) {
         return (
           <li key={c.path} className="flex items-center gap-2 py-0.5">
             <Badge tone={tone}>{word}</Badge>
-            <span className="min-w-0 truncate font-mono text-xs">{inert(c.path)}</span>
+            <Literal className="min-w-0 font-mono text-xs break-all" text={c.path} />
           </li>
         );
       })}
@@ -131,8 +132,8 @@ function StepDiff(props: { taskId: string; stepId: string }) {
     <div className="space-y-2">
       {data.map((f) => (
         <div key={f.path} className="space-y-1">
-          <p className="font-mono text-xs">{inert(f.path)}</p>
-          {f.unified ? <Diff text={f.unified} label={`Changes of ${f.path}`} /> : <p className="text-dim">{f.summary}</p>}
+          <p className="font-mono text-xs"><Literal className="break-all" text={f.path} /></p>
+          {f.unified ? <Diff text={f.unified} label={line(`Changes of ${f.path}`)} /> : <p className="text-dim">{f.summary}</p>}
         </div>
       ))}
     </div>
@@ -196,7 +197,7 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
               <ul className="list-inside list-disc">
                 {data.conflicts.map((c) => (
                   <li key={c.path}>
-                    <span className="font-mono text-xs">{inert(c.path)}</span>: {c.message}
+                    <span className="font-mono text-xs"><Literal className="break-all" text={c.path} /></span>: {c.message}
                   </li>
                 ))}
               </ul>
@@ -215,7 +216,7 @@ function Undo(props: { taskId: string; stepIds: string[]; onClose: () => void })
               <ul className="list-inside list-disc pt-1">
                 {data.irreversible.map((s) => (
                   <li key={s.stepId}>
-                    Step {s.number} {s.tool}: {s.why}
+                    Step {s.number} <Literal text={`${s.tool}: ${s.why}`} />
                   </li>
                 ))}
               </ul>

@@ -1,11 +1,11 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { ChevronDown, ChevronRight, File, Folder } from "lucide-react";
 import { useMemo, useState } from "react";
-import { Code } from "@/features/task/tools";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
-import { inert } from "@/components/inert";
+import { Literal, LiteralBlock } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
@@ -97,7 +97,7 @@ export function Files(props: { taskId: string; live: boolean }) {
               <span className="w-3" />
             )}
             {folder ? <Folder aria-hidden className="size-3.5 text-dim" /> : <File aria-hidden className="size-3.5 text-dim" />}
-            <span className="min-w-0 flex-1 truncate">{inert(n.name)}</span>
+            <Literal className="min-w-0 flex-1 break-all" text={n.name} />
             {!folder && n.info && <span className="text-dim">{bytes(n.info.size)}</span>}
           </button>
           {folder && !shut && <ul>{rows(n.children, depth + 1)}</ul>}
@@ -126,15 +126,17 @@ function Viewer(props: { taskId: string; path: string }) {
   const from = steps.findIndex((s) => s.stepId === since);
   const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
   return (
-    <section aria-label={props.path} className="space-y-1 border-t pt-3">
+    <section aria-label={line(props.path)} className="space-y-1 border-t pt-3">
       <div className="flex flex-wrap items-center gap-2">
-        <h3 className="min-w-0 flex-1 truncate font-mono text-xs">{inert(props.path)}</h3>
+        <h3 className="min-w-0 flex-1 font-mono text-xs break-all">
+          <Literal text={props.path} />
+        </h3>
         {steps.length > 0 && (
           <Select aria-label="Compare with" value={from < 0 ? "" : since} onChange={(e) => setSince(e.target.value)}>
             <option value="">As it is</option>
             {steps.map((s) => (
               <option key={s.stepId} value={s.stepId}>
-                Since before step {s.number} ({s.tool})
+                Since before step {s.number} ({line(s.tool)})
               </option>
             ))}
           </Select>
@@ -150,7 +152,7 @@ function Viewer(props: { taskId: string; path: string }) {
         <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map((s) => s.stepId)} now={text} />
       ) : (
         <>
-          <Code text={text} label={props.path} />
+          <LiteralBlock text={text} label={line(props.path)} />
           {Number(data.size) > shown && <p className="text-xs text-dim">The first {bytes(shown)} of {bytes(data.size)}.</p>}
         </>
       )}

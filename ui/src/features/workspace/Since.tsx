@@ -5,10 +5,11 @@ import { transport } from "@/api/transport";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
-import { Diff } from "./Diff";
+import { Diff } from "@/components/Diff";
+import { line } from "@/components/marks";
 import { reverse } from "./reverse";
 
-const Merge = lazy(() => import("./Merge").then((m) => ({ default: m.Merge })));
+const Comparison = lazy(() => import("@/components/Comparison").then((m) => ({ default: m.Comparison })));
 const workspaces = createClient(WorkspaceService, transport);
 
 // Since compares a file with what it was before some steps of a task.
@@ -32,13 +33,13 @@ export function Since(props: { taskId: string; path: string; stepIds: string[]; 
   if (before !== undefined) {
     return (
       <Suspense fallback={<Skeletons rows={4} />}>
-        <Merge before={before} after={now} label={`What changed in ${path}`} />
+        <Comparison before={before} after={now} label={line(`What changed in ${path}`)} />
       </Suspense>
     );
   }
   return (
     <>
-      {data.map((d, i) => (d.unified ? <Diff key={i} text={d.unified} label={`Changes of ${path}`} /> : <p key={i} className="text-dim">{d.summary}</p>))}
+      {data.map((d, i) => (d.unified ? <Diff key={i} text={d.unified} label={line(`Changes of ${path}`)} /> : <p key={i} className="text-dim">{d.summary}</p>))}
     </>
   );
 }

@@ -39,6 +39,6 @@ it("a file is compared with any step", async () => {
   expect([...compare.querySelectorAll("option")].map((o) => o.value)).toEqual(["", "step_1", "step_3"]);
   await user.selectOptions(compare, "step_1");
   await waitFor(() => expect(asked).toHaveBeenCalledWith(["step_1", "step_3"], "a.txt"));
-  const merge = await screen.findByTestId("merge");
-  await waitFor(() => expect(merge.textContent).toContain("old"));
+  const diff = await screen.findByTestId("diff");
+  await waitFor(() => expect(diff.textContent).toContain("old"));
 });

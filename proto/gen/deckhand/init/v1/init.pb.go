@@ -140,8 +140,9 @@ type StartRequest struct {
 	PtyCols uint32 `protobuf:"varint,11,opt,name=pty_cols,json=ptyCols,proto3" json:"pty_cols,omitempty"`
 	// How long it may go on without Contact; 0 for ever.
 	OfflineGraceMs int64 `protobuf:"varint,12,opt,name=offline_grace_ms,json=offlineGraceMs,proto3" json:"offline_grace_ms,omitempty"`
-	// Bytes of output to keep; 0 for all.
-	OutputCap     int64 `protobuf:"varint,13,opt,name=output_cap,json=outputCap,proto3" json:"output_cap,omitempty"`
+	// Bytes of output after which the whole tree is killed; 0 for no bound. What
+	// was written until then is kept, also what is over it.
+	OutputLimit   int64 `protobuf:"varint,13,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,9 +261,9 @@ func (x *StartRequest) GetOfflineGraceMs() int64 {
 	return 0
 }
 
-func (x *StartRequest) GetOutputCap() int64 {
+func (x *StartRequest) GetOutputLimit() int64 {
 	if x != nil {
-		return x.OutputCap
+		return x.OutputLimit
 	}
 	return 0
 }
@@ -350,7 +351,9 @@ type Status struct {
 	LogDropped int64 `protobuf:"varint,15,opt,name=log_dropped,json=logDropped,proto3" json:"log_dropped,omitempty"`
 	StdinBytes int64 `protobuf:"varint,16,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
 	// PID inside the jail of the process that the whole tree is below.
-	StubPid       int32 `protobuf:"varint,17,opt,name=stub_pid,json=stubPid,proto3" json:"stub_pid,omitempty"`
+	StubPid int32 `protobuf:"varint,17,opt,name=stub_pid,json=stubPid,proto3" json:"stub_pid,omitempty"`
+	// It was killed for writing more than output_limit.
+	OutputLimit   bool `protobuf:"varint,18,opt,name=output_limit,json=outputLimit,proto3" json:"output_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,6 +505,13 @@ func (x *Status) GetStubPid() int32 {
 		return x.StubPid
 	}
 	return 0
+}
+
+func (x *Status) GetOutputLimit() bool {
+	if x != nil {
+		return x.OutputLimit
+	}
+	return false
 }
 
 type WaitRequest struct {
@@ -1412,7 +1422,7 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\fInfoResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
-	"\binstance\x18\x03 \x01(\tR\binstance\"\xd6\x02\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\"\xda\x02\n" +
 	"\fStartRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x10\n" +
@@ -1428,12 +1438,11 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"\bpty_rows\x18\n" +
 	" \x01(\rR\aptyRows\x12\x19\n" +
 	"\bpty_cols\x18\v \x01(\rR\aptyCols\x12(\n" +
-	"\x10offline_grace_ms\x18\f \x01(\x03R\x0eofflineGraceMs\x12\x1d\n" +
-	"\n" +
-	"output_cap\x18\r \x01(\x03R\toutputCap\"[\n" +
+	"\x10offline_grace_ms\x18\f \x01(\x03R\x0eofflineGraceMs\x12!\n" +
+	"\foutput_limit\x18\r \x01(\x03R\voutputLimit\"[\n" +
 	"\rStartResponse\x120\n" +
 	"\x06status\x18\x01 \x01(\v2\x18.deckhand.init.v1.StatusR\x06status\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"\xf2\x03\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"\x95\x04\n" +
 	"\x06Status\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\x12\x10\n" +
@@ -1456,7 +1465,8 @@ const file_deckhand_init_v1_init_proto_rawDesc = "" +
 	"logDropped\x12\x1f\n" +
 	"\vstdin_bytes\x18\x10 \x01(\x03R\n" +
 	"stdinBytes\x12\x19\n" +
-	"\bstub_pid\x18\x11 \x01(\x05R\astubPid\"E\n" +
+	"\bstub_pid\x18\x11 \x01(\x05R\astubPid\x12!\n" +
+	"\foutput_limit\x18\x12 \x01(\bR\voutputLimit\"E\n" +
 	"\vWaitRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
 	"\n" +

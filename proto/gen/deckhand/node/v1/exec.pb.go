@@ -101,6 +101,8 @@ const (
 	EndReason_END_REASON_UNKNOWN EndReason = 9
 	// The command could not be started at all: start_error says why.
 	EndReason_END_REASON_START_FAILED EndReason = 10
+	// It wrote more than output_limit_bytes, or than the node allows.
+	EndReason_END_REASON_OUTPUT_LIMIT EndReason = 11
 )
 
 // Enum value maps for EndReason.
@@ -117,6 +119,7 @@ var (
 		8:  "END_REASON_NOT_STARTED",
 		9:  "END_REASON_UNKNOWN",
 		10: "END_REASON_START_FAILED",
+		11: "END_REASON_OUTPUT_LIMIT",
 	}
 	EndReason_value = map[string]int32{
 		"END_REASON_UNSPECIFIED":   0,
@@ -130,6 +133,7 @@ var (
 		"END_REASON_NOT_STARTED":   8,
 		"END_REASON_UNKNOWN":       9,
 		"END_REASON_START_FAILED":  10,
+		"END_REASON_OUTPUT_LIMIT":  11,
 	}
 )
 
@@ -165,8 +169,6 @@ type GapReason int32
 
 const (
 	GapReason_GAP_REASON_UNSPECIFIED GapReason = 0
-	// The exec's output_cap_bytes was reached.
-	GapReason_GAP_REASON_OUTPUT_CAP GapReason = 1
 	// The log could not be written.
 	GapReason_GAP_REASON_DISK_FULL GapReason = 2
 )
@@ -175,12 +177,10 @@ const (
 var (
 	GapReason_name = map[int32]string{
 		0: "GAP_REASON_UNSPECIFIED",
-		1: "GAP_REASON_OUTPUT_CAP",
 		2: "GAP_REASON_DISK_FULL",
 	}
 	GapReason_value = map[string]int32{
 		"GAP_REASON_UNSPECIFIED": 0,
-		"GAP_REASON_OUTPUT_CAP":  1,
 		"GAP_REASON_DISK_FULL":   2,
 	}
 )
@@ -288,9 +288,10 @@ type ExecSpec struct {
 	// How long it may go on while the node is cut off from its hub; unset for
 	// 10 minutes. It ends as KILLED by "offline grace".
 	OfflineGrace *durationpb.Duration `protobuf:"bytes,10,opt,name=offline_grace,json=offlineGrace,proto3" json:"offline_grace,omitempty"`
-	// Bytes of output to keep; 0 for all. What comes after is read, dropped and
-	// recorded as a gap; the command goes on.
-	OutputCapBytes int64 `protobuf:"varint,11,opt,name=output_cap_bytes,json=outputCapBytes,proto3" json:"output_cap_bytes,omitempty"`
+	// Bytes of output after which the whole tree is killed, with end reason
+	// OUTPUT_LIMIT; 0, and what is over it, for the node's own bound. All that it
+	// wrote until then is kept, which may be a few MiB more.
+	OutputLimitBytes int64 `protobuf:"varint,11,opt,name=output_limit_bytes,json=outputLimitBytes,proto3" json:"output_limit_bytes,omitempty"`
 	// Standard input stays open for WriteStdin. With pty it always does.
 	StdinOpen bool `protobuf:"varint,12,opt,name=stdin_open,json=stdinOpen,proto3" json:"stdin_open,omitempty"`
 	// Record the workspace before and after it, so that what it changed is known
@@ -298,7 +299,10 @@ type ExecSpec struct {
 	Snapshot bool `protobuf:"varint,13,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	// Under which lock of the node it runs: must be set for the jail "host", which
 	// is the machine itself, and for nothing else.
-	HostLock      *HostLock `protobuf:"bytes,14,opt,name=host_lock,json=hostLock,proto3" json:"host_lock,omitempty"`
+	HostLock *HostLock `protobuf:"bytes,14,opt,name=host_lock,json=hostLock,proto3" json:"host_lock,omitempty"`
+	// A person runs it: its log is kept for a day at least, as long as those of
+	// people take no more than half of what logs may.
+	ByPerson      bool `protobuf:"varint,15,opt,name=by_person,json=byPerson,proto3" json:"by_person,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -403,9 +407,9 @@ func (x *ExecSpec) GetOfflineGrace() *durationpb.Duration {
 	return nil
 }
 
-func (x *ExecSpec) GetOutputCapBytes() int64 {
+func (x *ExecSpec) GetOutputLimitBytes() int64 {
 	if x != nil {
-		return x.OutputCapBytes
+		return x.OutputLimitBytes
 	}
 	return 0
 }
@@ -429,6 +433,13 @@ func (x *ExecSpec) GetHostLock() *HostLock {
 		return x.HostLock
 	}
 	return nil
+}
+
+func (x *ExecSpec) GetByPerson() bool {
+	if x != nil {
+		return x.ByPerson
+	}
+	return false
 }
 
 // HostLock is the lock that somebody holds on a node to work on the machine
@@ -1818,7 +1829,9 @@ type SearchLogRequest struct {
 	// At most this many matches; 0 for 100.
 	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
 	// Lines to answer before and after that of a match.
-	ContextLines  int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
+	ContextLines int32 `protobuf:"varint,8,opt,name=context_lines,json=contextLines,proto3" json:"context_lines,omitempty"`
+	// Whom the search is for: searches of one caller wait for each other.
+	Caller        string `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1907,6 +1920,13 @@ func (x *SearchLogRequest) GetContextLines() int32 {
 		return x.ContextLines
 	}
 	return 0
+}
+
+func (x *SearchLogRequest) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
 }
 
 type SearchLogResponse struct {
@@ -2061,7 +2081,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x04\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -2073,12 +2093,13 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x03pty\x18\b \x01(\v2\x15.deckhand.node.v1.PtyR\x03pty\x12\x1b\n" +
 	"\x04user\x18\t \x01(\tB\a\xbaH\x04r\x02( R\x04user\x12>\n" +
 	"\roffline_grace\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\fofflineGrace\x121\n" +
-	"\x10output_cap_bytes\x18\v \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x0eoutputCapBytes\x12\x1d\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\fofflineGrace\x125\n" +
+	"\x12output_limit_bytes\x18\v \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x10outputLimitBytes\x12\x1d\n" +
 	"\n" +
 	"stdin_open\x18\f \x01(\bR\tstdinOpen\x12\x1a\n" +
 	"\bsnapshot\x18\r \x01(\bR\bsnapshot\x127\n" +
-	"\thost_lock\x18\x0e \x01(\v2\x1a.deckhand.node.v1.HostLockR\bhostLock\"R\n" +
+	"\thost_lock\x18\x0e \x01(\v2\x1a.deckhand.node.v1.HostLockR\bhostLock\x12\x1b\n" +
+	"\tby_person\x18\x0f \x01(\bR\bbyPerson\"R\n" +
 	"\bHostLock\x12\"\n" +
 	"\alock_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x06lockId\x12\"\n" +
 	"\x06holder\x18\x02 \x01(\tB\n" +
@@ -2176,7 +2197,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x06LogGap\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xac\x02\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xce\x02\n" +
 	"\x10SearchLogRequest\x12 \n" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12$\n" +
 	"\apattern\x18\x02 \x01(\tB\n" +
@@ -2189,7 +2210,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\vmax_matches\x18\a \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
 	"maxMatches\x12.\n" +
-	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\"\x86\x01\n" +
+	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\x12 \n" +
+	"\x06caller\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\"\x86\x01\n" +
 	"\x11SearchLogResponse\x124\n" +
 	"\amatches\x18\x01 \x03(\v2\x1a.deckhand.node.v1.LogMatchR\amatches\x12\x1f\n" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
@@ -2206,7 +2228,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_PENDING\x10\x01\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x02\x12\x14\n" +
-	"\x10EXEC_STATE_ENDED\x10\x03*\xac\x02\n" +
+	"\x10EXEC_STATE_ENDED\x10\x03*\xc9\x02\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11END_REASON_EXITED\x10\x01\x12\x18\n" +
@@ -2219,11 +2241,11 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x16END_REASON_NOT_STARTED\x10\b\x12\x16\n" +
 	"\x12END_REASON_UNKNOWN\x10\t\x12\x1b\n" +
 	"\x17END_REASON_START_FAILED\x10\n" +
-	"*\\\n" +
+	"\x12\x1b\n" +
+	"\x17END_REASON_OUTPUT_LIMIT\x10\v*G\n" +
 	"\tGapReason\x12\x1a\n" +
-	"\x16GAP_REASON_UNSPECIFIED\x10\x00\x12\x19\n" +
-	"\x15GAP_REASON_OUTPUT_CAP\x10\x01\x12\x18\n" +
-	"\x14GAP_REASON_DISK_FULL\x10\x02*i\n" +
+	"\x16GAP_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14GAP_REASON_DISK_FULL\x10\x02\"\x04\b\x01\x10\x01*i\n" +
 	"\tLogStream\x12\x1a\n" +
 	"\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n" +

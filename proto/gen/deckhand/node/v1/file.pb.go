@@ -1005,7 +1005,9 @@ type SearchFilesRequest struct {
 	// Only files whose name fits, for example "*.go"; empty for all.
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
 	// At most this many matches; 0 for 100.
-	MaxMatches    int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
+	MaxMatches int32 `protobuf:"varint,7,opt,name=max_matches,json=maxMatches,proto3" json:"max_matches,omitempty"`
+	// Whom the search is for: searches of one caller wait for each other.
+	Caller        string `protobuf:"bytes,8,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1087,6 +1089,13 @@ func (x *SearchFilesRequest) GetMaxMatches() int32 {
 		return x.MaxMatches
 	}
 	return 0
+}
+
+func (x *SearchFilesRequest) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
 }
 
 // FileMatch is one line that matches.
@@ -2317,7 +2326,7 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\rexpect_digest\x18\x04 \x01(\tR\fexpectDigest\x12!\n" +
 	"\foperation_id\x18\x05 \x01(\tR\voperationId\"U\n" +
 	"\x12DeleteFileResponse\x12?\n" +
-	"\tworkspace\x18\x01 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xf4\x01\n" +
+	"\tworkspace\x18\x01 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\x96\x02\n" +
 	"\x12SearchFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12$\n" +
@@ -2329,7 +2338,8 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x04name\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04name\x12+\n" +
 	"\vmax_matches\x18\a \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
-	"maxMatches\"G\n" +
+	"maxMatches\x12 \n" +
+	"\x06caller\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\"G\n" +
 	"\tFileMatch\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x12\n" +

@@ -848,25 +848,25 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x02 \x01(\tR\x05caPem\x1a!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonB\t\n" +
-	"\amessage\"\xfe\a\n" +
+	"\amessage\"\xaa\t\n" +
 	"\x0fSessionResponse\x12?\n" +
 	"\x05hello\x18\x01 \x01(\v2'.deckhand.node.v1.SessionResponse.HelloH\x00R\x05hello\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12g\n" +
-	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xba\x04\n" +
-	"\x05Hello\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
+	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xd9\x05\n" +
+	"\x05Hello\x12+\n" +
+	"\aversion\x18\x01 \x01(\tB\x11\xbaH\x0er\f(@2\b^[ -~]*$R\aversion\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x02 \x01(\x05R\n" +
-	"capability\x12K\n" +
-	"\x06labels\x18\x03 \x03(\v23.deckhand.node.v1.SessionResponse.Hello.LabelsEntryR\x06labels\x12\x1a\n" +
-	"\bruntimes\x18\x04 \x03(\tR\bruntimes\x12,\n" +
-	"\x05jails\x18\x05 \x03(\v2\x16.deckhand.node.v1.JailR\x05jails\x12,\n" +
-	"\x05execs\x18\x06 \x03(\v2\x16.deckhand.node.v1.ExecR\x05execs\x12\x12\n" +
+	"capability\x12\x8d\x01\n" +
+	"\x06labels\x18\x03 \x03(\v23.deckhand.node.v1.SessionResponse.Hello.LabelsEntryB@\xbaH=\x9a\x01:\x10@\"\x1ar\x18(\x80\x012\x13^[^\\x00-\\x1f\\x7f]+$*\x1ar\x18(\x80\x012\x13^[^\\x00-\\x1f\\x7f]*$R\x06labels\x12:\n" +
+	"\bruntimes\x18\x04 \x03(\tB\x1e\xbaH\x1b\x92\x01\x18\x10\x10\"\x14r\x12( 2\x0e^[a-z0-9._-]+$R\bruntimes\x127\n" +
+	"\x05jails\x18\x05 \x03(\v2\x16.deckhand.node.v1.JailB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05jails\x127\n" +
+	"\x05execs\x18\x06 \x03(\v2\x16.deckhand.node.v1.ExecB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x05execs\x12\x12\n" +
 	"\x04cpus\x18\a \x01(\x05R\x04cpus\x12!\n" +
-	"\fmemory_bytes\x18\b \x01(\x03R\vmemoryBytes\x12\x1a\n" +
-	"\bhostname\x18\t \x01(\tR\bhostname\x12\x17\n" +
+	"\fmemory_bytes\x18\b \x01(\x03R\vmemoryBytes\x12$\n" +
+	"\bhostname\x18\t \x01(\tB\b\xbaH\x05r\x03(\xff\x01R\bhostname\x12 \n" +
 	"\aboot_id\x18\n" +
-	" \x01(\tR\x06bootId\x12\x1a\n" +
+	" \x01(\tB\a\xbaH\x04r\x02(@R\x06bootId\x12\x1a\n" +
 	"\bdraining\x18\v \x01(\bR\bdraining\x12$\n" +
 	"\bpressure\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\x12I\n" +
 	"\x06skills\x18\r \x03(\v2'.deckhand.node.v1.SessionResponse.SkillB\b\xbaH\x05\x92\x01\x02\x10dR\x06skills\x1a9\n" +
@@ -877,9 +877,9 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x04name\x12*\n" +
 	"\vdescription\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12\x1c\n" +
 	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x04path\x12\"\n" +
-	"\aproblem\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\aproblem\x1a&\n" +
-	"\x12CertificateRequest\x12\x10\n" +
-	"\x03csr\x18\x01 \x01(\fR\x03csrB\t\n" +
+	"\aproblem\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\aproblem\x1a3\n" +
+	"\x12CertificateRequest\x12\x1d\n" +
+	"\x03csr\x18\x01 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csrB\t\n" +
 	"\amessage\"O\n" +
 	"\x0fSetDrainRequest\x12\x1a\n" +
 	"\bdraining\x18\x01 \x01(\bR\bdraining\x12 \n" +

@@ -38,6 +38,9 @@ const (
 	// InboxServiceGetInboxItemProcedure is the fully-qualified name of the InboxService's GetInboxItem
 	// RPC.
 	InboxServiceGetInboxItemProcedure = "/deckhand.v1.InboxService/GetInboxItem"
+	// InboxServiceReadInboxArgumentProcedure is the fully-qualified name of the InboxService's
+	// ReadInboxArgument RPC.
+	InboxServiceReadInboxArgumentProcedure = "/deckhand.v1.InboxService/ReadInboxArgument"
 	// InboxServiceAnswerInboxItemProcedure is the fully-qualified name of the InboxService's
 	// AnswerInboxItem RPC.
 	InboxServiceAnswerInboxItemProcedure = "/deckhand.v1.InboxService/AnswerInboxItem"
@@ -47,8 +50,11 @@ const (
 type InboxServiceClient interface {
 	// ListInbox answers items, newest first, in keyset pages.
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
-	// GetInboxItem answers one item by id or unique id prefix.
+	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
+	// ReadInboxArgument returns a piece of one text among an item's arguments:
+	// together the pieces are the whole of it, however long it is.
+	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
 	// AnswerInboxItem answers an open item; the task goes on in the same
 	// transaction. Administrators may, and whoever submitted the task, where
 	// their role covers the tool. An item that was answered or has expired
@@ -80,6 +86,12 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(inboxServiceMethods.ByName("GetInboxItem")),
 			connect.WithClientOptions(opts...),
 		),
+		readInboxArgument: connect.NewClient[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse](
+			httpClient,
+			baseURL+InboxServiceReadInboxArgumentProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
+			connect.WithClientOptions(opts...),
+		),
 		answerInboxItem: connect.NewClient[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse](
 			httpClient,
 			baseURL+InboxServiceAnswerInboxItemProcedure,
@@ -91,9 +103,10 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // inboxServiceClient implements InboxServiceClient.
 type inboxServiceClient struct {
-	listInbox       *connect.Client[v1.ListInboxRequest, v1.ListInboxResponse]
-	getInboxItem    *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
-	answerInboxItem *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
+	listInbox         *connect.Client[v1.ListInboxRequest, v1.ListInboxResponse]
+	getInboxItem      *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
+	readInboxArgument *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
+	answerInboxItem   *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
 }
 
 // ListInbox calls deckhand.v1.InboxService.ListInbox.
@@ -106,6 +119,11 @@ func (c *inboxServiceClient) GetInboxItem(ctx context.Context, req *connect.Requ
 	return c.getInboxItem.CallUnary(ctx, req)
 }
 
+// ReadInboxArgument calls deckhand.v1.InboxService.ReadInboxArgument.
+func (c *inboxServiceClient) ReadInboxArgument(ctx context.Context, req *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error) {
+	return c.readInboxArgument.CallUnary(ctx, req)
+}
+
 // AnswerInboxItem calls deckhand.v1.InboxService.AnswerInboxItem.
 func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
 	return c.answerInboxItem.CallUnary(ctx, req)
@@ -115,8 +133,11 @@ func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.R
 type InboxServiceHandler interface {
 	// ListInbox answers items, newest first, in keyset pages.
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
-	// GetInboxItem answers one item by id or unique id prefix.
+	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
+	// ReadInboxArgument returns a piece of one text among an item's arguments:
+	// together the pieces are the whole of it, however long it is.
+	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
 	// AnswerInboxItem answers an open item; the task goes on in the same
 	// transaction. Administrators may, and whoever submitted the task, where
 	// their role covers the tool. An item that was answered or has expired
@@ -144,6 +165,12 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(inboxServiceMethods.ByName("GetInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
+	inboxServiceReadInboxArgumentHandler := connect.NewUnaryHandler(
+		InboxServiceReadInboxArgumentProcedure,
+		svc.ReadInboxArgument,
+		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
+		connect.WithHandlerOptions(opts...),
+	)
 	inboxServiceAnswerInboxItemHandler := connect.NewUnaryHandler(
 		InboxServiceAnswerInboxItemProcedure,
 		svc.AnswerInboxItem,
@@ -156,6 +183,8 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 			inboxServiceListInboxHandler.ServeHTTP(w, r)
 		case InboxServiceGetInboxItemProcedure:
 			inboxServiceGetInboxItemHandler.ServeHTTP(w, r)
+		case InboxServiceReadInboxArgumentProcedure:
+			inboxServiceReadInboxArgumentHandler.ServeHTTP(w, r)
 		case InboxServiceAnswerInboxItemProcedure:
 			inboxServiceAnswerInboxItemHandler.ServeHTTP(w, r)
 		default:
@@ -173,6 +202,10 @@ func (UnimplementedInboxServiceHandler) ListInbox(context.Context, *connect.Requ
 
 func (UnimplementedInboxServiceHandler) GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.GetInboxItem is not implemented"))
+}
+
+func (UnimplementedInboxServiceHandler) ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxArgument is not implemented"))
 }
 
 func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {

@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi2QYKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlciKLAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIjCgRoZWxkGAQgAygLMhUuZGVja2hhbmQudjEuSGVsZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QidwoISGVsZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkirAEKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJIlMKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSLvCAoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRI+CgdhcHByb3ZlGAMgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BcHByb3ZlSAASPAoGcmVqZWN0GAQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZWplY3RIABI6CgVyZXBseRgFIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbHlIABI6CgVyZXRyeRgGIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmV0cnlIABI4CgRza2lwGAcgASgLMiguZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5Ta2lwSAASPgoHcmVzb2x2ZRgIIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzb2x2ZUgAEj4KB3N1Z2dlc3QYCSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlN1Z2dlc3RIABI8CgZyZXBsYW4YCiABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGxhbkgAEj4KB2NsYXJpZnkYCyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsYXJpZnlIABI8CgZhY2NlcHQYDCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFjY2VwdEgAEj4KB2NoYW5nZXMYDSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNoYW5nZXNIABI6CgVjbG9zZRgOIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xvc2VIABoICgZBY2NlcHQaFwoHQ2hhbmdlcxIMCgR0ZXh0GAEgASgJGgcKBUNsb3NlGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRoWCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRobCgdDbGFyaWZ5EhAKCHF1ZXN0aW9uGAEgASgJGksKB0FwcHJvdmUSFgoOYXJndW1lbnRzX2pzb24YASABKAkSKAoGYWx3YXlzGAIgASgLMhguZGVja2hhbmQudjEuQWx3YXlzQWxsb3caCAoGUmVqZWN0GhUKBVJlcGx5EgwKBHRleHQYASABKAkaNAoFUmV0cnkSKwoIb3ZlcnJpZGUYASABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUaBgoEU2tpcBocCgdSZXNvbHZlEhEKCXN1Y2NlZWRlZBgBIAEoCEIICgZhbnN3ZXIiPwoXQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSqjAQoJSW5ib3hLaW5kEhoKFklOQk9YX0tJTkRfVU5TUEVDSUZJRUQQABIXChNJTkJPWF9LSU5EX0FQUFJPVkFMEAESFwoTSU5CT1hfS0lORF9RVUVTVElPThACEhYKEklOQk9YX0tJTkRfVU5LTk9XThADEhUKEUlOQk9YX0tJTkRfUkVWSUVXEAQSGQoVSU5CT1hfS0lORF9FU0NBTEFUSU9OEAUqjQEKCkluYm94U3RhdGUSGwoXSU5CT1hfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBJTkJPWF9TVEFURV9PUEVOEAESGAoUSU5CT1hfU1RBVEVfQU5TV0VSRUQQAhIXChNJTkJPWF9TVEFURV9FWFBJUkVEEAMSGQoVSU5CT1hfU1RBVEVfV0lUSERSQVdOEAQyjQIKDEluYm94U2VydmljZRJKCglMaXN0SW5ib3gSHS5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdEluYm94UmVzcG9uc2USUwoMR2V0SW5ib3hJdGVtEiAuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVxdWVzdBohLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi3gcKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkiqAIKDENhbGxEZWNpc2lvbhIMCgRydWxlGAEgASgJEhYKDnBvbGljeV92ZXJzaW9uGAIgASgJEgsKA3doeRgDIAEoCRIoCgdkYW5nZXJzGAQgAygLMhcuZGVja2hhbmQudjEuQ2FsbERhbmdlchIqCghjb21tYW5kcxgFIAMoCzIYLmRlY2toYW5kLnYxLkNhbGxDb21tYW5kEg8KB3VuY2xlYXIYBiADKAkSDwoHbm9kZV9pZBgHIAEoCRIRCglub2RlX25hbWUYCCABKAkSDgoGZm9sZGVyGAkgASgJEgwKBHVzZXIYCiABKAkSFwoPdGltZW91dF9zZWNvbmRzGAsgASgBEg0KBWhvc3RzGAwgAygJEhQKDGlycmV2ZXJzaWJsZRgNIAEoCSJHCgpDYWxsRGFuZ2VyEgwKBGtpbmQYASABKAkSDAoEd2hhdBgCIAEoCRIPCgdjb21tYW5kGAMgASgJEgwKBGxpbmUYBCABKAUiRgoLQ2FsbENvbW1hbmQSDAoEdGV4dBgBIAEoCRIMCgRsaW5lGAIgASgFEgsKA3ZpYRgDIAMoCRIOCgZlZmZlY3QYBCABKAkiQgoMTG9uZ0FyZ3VtZW50Eg8KB3BvaW50ZXIYASABKAkSEgoKc2l6ZV9ieXRlcxgCIAEoAxINCgVsaW5lcxgDIAEoAyKLAQoLSW5ib3hSZXZpZXcSDwoHc3VtbWFyeRgBIAEoCRINCgVmaWxlcxgCIAEoBRINCgVwYXRocxgDIAMoCRIjCgRoZWxkGAQgAygLMhUuZGVja2hhbmQudjEuSGVsZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QidwoISGVsZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJIloKDFJldmlld2VkSG9zdBIMCgRob3N0GAEgASgJEhAKCHJlcXVlc3RzGAIgASgDEhIKCnNlbnRfYnl0ZXMYAyABKAMSFgoOcmVjZWl2ZWRfYnl0ZXMYBCABKAMiNQoRQXV0b0FwcHJvdmFsT2ZmZXISDQoFc2hhcGUYASABKAkSEQoJYXBwcm92YWxzGAIgASgFIlQKDUluYm94UXVlc3Rpb24SDAoEdGV4dBgBIAEoCRIMCgRraW5kGAIgASgJEg8KB2Nob2ljZXMYAyADKAkSFgoOZGVmYXVsdF9hbnN3ZXIYBCABKAkirAEKEExpc3RJbmJveFJlcXVlc3QSJwoGc3RhdGVzGAEgAygOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIlCgVraW5kcxgCIAMoDjIWLmRlY2toYW5kLnYxLkluYm94S2luZBIPCgd0YXNrX2lkGAMgASgJEhAKCGFnZW50X2lkGAQgASgJEhEKCXBhZ2Vfc2l6ZRgFIAEoBRISCgpwYWdlX3Rva2VuGAYgASgJIlMKEUxpc3RJbmJveFJlc3BvbnNlEiUKBWl0ZW1zGAEgAygLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSImChNHZXRJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkiPAoUR2V0SW5ib3hJdGVtUmVzcG9uc2USJAoEaXRlbRgBIAEoCzIWLmRlY2toYW5kLnYxLkluYm94SXRlbSJMChhSZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIPCgdwb2ludGVyGAIgASgJEg4KBm9mZnNldBgDIAEoAyJSChlSZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlEgwKBHRleHQYASABKAkSEwoLbmV4dF9vZmZzZXQYAiABKAMSEgoKc2l6ZV9ieXRlcxgDIAEoAyKFCQoWQW5zd2VySW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxzaG93bl9kaWdlc3QYDyABKAkSPgoHYXBwcm92ZRgDIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQXBwcm92ZUgAEjwKBnJlamVjdBgEIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVqZWN0SAASOgoFcmVwbHkYBSABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGx5SAASOgoFcmV0cnkYBiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJldHJ5SAASOAoEc2tpcBgHIAEoCzIoLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU2tpcEgAEj4KB3Jlc29sdmUYCCABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc29sdmVIABI+CgdzdWdnZXN0GAkgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5TdWdnZXN0SAASPAoGcmVwbGFuGAogASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBsYW5IABI+CgdjbGFyaWZ5GAsgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbGFyaWZ5SAASPAoGYWNjZXB0GAwgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BY2NlcHRIABI+CgdjaGFuZ2VzGA0gASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DaGFuZ2VzSAASOgoFY2xvc2UYDiABKAsyKS5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsb3NlSAAaCAoGQWNjZXB0GhcKB0NoYW5nZXMSDAoEdGV4dBgBIAEoCRoHCgVDbG9zZRoXCgdTdWdnZXN0EgwKBHRleHQYASABKAkaFgoGUmVwbGFuEgwKBHRleHQYASABKAkaGwoHQ2xhcmlmeRIQCghxdWVzdGlvbhgBIAEoCRpLCgdBcHByb3ZlEhYKDmFyZ3VtZW50c19qc29uGAEgASgJEigKBmFsd2F5cxgCIAEoCzIYLmRlY2toYW5kLnYxLkFsd2F5c0FsbG93GggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qowEKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEMvECCgxJbmJveFNlcnZpY2USSgoJTGlzdEluYm94Eh0uZGVja2hhbmQudjEuTGlzdEluYm94UmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlc3BvbnNlElMKDEdldEluYm94SXRlbRIgLmRlY2toYW5kLnYxLkdldEluYm94SXRlbVJlcXVlc3QaIS5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXNwb25zZRJiChFSZWFkSW5ib3hBcmd1bWVudBIlLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBomLmRlY2toYW5kLnYxLlJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USXAoPQW5zd2VySW5ib3hJdGVtEiMuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -93,14 +93,15 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
   category: ToolCategory;
 
   /**
-   * Arguments with secrets masked.
+   * Arguments with secrets masked. Of a text that is named in long_arguments this
+   * is only the beginning.
    *
    * @generated from field: google.protobuf.Struct arguments = 13;
    */
   arguments?: JsonObject | undefined;
 
   /**
-   * What would happen, for people: the command, or the beginning of a file.
+   * The beginning of what would happen, for lists. The arguments are the whole.
    *
    * @generated from field: string preview = 14;
    */
@@ -217,6 +218,38 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
    * @generated from field: deckhand.v1.AutoApprovalOffer offer = 31;
    */
   offer?: AutoApprovalOffer | undefined;
+
+  /**
+   * What the hub knows of the call that is asked about. Unset for reviews and
+   * escalations.
+   *
+   * @generated from field: deckhand.v1.CallDecision decision = 32;
+   */
+  decision?: CallDecision | undefined;
+
+  /**
+   * Texts among the arguments of which arguments has only the beginning; read
+   * the rest with ReadInboxArgument.
+   *
+   * @generated from field: repeated deckhand.v1.LongArgument long_arguments = 33;
+   */
+  longArguments: LongArgument[];
+
+  /**
+   * A digest of all that an approval is for: the arguments, the dangers found in
+   * them, and the workspace. Send it back with the answer: what has changed since
+   * is then refused. Empty where there is nothing to change, and once answered.
+   *
+   * @generated from field: string shown_digest = 34;
+   */
+  shownDigest: string;
+
+  /**
+   * The tool and what it is called on, in one line: "file_edit docs/guide.md".
+   *
+   * @generated from field: string title = 35;
+   */
+  title: string;
 };
 
 /**
@@ -225,6 +258,226 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
  */
 export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
+
+/**
+ * CallDecision is what the hub decided about a call, what it read in it, and
+ * where it would run.
+ *
+ * @generated from message deckhand.v1.CallDecision
+ */
+export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
+  /**
+   * The rule that asks; empty where the persona or the tool's category does.
+   *
+   * @generated from field: string rule = 1;
+   */
+  rule: string;
+
+  /**
+   * The policies that were looked at, with their versions: "organisation 3, agent 1".
+   *
+   * @generated from field: string policy_version = 2;
+   */
+  policyVersion: string;
+
+  /**
+   * Why the rule, the persona or the category asks, in a sentence.
+   *
+   * @generated from field: string why = 3;
+   */
+  why: string;
+
+  /**
+   * Everything dangerous that was recognised, in the order of the script.
+   *
+   * @generated from field: repeated deckhand.v1.CallDanger dangers = 4;
+   */
+  dangers: CallDanger[];
+
+  /**
+   * The simple commands of a script, after pipes, nested shells and encoded
+   * payloads were taken apart. Empty for other tools.
+   *
+   * @generated from field: repeated deckhand.v1.CallCommand commands = 5;
+   */
+  commands: CallCommand[];
+
+  /**
+   * Parts of the script that could not be understood.
+   *
+   * @generated from field: repeated string unclear = 6;
+   */
+  unclear: string[];
+
+  /**
+   * Where it would run: the node, the folder and the user. Empty for calls that
+   * the hub makes itself.
+   *
+   * @generated from field: string node_id = 7;
+   */
+  nodeId: string;
+
+  /**
+   * @generated from field: string node_name = 8;
+   */
+  nodeName: string;
+
+  /**
+   * @generated from field: string folder = 9;
+   */
+  folder: string;
+
+  /**
+   * @generated from field: string user = 10;
+   */
+  user: string;
+
+  /**
+   * After how many seconds the call is ended; 0 for no limit of its own.
+   *
+   * @generated from field: double timeout_seconds = 11;
+   */
+  timeoutSeconds: number;
+
+  /**
+   * Hosts that the jail may reach; empty for none.
+   *
+   * @generated from field: repeated string hosts = 12;
+   */
+  hosts: string[];
+
+  /**
+   * What of the call cannot be undone; empty where all of it can.
+   *
+   * @generated from field: string irreversible = 13;
+   */
+  irreversible: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CallDecision.
+ * Use `create(CallDecisionSchema)` to create a new message.
+ */
+export const CallDecisionSchema: GenMessage<CallDecision> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 1);
+
+/**
+ * CallDanger is one thing that is known to be dangerous.
+ *
+ * @generated from message deckhand.v1.CallDanger
+ */
+export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
+  /**
+   * Such as "wipe" or "remote_code"; see the policy's dangerous section.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * What it does, in words.
+   *
+   * @generated from field: string what = 2;
+   */
+  what: string;
+
+  /**
+   * The command that does it, at most 200 bytes.
+   *
+   * @generated from field: string command = 3;
+   */
+  command: string;
+
+  /**
+   * Its line in the script, from 1; 0 for calls without a script.
+   *
+   * @generated from field: int32 line = 4;
+   */
+  line: number;
+};
+
+/**
+ * Describes the message deckhand.v1.CallDanger.
+ * Use `create(CallDangerSchema)` to create a new message.
+ */
+export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 2);
+
+/**
+ * CallCommand is one simple command of a script.
+ *
+ * @generated from message deckhand.v1.CallCommand
+ */
+export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * Its line in the script, from 1.
+   *
+   * @generated from field: int32 line = 2;
+   */
+  line: number;
+
+  /**
+   * Through what it runs, outermost first: "sudo", "sh -c", "base64 -d".
+   *
+   * @generated from field: repeated string via = 3;
+   */
+  via: string[];
+
+  /**
+   * What the policy does with it: "allow", "ask", "deny", or empty where no rule
+   * is about it.
+   *
+   * @generated from field: string effect = 4;
+   */
+  effect: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CallCommand.
+ * Use `create(CallCommandSchema)` to create a new message.
+ */
+export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 3);
+
+/**
+ * LongArgument is a text among the arguments that is sent in pieces.
+ *
+ * @generated from message deckhand.v1.LongArgument
+ */
+export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
+  /**
+   * Where it is, as a JSON Pointer (RFC 6901): "/content", "/edits/0/new_text".
+   *
+   * @generated from field: string pointer = 1;
+   */
+  pointer: string;
+
+  /**
+   * Its whole length in bytes of UTF-8.
+   *
+   * @generated from field: int64 size_bytes = 2;
+   */
+  sizeBytes: bigint;
+
+  /**
+   * How many lines it has.
+   *
+   * @generated from field: int64 lines = 3;
+   */
+  lines: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.LongArgument.
+ * Use `create(LongArgumentSchema)` to create a new message.
+ */
+export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 4);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -273,7 +526,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 1);
+  messageDesc(file_deckhand_v1_inbox, 5);
 
 /**
  * HeldCall is a call that would have left the workspace.
@@ -314,7 +567,7 @@ export type HeldCall = Message<"deckhand.v1.HeldCall"> & {
  * Use `create(HeldCallSchema)` to create a new message.
  */
 export const HeldCallSchema: GenMessage<HeldCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
+  messageDesc(file_deckhand_v1_inbox, 6);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -348,7 +601,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
+  messageDesc(file_deckhand_v1_inbox, 7);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -377,7 +630,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
+  messageDesc(file_deckhand_v1_inbox, 8);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -415,7 +668,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
+  messageDesc(file_deckhand_v1_inbox, 9);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -467,7 +720,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
+  messageDesc(file_deckhand_v1_inbox, 10);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -489,7 +742,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -506,7 +759,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 8);
+  messageDesc(file_deckhand_v1_inbox, 12);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -523,7 +776,71 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 9);
+  messageDesc(file_deckhand_v1_inbox, 13);
+
+/**
+ * @generated from message deckhand.v1.ReadInboxArgumentRequest
+ */
+export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentRequest"> & {
+  /**
+   * Item id or unique id prefix.
+   *
+   * @generated from field: string item_id = 1;
+   */
+  itemId: string;
+
+  /**
+   * Which text, as a JSON Pointer (RFC 6901): "/content".
+   *
+   * @generated from field: string pointer = 2;
+   */
+  pointer: string;
+
+  /**
+   * The first byte, from 0.
+   *
+   * @generated from field: int64 offset = 3;
+   */
+  offset: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.ReadInboxArgumentRequest.
+ * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
+ */
+export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 14);
+
+/**
+ * @generated from message deckhand.v1.ReadInboxArgumentResponse
+ */
+export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentResponse"> & {
+  /**
+   * At most 256 KiB, whole characters.
+   *
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * Where the next piece begins; size_bytes after the last.
+   *
+   * @generated from field: int64 next_offset = 2;
+   */
+  nextOffset: bigint;
+
+  /**
+   * @generated from field: int64 size_bytes = 3;
+   */
+  sizeBytes: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.ReadInboxArgumentResponse.
+ * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
+ */
+export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -540,6 +857,14 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
    * @generated from field: string reason = 2;
    */
   reason: string;
+
+  /**
+   * shown_digest of the item as the person saw it. Required to approve, and to
+   * retry a call with an unknown outcome; FAILED_PRECONDITION where it is another.
+   *
+   * @generated from field: string shown_digest = 15;
+   */
+  shownDigest: string;
 
   /**
    * @generated from oneof deckhand.v1.AnswerInboxItemRequest.answer
@@ -624,7 +949,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * Accept takes the work of a review: what was held is made, and the task has
@@ -640,7 +965,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 0);
+  messageDesc(file_deckhand_v1_inbox, 16, 0);
 
 /**
  * Changes has the agent of a review go on; what was held is left out.
@@ -659,7 +984,7 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 1);
+  messageDesc(file_deckhand_v1_inbox, 16, 1);
 
 /**
  * Close ends an escalated task.
@@ -674,7 +999,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 2);
+  messageDesc(file_deckhand_v1_inbox, 16, 2);
 
 /**
  * Suggest has an approval's call left out, and the agent told of another way.
@@ -693,7 +1018,7 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 3);
+  messageDesc(file_deckhand_v1_inbox, 16, 3);
 
 /**
  * Replan has an approval's call left out, and the agent replace its plan.
@@ -712,7 +1037,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 4);
+  messageDesc(file_deckhand_v1_inbox, 16, 4);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -732,7 +1057,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 5);
+  messageDesc(file_deckhand_v1_inbox, 16, 5);
 
 /**
  * Approve has the call made.
@@ -761,7 +1086,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 6);
+  messageDesc(file_deckhand_v1_inbox, 16, 6);
 
 /**
  * Reject answers the agent that the call may not be made, or that a question
@@ -778,7 +1103,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 7);
+  messageDesc(file_deckhand_v1_inbox, 16, 7);
 
 /**
  * Reply answers a question.
@@ -797,7 +1122,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 8);
+  messageDesc(file_deckhand_v1_inbox, 16, 8);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -819,7 +1144,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 9);
+  messageDesc(file_deckhand_v1_inbox, 16, 9);
 
 /**
  * Skip leaves the call out and tells the agent so.
@@ -834,7 +1159,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 10);
+  messageDesc(file_deckhand_v1_inbox, 16, 10);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -853,7 +1178,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10, 11);
+  messageDesc(file_deckhand_v1_inbox, 16, 11);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -870,7 +1195,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 11);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * InboxKind is what sort of answer an item waits for.
@@ -986,7 +1311,7 @@ export const InboxService: GenService<{
     output: typeof ListInboxResponseSchema;
   },
   /**
-   * GetInboxItem answers one item by id or unique id prefix.
+   * GetInboxItem returns one item by id or unique id prefix.
    *
    * @generated from rpc deckhand.v1.InboxService.GetInboxItem
    */
@@ -994,6 +1319,17 @@ export const InboxService: GenService<{
     methodKind: "unary";
     input: typeof GetInboxItemRequestSchema;
     output: typeof GetInboxItemResponseSchema;
+  },
+  /**
+   * ReadInboxArgument returns a piece of one text among an item's arguments:
+   * together the pieces are the whole of it, however long it is.
+   *
+   * @generated from rpc deckhand.v1.InboxService.ReadInboxArgument
+   */
+  readInboxArgument: {
+    methodKind: "unary";
+    input: typeof ReadInboxArgumentRequestSchema;
+    output: typeof ReadInboxArgumentResponseSchema;
   },
   /**
    * AnswerInboxItem answers an open item; the task goes on in the same

@@ -79,7 +79,7 @@ export type NodeExec = Message<"deckhand.v1.NodeExec"> & {
   /**
    * How it ended: "exited", "signalled", "killed", "timed_out",
    * "out_of_memory", "disk_full", "jail_lost", "not_started", "unknown",
-   * "start_failed", or "refused" when the node would not take it.
+   * "start_failed", "output_limit", or "refused" when the node would not take it.
    *
    * @generated from field: string end_reason = 11;
    */
@@ -494,7 +494,7 @@ export type ReadNodeLogResponse = Message<"deckhand.v1.ReadNodeLogResponse"> & {
   gapTo: bigint;
 
   /**
-   * Why: "output_cap" or "disk_full".
+   * Why: "disk_full".
    *
    * @generated from field: string gap_reason = 6;
    */

@@ -1,6 +1,20 @@
-// What agents and their commands print is hostile. React writes it as text,
-// never as HTML; this takes out what a terminal would obey, and what makes text
-// read otherwise than it is.
+// What commands print is hostile. React writes it as text, never as HTML; this
+// takes out what a terminal would obey, and what makes text read otherwise than
+// it is. What will be executed, written or sent is never shown in this way: see
+// components/marks.
+
+import type { Act } from "@/components/marks";
+
+declare const printing: unique symbol;
+
+// Printed is what a command printed. No other text has this type, so that no
+// other text can be passed to inert.
+export type Printed = string & { readonly [printing]: true };
+
+// printed returns output as such. It does not take the arguments of calls.
+export function printed<T extends string>(output: T extends Act ? never : T): Printed {
+  return output as string as Printed;
+}
 
 // CSI, OSC, DCS, SOS, PM and APC sequences, two-byte escapes, and their 8-bit
 // forms. A string sequence that never ends is cut at the end of its line.
@@ -12,10 +26,10 @@ const controls = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/g;
 // Marks that turn the direction of what follows, and invisible ones.
 const deceits = /[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
-// inert answers text without anything that a terminal or a reader could be
+// inert returns output without anything that a terminal or a reader could be
 // fooled with. Line breaks and tabs stay; of a line that overwrites itself the
 // last form stays.
-export function inert(text: string): string {
+export function inert(text: Printed): string {
   return overwritten(text.replace(escapes, "")).replace(controls, "").replace(deceits, "\ufffd");
 }
 
@@ -30,15 +44,4 @@ function overwritten(text: string): string {
       return whole.slice(whole.lastIndexOf("\r") + 1);
     })
     .join("\n");
-}
-
-// safeLink answers a URL that may be followed, or nothing: only http and https
-// lead anywhere.
-export function safeLink(url: string): string | undefined {
-  try {
-    const parsed = new URL(url);
-    return parsed.protocol === "https:" || parsed.protocol === "http:" ? parsed.href : undefined;
-  } catch {
-    return undefined;
-  }
 }

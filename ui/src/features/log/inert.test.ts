@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { inert, safeLink } from "./inert";
+import { argumentsOf, type Act } from "@/components/marks";
+import { inert, printed } from "./inert";
 
 describe("inert", () => {
   it.each([
@@ -17,20 +18,27 @@ describe("inert", () => {
     ["turned direction", "a\u202eb", "a\ufffdb"],
     ["plain text", "tab\tand\nline <b>&amp;</b>", "tab\tand\nline <b>&amp;</b>"],
   ])("takes out %s", (_, from, to) => {
-    expect(inert(from)).toBe(to);
+    expect(inert(printed(from))).toBe(to);
   });
 
   it("takes no long time for a long line", () => {
     const long = "\u001b]0;" + "x".repeat(1_000_000);
     const begin = performance.now();
-    expect(inert(long.repeat(2))).toBe("");
+    expect(inert(printed(long.repeat(2)))).toBe("");
     expect(performance.now() - begin).toBeLessThan(5_000);
   });
 });
 
-describe("safeLink", () => {
-  it.each(["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "vbscript:x", "//", "x"])("refuses %s", (url) => {
-    expect(safeLink(url)).toBeUndefined();
+// The types are checked by tsc: an error that is expected and does not come is one.
+describe("the type of output", () => {
+  it("is of no argument of a call, and of no other text", () => {
+    const argument = argumentsOf({ command: "rm" }).command as Act;
+    // @ts-expect-error text of a call is not output
+    inert(argument);
+    // @ts-expect-error and cannot be declared as such
+    inert(printed(argument));
+    // @ts-expect-error no text is output until it is declared as such
+    inert("a preview" as string);
+    expect(inert(printed("out\u001b[0m" as string))).toBe("out");
   });
-  it("follows https", () => expect(safeLink("https://example.com/a")).toBe("https://example.com/a"));
 });

@@ -1,14 +1,15 @@
-// Package guard keeps connections that others ask for out of the networks that
+// Package dialguard keeps connections that others ask for out of the networks that
 // are nobody's business of theirs: an address is looked at when it is resolved
 // already and about to be dialled, so that no name, no second answer of a
 // resolver and no redirect leads elsewhere.
-package guard
+package dialguard
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,13 +26,15 @@ var ErrRefused = errors.New("refused")
 // Guard says what may be dialled: public addresses, and those of Allow.
 type Guard struct {
 	Allow []netip.Prefix
+	// Flag is how an operator allows more, for refusals: --notify-allow.
+	Flag string
 	// Resolver is nil for the system's.
 	Resolver *net.Resolver
 }
 
-// ParseAllow reads networks, such as 10.20.0.0/16 or a single address, separated
-// by commas.
-func ParseAllow(list string) ([]netip.Prefix, error) {
+// ParseAllow reads the networks that a flag lists, such as 10.20.0.0/16 or a
+// single address, separated by commas.
+func ParseAllow(flag, list string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for text := range strings.SplitSeq(list, ",") {
 		if text = strings.TrimSpace(text); text == "" {
@@ -41,7 +44,7 @@ func ParseAllow(list string) ([]netip.Prefix, error) {
 		if err != nil {
 			a, err := netip.ParseAddr(text)
 			if err != nil {
-				return nil, fault.New(fault.Invalid, "notify-allow has %q, which is no network", text).WithFix("use networks such as 10.20.0.0/16, separated by commas")
+				return nil, fault.New(fault.Invalid, "%s has %q, which is no network", flag, text).WithFix("use networks such as 10.20.0.0/16, separated by commas")
 			}
 			p = netip.PrefixFrom(a, a.BitLen())
 		}
@@ -63,9 +66,9 @@ func (g Guard) Check(a netip.Addr, plain bool) error {
 	case g.allowed(a):
 		return nil
 	case netaddr.Special(a) != nil:
-		return fmt.Errorf("%w: %s is not a public address: an operator may allow it with --notify-allow", ErrRefused, a)
+		return fmt.Errorf("%w: %s is not a public address: an operator may allow it with %s", ErrRefused, a, g.Flag)
 	case plain:
-		return fmt.Errorf("%w: what is sent to %s would not be encrypted: use TLS, or an operator allows it with --notify-allow", ErrRefused, a)
+		return fmt.Errorf("%w: what is sent to %s would not be encrypted: use TLS, or an operator allows it with %s", ErrRefused, a, g.Flag)
 	}
 	return nil
 }
@@ -86,4 +89,35 @@ func (g Guard) Dialer(plain bool) *net.Dialer {
 			return g.Check(at.Addr(), plain)
 		},
 	}
+}
+
+// Transport returns what sends HTTP where the guard lets it, through no proxy:
+// what is encrypted to public addresses, and plain text to allowed ones only. set
+// makes changes to it.
+func (g Guard) Transport(set func(*http.Transport)) *Transport {
+	one := func(plain bool) *http.Transport {
+		t := &http.Transport{
+			DialContext: g.Dialer(plain).DialContext, ForceAttemptHTTP2: true, DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second,
+		}
+		set(t)
+		return t
+	}
+	return &Transport{encrypted: one(false), plain: one(true)}
+}
+
+// Transport is a guarded http.RoundTripper.
+type Transport struct{ encrypted, plain *http.Transport }
+
+// RoundTrip sends one request.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == "https" {
+		return t.encrypted.RoundTrip(req)
+	}
+	return t.plain.RoundTrip(req)
+}
+
+// CloseIdleConnections closes those that are in no use.
+func (t *Transport) CloseIdleConnections() {
+	t.encrypted.CloseIdleConnections()
+	t.plain.CloseIdleConnections()
 }

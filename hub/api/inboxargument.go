@@ -1,0 +1,146 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	// longArgument is how much of a text an item has itself, in bytes.
+	longArgument = 32 << 10
+	// argumentPiece is how much of it one reading returns, in bytes.
+	argumentPiece = 256 << 10
+)
+
+// ReadInboxArgument returns a piece of a text among an item's arguments.
+func (h *Inbox) ReadInboxArgument(ctx context.Context, req *connect.Request[deckhandv1.ReadInboxArgumentRequest]) (*connect.Response[deckhandv1.ReadInboxArgumentResponse], error) {
+	org, m := auth.From(ctx).OrgID, req.Msg
+	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Inbox.Get(ctx, org, id)
+	if err != nil {
+		return nil, err
+	}
+	text, found := textAt(object(row.InboxItem.Arguments), m.GetPointer())
+	if !found {
+		return nil, fault.New(fault.NotFound, "the arguments of %s have no text at %q", id, m.GetPointer()).WithObject(id).
+			WithFix("pointer is one of the item's long_arguments, such as /content")
+	}
+	size := int64(len(text))
+	if m.GetOffset() > size || m.GetOffset() < size && !utf8.RuneStart(text[m.GetOffset()]) {
+		return nil, fault.New(fault.Invalid, "offset %d is not the beginning of a character among the %d bytes", m.GetOffset(), size).WithObject(id).
+			WithFix("begin at 0, then go on at next_offset")
+	}
+	piece := wholeRunes(text[m.GetOffset():], argumentPiece)
+	return connect.NewResponse(&deckhandv1.ReadInboxArgumentResponse{Text: piece, NextOffset: m.GetOffset() + int64(len(piece)), SizeBytes: size}), nil
+}
+
+// beginnings returns arguments with the beginnings of long texts, and which those
+// are.
+func beginnings(arguments *structpb.Struct) (*structpb.Struct, []*deckhandv1.LongArgument) {
+	var long []*deckhandv1.LongArgument
+	if proto.Size(arguments) <= longArgument {
+		return arguments, nil
+	}
+	var walk func(v *structpb.Value, pointer string)
+	walk = func(v *structpb.Value, pointer string) {
+		switch kind := v.GetKind().(type) {
+		case *structpb.Value_StringValue:
+			if text := kind.StringValue; len(text) > longArgument {
+				long = append(long, &deckhandv1.LongArgument{
+					Pointer: pointer, SizeBytes: int64(len(text)), Lines: int64(strings.Count(strings.TrimSuffix(text, "\n"), "\n")) + 1,
+				})
+				kind.StringValue = wholeRunes(text, longArgument)
+			}
+		case *structpb.Value_StructValue:
+			for name, field := range kind.StructValue.GetFields() {
+				walk(field, pointer+"/"+escapePointer.Replace(name))
+			}
+		case *structpb.Value_ListValue:
+			for i, one := range kind.ListValue.GetValues() {
+				walk(one, pointer+"/"+strconv.Itoa(i))
+			}
+		}
+	}
+	walk(structpb.NewStructValue(arguments), "")
+	slices.SortFunc(long, func(a, b *deckhandv1.LongArgument) int { return strings.Compare(a.GetPointer(), b.GetPointer()) })
+	return arguments, long
+}
+
+// RFC 6901, section 3.
+var (
+	escapePointer   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapePointer = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+func textAt(arguments *structpb.Struct, pointer string) (string, bool) {
+	rest, ok := strings.CutPrefix(pointer, "/")
+	if !ok {
+		return "", false
+	}
+	v := structpb.NewStructValue(arguments)
+	for _, part := range strings.Split(rest, "/") {
+		switch kind := v.GetKind().(type) {
+		case *structpb.Value_StructValue:
+			v = kind.StructValue.GetFields()[unescapePointer.Replace(part)]
+		case *structpb.Value_ListValue:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(kind.ListValue.GetValues()) {
+				return "", false
+			}
+			v = kind.ListValue.GetValues()[i]
+		default:
+			return "", false
+		}
+	}
+	text, ok := v.GetKind().(*structpb.Value_StringValue)
+	if !ok {
+		return "", false
+	}
+	return text.StringValue, true
+}
+
+// wholeRunes returns the beginning of s: at most n bytes, and whole characters.
+func wholeRunes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// callDecision returns what an item shows of the decision about its call.
+func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
+	d, err := inbox.DecisionOf(row.InboxItem)
+	if err != nil {
+		return nil
+	}
+	m := &deckhandv1.CallDecision{
+		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: deref(row.NodeID), NodeName: row.NodeName,
+		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
+	}
+	for _, one := range d.Dangers {
+		m.Dangers = append(m.Dangers, &deckhandv1.CallDanger{Kind: string(one.Kind), What: one.What, Command: one.Command, Line: int32(one.Line)}) //nolint:gosec // a line of a script
+	}
+	for _, one := range d.Commands {
+		m.Commands = append(m.Commands, &deckhandv1.CallCommand{Text: one.Text, Line: int32(one.Line), Via: one.Via, Effect: string(one.Effect)}) //nolint:gosec // a line of a script
+	}
+	return m
+}

@@ -1,0 +1,148 @@
+package auth
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/fair"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+const (
+	// PublicBytes is how long a request may be that anybody may make, as it is
+	// sent and as it is once it is unpacked.
+	PublicBytes = 64 << 10
+	// bodyBegin is how long a body may take to begin, and bodyRate how many bytes
+	// of it have to come in a second from then on.
+	bodyBegin = 30 * time.Second
+	bodyRate  = 16 << 10
+	// bodyRoom is how many bytes the bodies under way may have together, and
+	// bodyEach those of one caller.
+	bodyRoom = 512 << 20
+	bodyEach = 128 << 20
+	// StreamsEach is how many streams a token or a session may have open at once.
+	StreamsEach = 100
+	// bodyPiece is how many are counted at once.
+	bodyPiece = 64 << 10
+)
+
+// Door stands before all procedures: it admits a caller by a request's headers
+// and only then has its body read, within bounds of size, of time, and of the
+// memory that the bodies under way take together.
+type Door struct {
+	Guards
+
+	// Refuse writes a refusal.
+	Refuse func(w http.ResponseWriter, r *http.Request, err error)
+	Next   http.Handler
+	// Begin is how long a body may take to begin; NewDoor sets 30 s.
+	Begin time.Duration
+
+	room    *fair.Room
+	streams *fair.Lanes
+}
+
+// NewDoor makes a Door.
+func NewDoor(g Guards, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
+	return &Door{Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), streams: fair.NewLanes(StreamsEach, 0)}
+}
+
+// ServeHTTP serves one call. What is no procedure is passed on: a page, or one of
+// the handlers that authenticate in their own way.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rule, known := RuleOf(r.URL.Path)
+	if !known {
+		d.Next.ServeHTTP(w, r)
+		return
+	}
+	ctx, err := d.Admit(r.URL.Path, r)
+	if err != nil {
+		// What is still to come of the body is not waited for.
+		w.Header().Set("Connection", "close")
+		d.Refuse(w, r, err)
+		return
+	}
+	ofCaller, ofHub := streams(r.URL.Path)
+	if ofCaller || ofHub {
+		leave, err := d.streams.Take(ctx, callerOf(ctx, r))
+		if err != nil {
+			d.Refuse(w, r, fault.New(fault.Exhausted, "%d streams are open already with this token", StreamsEach).WithCode(fault.RateLimited).
+				WithFix("end one of them first; one watch can have many tasks"))
+			return
+		}
+		defer leave()
+		var stop func()
+		ctx, stop = d.Keep(ctx, r.URL.Path, r)
+		defer stop()
+	}
+	r = r.WithContext(context.WithValue(ctx, admittedKey{}, r.URL.Path))
+	if ofCaller {
+		d.Next.ServeHTTP(w, r) // for as long as it likes
+		return
+	}
+	if rule.Public {
+		r.Body = http.MaxBytesReader(w, r.Body, PublicBytes)
+	}
+	b := &body{
+		ReadCloser: r.Body, control: http.NewResponseController(w), began: time.Now().Add(d.Begin), room: d.room, who: callerOf(ctx, r),
+	}
+	r.Body = b
+	defer b.leave()
+	d.Next.ServeHTTP(w, r)
+}
+
+// callerOf names who sends a body: a token or session, or else an address.
+func callerOf(ctx context.Context, r *http.Request) string {
+	if id := Known(ctx); id.OrgID != "" {
+		return id.SessionID + id.TokenID
+	}
+	return Network(r.RemoteAddr)
+}
+
+// body is a request's body that has to come within time and room: it may take a
+// while to begin, and has to go on at a least rate.
+type body struct {
+	io.ReadCloser
+
+	control     *http.ResponseController
+	began       time.Time // when it has to have begun
+	read, taken int64
+	room        *fair.Room
+	who         string
+	over        bool
+}
+
+// Read reads a piece.
+func (b *body) Read(p []byte) (int, error) {
+	if b.over {
+		return b.ReadCloser.Read(p)
+	}
+	if b.read >= b.taken {
+		if !b.room.Take(bodyPiece, b.who) {
+			return 0, fault.New(fault.Exhausted, "the requests under way are too large together").WithCode(fault.RateLimited).
+				WithFix("try again when they have ended").WithRetryAfter(time.Second)
+		}
+		b.taken += bodyPiece
+	}
+	// Where it cannot be set, as with HTTP/2 in a test, there is no bound.
+	_ = b.control.SetReadDeadline(b.began.Add(time.Duration(b.read) * time.Second / bodyRate))
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if err != nil {
+		b.over = true
+		if err == io.EOF { //nolint:errorlint // a Reader says it so
+			// Whoever waits for the answer may wait for as long as it takes.
+			_ = b.control.SetReadDeadline(time.Time{})
+		}
+	}
+	return n, err
+}
+
+// leave gives back the room.
+func (b *body) leave() {
+	if b.taken > 0 {
+		b.room.Give(b.taken, b.who)
+	}
+}

@@ -1,0 +1,83 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// lookEvery is how often it is looked at whether the caller of a stream may go
+// on. Tokens and sessions are remembered for as long, so that of all streams of
+// one caller one asks the database.
+const lookEvery = 2 * time.Second
+
+// Keep returns a context of an admitted call that ends, with the reason as its
+// cause, when the caller may not make the call any more: their token, session,
+// role or scope, or an access rule, has changed. Call stop when the call is over.
+func (g Guards) Keep(ctx context.Context, procedure string, r *http.Request) (kept context.Context, stop func()) {
+	rule, _ := RuleOf(procedure)
+	if rule.Public {
+		return ctx, func() {}
+	}
+	kept, end := context.WithCancelCause(ctx)
+	before := From(ctx)
+	go func() {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-kept.Done():
+				return
+			case <-tick.C:
+			}
+			if err := g.stands(kept, before, procedure, rule, r); err != nil {
+				end(err)
+				return
+			}
+		}
+	}()
+	return kept, func() { end(nil) }
+}
+
+// stands refuses a caller who may not make a call any more. What cannot be looked
+// at now is looked at the next time.
+func (g Guards) stands(ctx context.Context, before Identity, procedure string, rule Rule, r *http.Request) error {
+	now, err := g.identify(ctx, r.RemoteAddr, r.Header)
+	switch {
+	case fault.Is(err, fault.Unauthenticated):
+		return err
+	case err != nil:
+		return nil
+	case now.Role != before.Role || !slices.Equal(now.Scope.Services, before.Scope.Services) || now.Scope.ReadOnly != before.Scope.ReadOnly:
+		return fault.New(fault.Denied, "your rights have changed").WithCode(fault.PermissionDenied).WithFix("call again")
+	}
+	if err := Allow(now, procedure, rule); err != nil {
+		return err
+	}
+	if err := g.from(ctx, now, procedure, r.RemoteAddr, r.Header); fault.Is(err, fault.Denied) {
+		return err
+	}
+	return nil
+}
+
+// streams reports whether a procedure's caller, and whether its hub, sends a
+// stream.
+func streams(procedure string) (caller, hub bool) {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(procedure, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return false, false
+	}
+	m, ok := d.(protoreflect.MethodDescriptor)
+	if !ok {
+		return false, false
+	}
+	return m.IsStreamingClient(), m.IsStreamingServer()
+}

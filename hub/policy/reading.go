@@ -1,0 +1,58 @@
+package policy
+
+import "github.com/deckhand-sh/deckhand/hub/policy/danger"
+
+// Reading is what was understood of a call, for the person who decides about it.
+type Reading struct {
+	// Dangers are all that were recognised, in the order of the script.
+	Dangers []danger.Finding `json:"dangers,omitempty"`
+	// Commands are the simple commands of a script, after pipes, nested shells and
+	// encoded payloads were taken apart.
+	Commands []Command `json:"commands,omitempty"`
+	// Unclear says what could not be understood.
+	Unclear []string `json:"unclear,omitempty"`
+}
+
+// Command is one simple command of a script.
+type Command struct {
+	Text string `json:"text"`
+	// Line is that of the script, from 1.
+	Line int `json:"line"`
+	// Via is what runs it, outermost first.
+	Via []string `json:"via,omitempty"`
+	// Effect is what the rules make of it on its own; None where no rule is about it.
+	Effect Effect `json:"effect,omitempty"`
+}
+
+// maxRead bounds how many commands of a script are listed, and maxCommandText
+// each of them in bytes: the script itself is shown whole beside them.
+const (
+	maxRead        = 500
+	maxCommandText = 2000
+)
+
+// Read returns what a set of policies understands of a call.
+func (s Set) Read(c Call) Reading {
+	c.read()
+	out := Reading{Dangers: Dangers(c)}
+	if c.script == nil {
+		return out
+	}
+	out.Unclear = c.script.Unclear
+	rules, _, _ := s.applicable(&c)
+	for i, d := range decideAll(rules, unitsOf(c, rules)) {
+		if i >= len(c.script.Commands) || i == maxRead {
+			break
+		}
+		command := &c.script.Commands[i]
+		one := Command{Text: command.String(), Line: command.Line, Via: command.Via}
+		if len(one.Text) > maxCommandText {
+			one.Text = one.Text[:maxCommandText] + "..."
+		}
+		if d.Rule != "" {
+			one.Effect = d.Effect
+		}
+		out.Commands = append(out.Commands, one)
+	}
+	return out
+}

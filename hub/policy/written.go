@@ -1,0 +1,85 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/policy/danger"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+)
+
+// writingTools are the tools of which the arguments say what they write.
+var writingTools = []string{"file_write", "file_append", "file_edit", "file_move", "file_delete", "shell_exec", "terminal_open", "terminal_write", "node_exec_many"}
+
+// WritingTools returns the tools whose calls After follows.
+func WritingTools() []string { return slices.Clone(writingTools) }
+
+// Runs reports whether a call runs commands, so that it matters what the task has
+// written before.
+func (c Call) Runs() bool {
+	_, ok := c.Arguments["command"].(string)
+	return ok && shellTools[c.Tool]
+}
+
+// After returns what is known of the files of a task once a call was made, from
+// what was known before it (Written). A file whose content cannot be worked out is
+// known to be written, and no more.
+func (c Call) After() shell.Record {
+	out, name := c.Written, Abs(text(c.Arguments, "path"))
+	switch c.Tool {
+	case "file_write":
+		return out.With(name, text(c.Arguments, "content"))
+	case "file_append":
+		before, _ := out.Get(name)
+		return out.With(name, before.Text+text(c.Arguments, "content"))
+	case "file_edit":
+		return out.With(name, c.edited(out, name))
+	case "file_move":
+		return out.Moved(Abs(text(c.Arguments, "from")), Abs(text(c.Arguments, "to")))
+	case "file_delete":
+		return out.Moved(name, "")
+	}
+	c.read()
+	if c.script == nil {
+		return out
+	}
+	out = c.script.After
+	for i := range c.script.Commands {
+		cmd := &c.script.Commands[i]
+		if cmd.Language == "" || cmd.Language == "shell" {
+			continue
+		}
+		_, written := danger.Files(cmd.Language, cmd.Code.Text)
+		for _, p := range written {
+			if _, ok := out.Get(cmd.Abs(p)); !ok {
+				out = out.WithUnknown(cmd.Abs(p), cmd.Name())
+			}
+		}
+	}
+	return out
+}
+
+// edited returns what a file holds after its edits; of one that is not known, the
+// texts that were put into it.
+func (c Call) edited(r shell.Record, name string) string {
+	edits, _ := c.Arguments["edits"].([]any)
+	before, known := r.Get(name)
+	content, added := before.Text, []string(nil)
+	for _, one := range edits {
+		e, _ := one.(map[string]any)
+		was, is := text(e, "old"), text(e, "new")
+		added = append(added, is)
+		if was == "" {
+			continue
+		}
+		n := 1
+		if e["all"] == true {
+			n = -1
+		}
+		content = strings.Replace(content, was, is, n)
+	}
+	if known && before.Known {
+		return content
+	}
+	return strings.Join(append(added, before.Text), "\n")
+}

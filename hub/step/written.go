@@ -1,0 +1,84 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/hub/store/db"
+)
+
+// maxRecords bounds the tasks of which a hub keeps in memory what they have
+// written. What is forgotten is read again from their steps.
+const maxRecords = 256
+
+// records keeps what tasks have written, so that each of their steps is read once.
+type records struct {
+	mu sync.Mutex
+	by map[string]written
+}
+
+// written is what a task has written up to a step; all steps to it have ended.
+type written struct {
+	number int32
+	record shell.Record
+}
+
+func newRecords() *records { return &records{by: map[string]written{}} }
+
+func (r *records) get(taskID string) written {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.by[taskID]
+}
+
+func (r *records) put(taskID string, w written) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.by[taskID]; !ok && len(r.by) >= maxRecords {
+		for other := range r.by {
+			delete(r.by, other)
+			break
+		}
+	}
+	if r.by[taskID].number < w.number {
+		r.by[taskID] = w
+	}
+}
+
+// writtenBefore returns what is known of the files that a task has written, by
+// tools for files and by scripts, before a step; by all of its steps where before
+// is 0. Steps that are yet to be made count: one that is decided now may run after
+// them.
+func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, before int32) (shell.Record, error) {
+	from := s.written.get(t.ID)
+	if before > 0 && from.number >= before {
+		from = written{}
+	}
+	for settled := true; ; {
+		rows, err := q.WritingSteps(ctx, db.WritingStepsParams{OrgID: t.OrgID, TaskID: t.ID, After: from.number, Before: before, Tools: policy.WritingTools()})
+		if err != nil {
+			return shell.Record{}, fmt.Errorf("read what task %s wrote: %w", t.ID, err)
+		}
+		for _, row := range rows {
+			raw, err := s.arguments(db.Step{ID: row.ID, ArgumentsSealed: row.ArgumentsSealed, ChangedSealed: row.ChangedSealed})
+			if err != nil {
+				return shell.Record{}, err
+			}
+			call := policy.Call{Tool: row.Tool, Written: from.record}
+			if json.Unmarshal(raw, &call.Arguments) == nil {
+				from.record = call.After()
+			}
+			from.number = row.Number
+			if settled = settled && State(row.State).Ended(); settled {
+				s.written.put(t.ID, from)
+			}
+		}
+		if len(rows) == 0 {
+			return from.record, nil
+		}
+	}
+}

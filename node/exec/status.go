@@ -1,0 +1,85 @@
+package exec
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/node/egress"
+	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// request answers what init is asked to start.
+func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequest {
+	uid, gid := s.jails.User()
+	timeout := defaultTimeout
+	if spec.Timeout != nil {
+		timeout = spec.GetTimeout().AsDuration()
+	}
+	if named, group, err := parseUser(spec.GetUser()); err == nil && named != 0 {
+		uid, gid = named, group
+	}
+	env := spec.GetEnv()
+	if proxied {
+		env = egress.Environment(spec.GetExecId(), env)
+	}
+	return &initv1.StartRequest{
+		ExecId: spec.GetExecId(), Argv: spec.GetArgv(), Env: env, Dir: spec.GetDir(),
+		Uid: uid, Gid: gid, TimeoutMs: max(1, timeout.Milliseconds()),
+		Stdin: spec.GetStdin(), StdinOpen: spec.GetStdinOpen(),
+		PtyRows: spec.GetPty().GetRows(), PtyCols: spec.GetPty().GetCols(),
+		OfflineGraceMs: s.contact.grace(spec).Milliseconds(), OutputLimit: s.outputLimit(spec),
+	}
+}
+
+// outputLimit returns after how much output a command is killed: the node's
+// bound, or a lower one of its own.
+func (s *Service) outputLimit(spec *nodev1.ExecSpec) int64 {
+	if own := spec.GetOutputLimitBytes(); own > 0 {
+		return min(own, s.output)
+	}
+	return s.output
+}
+
+// fromStatus answers an exec as init tells of it.
+func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
+	out := &nodev1.Exec{
+		ExecId: rec.GetSpec().GetExecId(), JailId: rec.GetSpec().GetJailId(),
+		State: nodev1.ExecState_EXEC_STATE_RUNNING, CreatedAt: rec.GetCreatedAt(),
+		StartedAt: at(st.GetStartedAt()), LogBytes: st.GetLogBytes(), MembersLeft: st.GetMembersLeft(),
+		LeaderExited: st.GetLeaderExited(), ExitCode: st.GetExitCode(), Signal: st.GetSignal(),
+		KilledBy: st.GetKilledBy(), StartError: st.GetStartError(),
+		LogDroppedBytes: st.GetLogDropped(), StdinBytes: st.GetStdinBytes(),
+	}
+	if st.GetEnded() {
+		out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, reason(st), at(st.GetEndedAt())
+	}
+	return out
+}
+
+// reason answers why a command ended, as far as init knows.
+func reason(st *initv1.Status) nodev1.EndReason {
+	switch {
+	case st.GetStartError() != "":
+		return nodev1.EndReason_END_REASON_START_FAILED
+	case st.GetTimedOut():
+		return nodev1.EndReason_END_REASON_TIMED_OUT
+	case st.GetOutputLimit():
+		return nodev1.EndReason_END_REASON_OUTPUT_LIMIT
+	case st.GetKilledBy() != "":
+		return nodev1.EndReason_END_REASON_KILLED
+	case st.GetLogError() != "":
+		return nodev1.EndReason_END_REASON_DISK_FULL
+	case st.GetSignal() != 0:
+		return nodev1.EndReason_END_REASON_SIGNALLED
+	}
+	return nodev1.EndReason_END_REASON_EXITED
+}
+
+func at(nanos int64) *timestamppb.Timestamp {
+	if nanos == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, nanos))
+}

@@ -1,0 +1,56 @@
+package jail
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// userLimits is where the kernel has what a user namespace may use up. It counts
+// that for whoever made the namespace as well, who is root for all jails: without
+// limits of its own, one jail takes what systemd and all others have.
+const userLimits = "/proc/sys/user"
+
+const (
+	// watchShare is which part of the machine's inotify and fanotify a jail has.
+	watchShare = 8
+	// leastWatches is what it has on any machine.
+	leastWatches = 8
+)
+
+// limitUser writes the limits of a jail's user namespace, by the PID of its
+// first process. Namespaces it makes none of at all.
+func limitUser(ctx context.Context, pid int) error {
+	names, err := os.ReadDir(userLimits)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // a kernel without them
+	}
+	if err != nil {
+		return fmt.Errorf("read the limits of user namespaces: %w", err)
+	}
+	var script []string
+	for _, name := range names {
+		limit := int64(0)
+		if !strings.HasSuffix(name.Name(), "_namespaces") {
+			have, err := smallest(filepath.Join(userLimits, name.Name()))
+			if err != nil {
+				return err
+			}
+			limit = max(have/watchShare, leastWatches)
+		}
+		script = append(script, fmt.Sprintf("echo %d > %s", limit, filepath.Join(userLimits, name.Name())))
+	}
+	// The kernel looks for the namespace of whoever opens the file, and no
+	// program with threads can enter one.
+	cmd := exec.CommandContext(ctx, "nsenter", "--user", fmt.Sprintf("--target=%d", pid), "/bin/sh", "-ec", strings.Join(slices.Compact(script), "\n"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("limit what the jail's user namespace may use up: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
