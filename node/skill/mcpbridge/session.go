@@ -46,8 +46,9 @@ const (
 	// endWait is how long a server may take to end once its input has.
 	endWait = 2 * time.Second
 	// settleWait is how long an end of the process and one of the conversation wait
-	// for each other, to say why.
-	settleWait = 300 * time.Millisecond
+	// for each other, to say why. Both mostly come at once, but a machine under
+	// load may take its time between them.
+	settleWait = 3 * time.Second
 )
 
 // session is a server's process and the conversation with it.
@@ -141,6 +142,12 @@ func (s *session) begin(ctx context.Context) error {
 	})
 	conn, err := s.client().Connect(ctx, &mcp.IOTransport{Reader: output, Writer: input, MaxLineLength: maxMessage}, nil)
 	if err != nil {
+		// A server that ended before it spoke has said why, and its end tells that.
+		select {
+		case <-gone:
+		case <-ctx.Done():
+		case <-time.After(settleWait):
+		}
 		return err
 	}
 	s.conn = conn
