@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/token"
 	"github.com/deckhand-sh/deckhand/hub/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 	"github.com/deckhand-sh/deckhand/ui"
 )
@@ -61,7 +62,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(),
 			api.Masking(h.cfg.Redact),
-			api.WorkerEvents(),
+			workerevent.Interceptor(),
 			validate.NewInterceptor(),
 			api.Text(),
 		)...),

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"time"
 
@@ -24,8 +23,6 @@ const (
 	bodyEach = 128 << 20
 	// StreamsEach is how many streams a token or a session may have open at once.
 	StreamsEach = 100
-	// bodyPiece is how many are counted at once.
-	bodyPiece = 64 << 10
 )
 
 // Door stands before all procedures: it admits a caller by a request's headers
@@ -85,11 +82,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rule.Public {
 		r.Body = http.MaxBytesReader(w, r.Body, PublicBytes)
 	}
-	b := &body{
-		ReadCloser: r.Body, control: http.NewResponseController(w), began: time.Now().Add(d.Begin), room: d.room, who: callerOf(ctx, r),
-	}
+	b := fair.NewBody(w, r, fair.Bounds{Begin: d.Begin, Rate: bodyRate, Room: d.room}, callerOf(ctx, r))
 	r.Body = b
-	defer b.leave()
+	defer b.Leave()
 	d.Next.ServeHTTP(w, r)
 }
 
@@ -99,50 +94,4 @@ func callerOf(ctx context.Context, r *http.Request) string {
 		return id.SessionID + id.TokenID
 	}
 	return Network(r.RemoteAddr)
-}
-
-// body is a request's body that has to come within time and room: it may take a
-// while to begin, and has to go on at a least rate.
-type body struct {
-	io.ReadCloser
-
-	control     *http.ResponseController
-	began       time.Time // when it has to have begun
-	read, taken int64
-	room        *fair.Room
-	who         string
-	over        bool
-}
-
-// Read reads a piece.
-func (b *body) Read(p []byte) (int, error) {
-	if b.over {
-		return b.ReadCloser.Read(p)
-	}
-	if b.read >= b.taken {
-		if !b.room.Take(bodyPiece, b.who) {
-			return 0, fault.New(fault.Exhausted, "the requests under way are too large together").WithCode(fault.RateLimited).
-				WithFix("try again when they have ended").WithRetryAfter(time.Second)
-		}
-		b.taken += bodyPiece
-	}
-	// Where it cannot be set, as with HTTP/2 in a test, there is no bound.
-	_ = b.control.SetReadDeadline(b.began.Add(time.Duration(b.read) * time.Second / bodyRate))
-	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	if err != nil {
-		b.over = true
-		if err == io.EOF { //nolint:errorlint // a Reader says it so
-			// Whoever waits for the answer may wait for as long as it takes.
-			_ = b.control.SetReadDeadline(time.Time{})
-		}
-	}
-	return n, err
-}
-
-// leave gives back the room.
-func (b *body) leave() {
-	if b.taken > 0 {
-		b.room.Give(b.taken, b.who)
-	}
 }

@@ -39,7 +39,7 @@ func (anthropic) read(method, rest string, _ provider.Provider, body []byte) (*r
 	var thinking struct {
 		Type string `json:"type"`
 	}
-	if raw := m["thinking"]; raw != nil && (exactly(raw, &thinking) != nil || likened(raw, "type", "budget_tokens") != "") {
+	if raw := m["thinking"]; raw != nil && (exactly(raw, &thinking) != nil || likened(fieldsOf(raw), "type", "budget_tokens") != "") {
 		return nil, invalid("thinking is not an object of type and budget_tokens")
 	}
 	out.thinks = thinking.Type != "" && thinking.Type != "disabled"

@@ -243,14 +243,19 @@ var toolFields = []string{
 // a server may take another one.
 func exactly(raw json.RawMessage, into any) error { return jsonexact.Unmarshal(raw, into) }
 
+// fieldsOf returns an object's fields; nil for what is none.
+func fieldsOf(raw json.RawMessage) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if exactly(raw, &m) != nil {
+		return nil
+	}
+	return m
+}
+
 // likened returns a name of an object that a lenient server may take for one of
 // those that are looked at here, though it is written in another way: with other
 // letter cases, or with underscores.
-func likened(raw json.RawMessage, looked ...string) string {
-	var m map[string]json.RawMessage
-	if exactly(raw, &m) != nil {
-		return ""
-	}
+func likened(m map[string]json.RawMessage, looked ...string) string {
 	for name := range m {
 		plain := strings.ReplaceAll(name, "_", "")
 		for _, known := range looked {

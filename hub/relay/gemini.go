@@ -42,7 +42,7 @@ func (gemini) read(method, rest string, p provider.Provider, body []byte) (*requ
 		if exactly(raw, &generation) != nil {
 			return nil, invalid("generationConfig is not what it should be")
 		}
-		if name := likened(raw, "maxOutputTokens", "candidateCount", "thinkingConfig"); name != "" {
+		if name := likened(fieldsOf(raw), "maxOutputTokens", "candidateCount", "thinkingConfig"); name != "" {
 			return nil, invalid("generationConfig.%.60q is not written as the API has it", name)
 		}
 	}

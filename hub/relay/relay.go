@@ -30,6 +30,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/budget"
 	"github.com/deckhand-sh/deckhand/hub/credential"
 	"github.com/deckhand-sh/deckhand/hub/dialguard"
+	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/price"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -55,6 +57,14 @@ import (
 const (
 	// maxRequest bounds a model request; providers refuse larger ones.
 	maxRequest = 32 << 20
+	// bodyBegin is how long a request may take to begin, and bodyRate how many
+	// bytes of it have to come in a second from then on.
+	bodyBegin = 30 * time.Second
+	bodyRate  = 64 << 10
+	// maxRoom is how many bytes the requests that are being read may have
+	// together, and eachRoom those of one organisation.
+	maxRoom  = 512 << 20
+	eachRoom = 256 << 20
 	// MaxCall is the longest that a call may take.
 	MaxCall = 30 * time.Minute
 	// Prefix is where the relay is mounted on the hub's API port; the
@@ -114,11 +124,12 @@ type Relay struct {
 	cfg   Config
 	proxy *httputil.ReverseProxy
 	calls calls
+	room  *fair.Room
 }
 
 // New makes a Relay.
 func New(cfg Config) *Relay {
-	r := &Relay{cfg: cfg}
+	r := &Relay{cfg: cfg, room: fair.NewRoom(maxRoom, eachRoom)}
 	r.proxy = &httputil.ReverseProxy{
 		FlushInterval: -1, // every piece of the stream at once
 		Transport:     renewing{transports(cfg.Guard), r},
@@ -236,9 +247,9 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 		return nil, r.refuse(err, "check the lease")
 	}
 	t := grant.Task
-	body, err := readAll(http.MaxBytesReader(w, req.Body, maxRequest), req.ContentLength)
-	if err != nil {
-		return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
+	body, no := r.readBody(w, req, t)
+	if no != nil {
+		return nil, no
 	}
 	asked, err := f.read(req.Method, rest, p, body)
 	if err != nil {
@@ -334,12 +345,20 @@ func maskContent(mask *redact.Redactor, v any) any {
 	}
 }
 
-// readAll reads a request of the size that it says it has, or of another one.
-func readAll(r io.Reader, size int64) ([]byte, error) {
-	var body bytes.Buffer
-	body.Grow(int(min(max(size, 0), maxRequest)) + bytes.MinRead) // it asks for so much room to see the end
-	_, err := body.ReadFrom(r)
-	return body.Bytes(), err
+// readBody reads a request of a task's within its bounds.
+func (r *Relay) readBody(w http.ResponseWriter, req *http.Request, t db.Task) ([]byte, *refusal) {
+	bounded := fair.NewBody(w, req, fair.Bounds{Begin: bodyBegin, Rate: bodyRate, Room: r.room}, t.OrgID)
+	defer bounded.Leave()
+	body, err := io.ReadAll(http.MaxBytesReader(w, bounded, maxRequest))
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.Is(err, fair.ErrFull):
+		return nil, refuseFault(err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &refusal{Status: http.StatusRequestTimeout, Message: "the request came too slowly", Fix: "send it again"}
+	}
+	return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
 }
 
 // worst bounds what a call can use: a token is a byte or more of the request,

@@ -81,7 +81,7 @@ func heldIn(raw json.RawMessage) error {
 		if json.Unmarshal(raw, &m) != nil {
 			return nil
 		}
-		if name := likened(raw, slices.Concat(named, []string{"source", "image_url", "file"})...); name != "" {
+		if name := likened(m, slices.Concat(named, []string{"source", "image_url", "file"})...); name != "" {
 			return notHeld(name)
 		}
 		for _, name := range named {
@@ -105,7 +105,7 @@ func heldSource(m map[string]json.RawMessage) error {
 		Content json.RawMessage `json:"content"`
 	}
 	if raw := m["source"]; raw != nil && exactly(raw, &source) == nil {
-		if name := likened(raw, "type", "url", "file_id"); name != "" {
+		if name := likened(fieldsOf(raw), "type", "url", "file_id"); name != "" {
 			return notHeld("source, with a field " + name + ",")
 		}
 		if source.Type == "url" || source.Type == "file" {
@@ -120,7 +120,7 @@ func heldSource(m map[string]json.RawMessage) error {
 		var image struct {
 			URL string `json:"url"`
 		}
-		if address == "" && exactly(raw, &image) == nil && likened(raw, "url") == "" {
+		if address == "" && exactly(raw, &image) == nil && likened(fieldsOf(raw), "url") == "" {
 			address = image.URL
 		}
 		if !bytes.HasPrefix([]byte(address), []byte("data:")) {

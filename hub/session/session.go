@@ -218,10 +218,12 @@ func (s *Sessions) Refused(ctx context.Context, orgID, method, why, name string,
 }
 
 // RefusedByProvider is Refused of a login by OIDC, for as often as an address may
-// try: whoever comes is not known, and must not fill the record.
+// try: a stranger must not fill the record.
 func (s *Sessions) RefusedByProvider(ctx context.Context, why string, from From) error {
-	if _, err := s.count(ctx, from.Address, ""); err != nil {
-		return nil //nolint:nilerr // there were enough
+	if _, err := s.count(ctx, from.Address, ""); fault.Is(err, fault.Exhausted) {
+		return nil // there were enough
+	} else if err != nil {
+		return err
 	}
 	return s.Refused(ctx, "", "oidc", why, "", from)
 }

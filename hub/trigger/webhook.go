@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
+	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/trigger/mapping"
@@ -43,10 +43,9 @@ const (
 	// maxRoom is how many bytes the bodies under way may have together, and with
 	// them the memory that strangers can take; eachRoom how many those of one
 	// organisation, and those from one address. What is counted is what has come,
-	// in pieces, never what a sender announces.
+	// never what a sender announces.
 	maxRoom  = 256 << 20
 	eachRoom = 64 << 20
-	piece    = 32 << 10
 	// heldRetry is when a sender may try again what a hold keeps away.
 	heldRetry = 60
 	maxKey    = 200
@@ -183,9 +182,9 @@ func busy() *refusal {
 
 // read reads a body within its bounds, and returns what gives back its room.
 func (s *Service) read(w http.ResponseWriter, r *http.Request, c *compiled, most int64) (body []byte, left func(), err error) {
-	var taken int64
-	who := []string{"organisation " + c.row.OrgID, "address " + auth.Network(r.RemoteAddr)}
-	left = func() { s.room.Give(taken, who...) }
+	bounded := fair.NewBody(w, r, fair.Bounds{Begin: bodyTimeout, Room: s.room},
+		"organisation "+c.row.OrgID, "address "+auth.Network(r.RemoteAddr))
+	left = bounded.Leave
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes", most)
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close")
@@ -194,35 +193,16 @@ func (s *Service) read(w http.ResponseWriter, r *http.Request, c *compiled, most
 	if r.Header.Get("Content-Encoding") != "" {
 		return nil, left, refuse(http.StatusUnsupportedMediaType, "the body is compressed: send it as it is")
 	}
-	// The server sets its own again for the next request.
-	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, left, fmt.Errorf("bound the time of a body: %w", err)
-	}
-	limited := http.MaxBytesReader(w, r.Body, most)
-	for err == nil {
-		if free := cap(body) - len(body); free == 0 {
-			// Half as much again as has come, which is what was proven of it.
-			more := max(piece, int64(len(body)/2)) //nolint:mnd // as it says
-			if r.ContentLength > 0 {
-				more = min(more, r.ContentLength-int64(len(body))+1)
-			}
-			if !s.room.Take(more, who...) {
-				w.Header().Set("Connection", "close")
-				return nil, left, busy()
-			}
-			taken += more
-			body = slices.Grow(body, int(more))
-		}
-		var n int
-		n, err = limited.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-	}
+	body, err = io.ReadAll(http.MaxBytesReader(w, bounded, most))
 	var large *http.MaxBytesError
 	switch {
-	case errors.Is(err, io.EOF):
+	case err == nil:
 		return body, left, nil
 	case errors.As(err, &large):
 		return nil, left, tooLarge
+	case errors.Is(err, fair.ErrFull):
+		w.Header().Set("Connection", "close")
+		return nil, left, busy()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		return nil, left, refuse(http.StatusRequestTimeout, "the body took longer than %s", bodyTimeout)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/execlog"
-	"github.com/deckhand-sh/deckhand/node/grep"
+	"github.com/deckhand-sh/deckhand/internal/grep"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 

@@ -9,7 +9,7 @@ import (
 	"regexp/syntax"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/node/grep"
+	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
 const (

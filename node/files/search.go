@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/node/grep"
+	"github.com/deckhand-sh/deckhand/internal/grep"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/guard"
 	"github.com/deckhand-sh/deckhand/worker/model"
@@ -19,14 +20,14 @@ func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 	payload := map[string]any{"iteration": turn.GetTurn(), "kind": string(found.Kind), "finding": found.Text}
 	if found.Verdict == guard.Nudge {
 		payload["iterations_left"] = guard.Patience
-		r.out.add("guardrail_nudge", payload)
+		r.out.add(workerevent.GuardrailNudge, payload)
 		r.state.Notes[turn.GetTurn()] = join(r.state.Notes[turn.GetTurn()], fmt.Sprintf(
 			"Note: you seem to go round in circles: %s. Do not repeat these calls. Look at what they told you, and try another way; "+
 				"if there is none, ask a person or call complete_task and say what is in the way. "+
 				"If nothing new comes of the next %d turns, the run is paused.", found.Text, guard.Patience))
 		return nil
 	}
-	r.out.add("guardrail_stopped", payload)
+	r.out.add(workerevent.GuardrailStopped, payload)
 	message := "the agent goes round in circles: " + found.Text
 	return &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: fault.Stuck, Message: message,

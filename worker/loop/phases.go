@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/workerevent"
 )
 
 // phaseNames are the seven phases, in order.
@@ -43,7 +45,7 @@ func (p *phases) enter(phase string, more map[string]any) {
 	}
 	maps.Copy(payload, more)
 	p.current, p.since = phase, p.now()
-	p.out.add("phase_changed", payload)
+	p.out.add(workerevent.PhaseChanged, payload)
 }
 
 func (p *phases) leave() float64 {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
+
+	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
 // filter answers what a program writes that only turns words or its input into
@@ -304,7 +306,8 @@ func trSet(s string) (out []rune) {
 
 var substitution = regexp.MustCompile(`^s(.)((?:[^\\]|\\.)*)$`)
 
-// sed does plain substitutions.
+// sed does plain substitutions, of texts and with expressions that cost little:
+// what others would write is unknown.
 func sed(rest []Word, s string) (string, bool) {
 	ops := []string{}
 	for _, a := range rest {
@@ -325,13 +328,19 @@ func sed(rest []Word, s string) (string, bool) {
 		if len(parts) < 2 {
 			return "", false
 		}
-		re, err := regexp.Compile(parts[0])
-		if err != nil {
+		e, err := grep.Compile(parts[0])
+		if err != nil || e.Size()*len(s) > grep.PlainSteps {
 			return "", false
 		}
+		re := e.Regexp()
 		with := strings.NewReplacer(`\1`, "${1}", `\2`, "${2}", `\3`, "${3}", "&", "${0}", "$", "$$", `\/`, "/").Replace(parts[1])
 		if len(parts) > 2 && strings.Contains(parts[2], "g") {
-			s = re.ReplaceAllString(s, with)
+			if (len(s)+1)*(len(with)+1) > 16*maxText { // what it could become
+				return "", false
+			}
+			if s = re.ReplaceAllString(s, with); len(s) > maxText {
+				return "", false
+			}
 		} else if loc := re.FindStringSubmatchIndex(s); loc != nil {
 			s = s[:loc[0]] + string(re.ExpandString(nil, with, s, loc)) + s[loc[1]:]
 		}

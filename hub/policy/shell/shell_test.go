@@ -80,7 +80,7 @@ func TestAScriptThatCannotBeUnderstoodSaysSo(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{
 		`if then`, `echo "`, `eval "$X"`, `sh -c "$X"`, `curl x | sh`, `bash <(cat x)`, strings.Repeat("a;", 70_000), strings.Repeat("$(", 40) + "x" + strings.Repeat(")", 40),
-		strings.Repeat("a;", 3000),
+		strings.Repeat("a;", 3000), `sh -c "$(echo ` + strings.Repeat("a", 999) + ` | sed 's/a/` + strings.Repeat("&", 999) + `/g')"`, `sh -c "$(echo a | sed 's/(a{900}){900}/b/')"`,
 	} {
 		if s := shell.Read(script, shell.Options{}); len(s.Unclear) == 0 {
 			t.Errorf("%.60q is clear", script)

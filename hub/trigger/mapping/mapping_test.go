@@ -123,7 +123,7 @@ func TestTextsThatWouldCostTooMuch(t *testing.T) {
 		`payload.s.matches("(a|b|c|d|e|f|g).{0,990}z$")`:                          "instructions, and 1000 are the most",
 		`payload.s.matches("(a|b|c).{0,90}z$")`:                                   "too costly",
 		`payload.l.exists(x, x.matches("(a|b|c).{0,90}z$"))`:                      "filter costs more than",
-		`matches(payload.s, ("a{1000}"))`:                                         "instructions, and 1000 are the most",
+		`matches(payload.s, ("a{1000}bc"))`:                                       "instructions, and 1000 are the most",
 		`payload.s.replace("", payload.s) == ""`:                                  "replace takes and makes texts of up to",
 		`payload.l[0].replace("", payload.l[0]) == ""`:                            "replace takes and makes texts of up to",
 		`payload.s.split("").size() == 1`:                                         "split takes and makes texts of up to",

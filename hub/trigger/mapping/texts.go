@@ -1,7 +1,8 @@
 package mapping
 
 import (
-	"regexp"
+	"context"
+	"errors"
 	"regexp/syntax"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 	"cel.dev/cel-go/ext"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
 // This file bounds the functions on texts. CEL counts the cost of a call when it
@@ -22,10 +25,9 @@ import (
 const (
 	// maxText is how long a text may be that a function reads or makes, in bytes.
 	maxText = 256 << 10
-	// maxPattern is how many instructions a pattern may compile to, and maxSteps
-	// how many of them may be run in one call, each some nanoseconds.
-	maxPattern = 1000
-	maxSteps   = 4_000_000
+	// maxSteps is how many instructions of a pattern may be run in one call, each
+	// some nanoseconds.
+	maxSteps = 4_000_000
 	// stepsPerCost is how many of them cost one of costLimit.
 	stepsPerCost = 10
 	// bytesPerCost is the same of bytes that are read or made.
@@ -57,11 +59,10 @@ func tooLong(function string) ref.Val {
 	return types.NewErr("%s takes and makes texts of up to %d bytes", function, maxText)
 }
 
-// pattern is a compiled regular expression and how many instructions it has.
+// pattern is a compiled regular expression, or why there is none.
 type pattern struct {
-	re   *regexp.Regexp
-	size int
-	err  ref.Val
+	re  *grep.Expression
+	err ref.Val
 }
 
 // patterns are those that were used last: a pattern is compiled once, however
@@ -77,19 +78,12 @@ func patternOf(text string) pattern {
 		return p
 	}
 	var p pattern
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err == nil {
-		var program *syntax.Prog
-		if program, err = syntax.Compile(parsed.Simplify()); err == nil {
-			p.size = len(program.Inst)
-			p.re, err = regexp.Compile(text)
-		}
-	}
-	switch {
-	case err != nil:
+	var err error
+	if p.re, err = grep.Compile(text); err != nil {
 		p.err = types.NewErr("matches has a pattern that is none: %s", err)
-	case p.size > maxPattern:
-		p.re, p.err = nil, types.NewErr("matches has a pattern of %d instructions, and %d are the most: repeat less", p.size, maxPattern)
+		if wrong := (*syntax.Error)(nil); errors.As(err, &wrong) {
+			p.err = types.NewErr("matches has a pattern that is none: %s", wrong)
+		}
 	}
 	patterns.Add(text, p)
 	return p
@@ -105,13 +99,17 @@ func match(subject, of ref.Val) ref.Val {
 		return types.NewErr("matches has a pattern of %d bytes, and %d are the most", len(text), maxExpression)
 	}
 	p := patternOf(string(text))
-	switch {
-	case p.err != nil:
+	if p.err != nil {
 		return p.err
-	case p.size*len(s) > maxSteps:
-		return types.NewErr("matches would try a pattern of %d instructions on a text of %d bytes, which is too costly: look for it with contains, or in a part of the text", p.size, len(s))
 	}
-	return types.Bool(p.re.MatchString(string(s)))
+	if n := p.re.Size(); n*len(s) > maxSteps {
+		return types.NewErr("matches would try a pattern of %d instructions on a text of %d bytes, which is too costly: look for it with contains, or in a part of the text", n, len(s))
+	}
+	found, err := p.re.Match(context.Background(), []byte(s)) // it ends, for it is bounded
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return types.Bool(found)
 }
 
 // strs returns the leading texts of a call's arguments, and the number behind
@@ -204,7 +202,7 @@ func (costs) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint6
 		if len(args) == 2 { //nolint:mnd // the text and the pattern
 			if n = 1; types.IsBool(result) { // or it was refused, and cost nothing
 				text, _ := args[1].(types.String)
-				n += size(args[0]) * uint64(patternOf(string(text)).size) / stepsPerCost //nolint:gosec // a few thousand
+				n += size(args[0]) * uint64(patternOf(string(text)).re.Size()) / stepsPerCost //nolint:gosec // a few thousand
 			}
 		}
 	case "replace", "split", "join", "lowerAscii", "upperAscii", "trim", "substring", "indexOf", "lastIndexOf", "charAt", "contains":

@@ -1,4 +1,4 @@
-// Package grep has what the searches of files and logs on a node share: an
+// Package grep has what searches with an expression of somebody else's share: an
 // [Expression] is a regular expression whose cost is bounded and that can be
 // interrupted while it matches, and [Slots] bounds how many searches run at
 // once. Expressions come from agents and people; the daemon that runs them is
@@ -44,7 +44,7 @@ func Compile(text string) (*Expression, error) {
 	}
 	n := size(parsed)
 	if n > MaxSize {
-		return nil, fmt.Errorf("it needs about %d instructions, and %d are allowed: repeat less, for example .* in place of .{0,900}", n, MaxSize)
+		return nil, fmt.Errorf("it has about %d instructions, and %d are the most: repeat less, for example .* in place of .{0,900}", n, MaxSize)
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
@@ -81,6 +81,9 @@ func size(re *syntax.Regexp) int {
 
 // Size returns about how many steps a byte costs.
 func (e *Expression) Size() int { return e.size }
+
+// Regexp returns the expression itself, for texts whose length the caller bounds.
+func (e *Expression) Regexp() *regexp.Regexp { return e.re }
 
 // Match reports whether a text has a match. Its only error is that of the
 // context.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/deckhand-sh/deckhand/node/grep"
+	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
 // looks is a context that ends after so many looks at it.

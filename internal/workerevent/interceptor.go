@@ -1,25 +1,24 @@
-package api
+package workerevent
 
 import (
 	"context"
 
 	"connectrpc.com/connect"
 
-	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// WorkerEvents refuses what a worker tells of, in whichever call, that is not a
+// Interceptor refuses a call, whichever it is, with an event that is not a
 // worker's to tell of.
-func WorkerEvents() connect.Interceptor {
+func Interceptor() connect.Interceptor {
 	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			if told, ok := req.Any().(interface {
 				GetEvents() []*deckhandv1.EventDraft
 			}); ok {
 				for _, e := range told.GetEvents() {
-					if !event.FromWorker(e.GetType()) {
+					if !Is(e.GetType()) {
 						return nil, fault.New(fault.Denied, "an event of type %.64q is not a worker's to tell of", e.GetType()).
 							WithCode(fault.PermissionDenied).WithFix("leave it out: the hub tells of it when it happens")
 					}
