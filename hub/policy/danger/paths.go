@@ -101,11 +101,17 @@ var secretPaths = []string{
 	".mozilla/firefox/*/logins.json", ".mozilla/firefox/*/key4.db", ".config/google-chrome/Default/Login Data", ".config/google-chrome/*/Cookies", ".config/chromium/Default/Login Data", ".electrum/wallets/*", ".bitcoin/wallet.dat", ".ethereum/keystore/*", ".config/solana/id.json",
 }
 
-// secretGlobs are those of secretPaths with wildcards.
-var secretGlobs = func() map[string]bool {
-	out := map[string]bool{}
+// secretPattern is one of secretPaths, with what stands before its first
+// wildcard where it has one.
+type secretPattern struct {
+	path, before string
+	glob         bool
+}
+
+var secretPatterns = func() (out []secretPattern) {
 	for _, p := range secretPaths {
-		out[p] = wild(p)
+		before, _, glob := strings.Cut(p, "*")
+		out = append(out, secretPattern{path: p, before: before, glob: glob})
 	}
 	return out
 }()
@@ -120,18 +126,15 @@ func secretFile(p string) bool {
 		return false
 	}
 	globbed := wild(p)
-	for _, pattern := range secretPaths {
-		if !globbed && !secretGlobs[pattern] {
-			if p == pattern || pattern[0] != '/' && strings.HasSuffix(p, pattern) && strings.HasSuffix(p, "/"+pattern) {
-				return true
-			}
-			continue
+	return slices.ContainsFunc(secretPatterns, func(s secretPattern) bool {
+		switch {
+		case globbed:
+			return matchesEnd(s.path, p) || specific(p) && matchesEnd(p, representative(s.path))
+		case s.glob:
+			return strings.Contains(p, s.before) && matchesEnd(s.path, p)
 		}
-		if matchesEnd(pattern, p) || globbed && specific(p) && matchesEnd(p, representative(pattern)) {
-			return true
-		}
-	}
-	return false
+		return p == s.path || s.path[0] != '/' && strings.HasSuffix(p, s.path) && strings.HasSuffix(p, "/"+s.path)
+	})
 }
 
 // ordinary says that no credential is where a path leads: quickly, for most.

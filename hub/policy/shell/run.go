@@ -83,6 +83,9 @@ func (w *walker) emit(c Command) int {
 		c.Within = w.within
 	}
 	c.Via, c.Host, c.Background = slices.Clone(w.via), w.host, c.Background || w.back
+	if w.out.Commands == nil {
+		w.out.Commands = make([]Command, 0, usualCommands)
+	}
 	w.out.Commands = append(w.out.Commands, c)
 	return len(w.out.Commands) - 1
 }

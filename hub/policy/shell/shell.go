@@ -27,7 +27,9 @@ const (
 	maxScript = 128 << 10
 	// maxCommands bounds what a script comes to; maxDepth its nesting.
 	maxCommands = 2000
-	maxDepth    = 24
+	// usualCommands is how many there is room for from the beginning.
+	usualCommands = 4
+	maxDepth      = 24
 	// maxSteps bounds the work: statements that are walked.
 	maxSteps = 20_000
 	// maxText bounds one value in bytes.
