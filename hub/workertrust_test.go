@@ -44,3 +44,24 @@ func TestAWorkerClaimsOfItsPoolOnly(t *testing.T) {
 	require.False(t, do(t, r.workers.Workers.ClaimTask, claim).GetClaimed())
 	r.begin(task.GetId(), 1)
 }
+
+// A worker's token that names pools is good for no other: not to register for
+// one, not to take a worker of it over, and not to claim with such a worker's id.
+func TestAWorkersTokenIsHeldToItsPools(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	mine := do(t, r.workers.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "mine", Slots: 1}).GetWorkerId()
+	task := r.submit("walker")
+	require.Eventually(t, func() bool { return r.sql("SELECT count(*)::text FROM tasks WHERE admitted_at IS NOT NULL") == "1" }, 20*time.Second, 20*time.Millisecond)
+	made := do(t, r.Client(t, r.AdminToken).Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "dmz", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER, Pools: []string{"dmz"}})
+	require.Equal(t, []string{"dmz"}, made.GetToken().GetPools())
+	held := r.Client(t, made.GetSecret())
+	refuses(t, connect.CodePermissionDenied, held.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "x", Slots: 1})
+	refuses(t, connect.CodeNotFound, held.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "x", Pool: "dmz", Slots: 1, WorkerId: mine})
+	registered := do(t, held.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "x", Pool: "dmz", Slots: 1})
+	require.Equal(t, registered.GetWorkerId(), do(t, held.Workers.RegisterWorker, &deckhandv1.RegisterWorkerRequest{Name: "x", Pool: "dmz", Slots: 1, WorkerId: registered.GetWorkerId()}).GetWorkerId())
+	claim := &deckhandv1.ClaimTaskRequest{WorkerId: mine, TaskId: task.GetId(), Attempt: 1}
+	require.False(t, do(t, held.Workers.ClaimTask, claim).GetClaimed())
+	require.True(t, do(t, r.workers.Workers.ClaimTask, claim).GetClaimed())
+	refuses(t, connect.CodeInvalidArgument, r.Client(t, r.AdminToken).Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "user", Pools: []string{"dmz"}})
+}

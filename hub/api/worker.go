@@ -71,9 +71,13 @@ func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckh
 	if pool == "" {
 		pool = bus.DefaultPool
 	}
+	scope := auth.From(ctx).Scope
+	if err := scope.Pool(pool); err != nil {
+		return nil, err
+	}
 	id, err := h.Leases.Register(ctx, org, lease.Worker{
 		ID: req.Msg.GetWorkerId(), Name: req.Msg.GetName(), Pool: pool, Slots: req.Msg.GetSlots(), Version: req.Msg.GetVersion(),
-	})
+	}, scope.Pools...)
 	if err != nil {
 		return nil, err
 	}
@@ -93,8 +97,8 @@ func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckh
 
 // ClaimTask takes the lease on an admitted task.
 func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1.ClaimTaskRequest]) (*connect.Response[deckhandv1.ClaimTaskResponse], error) {
-	org := auth.From(ctx).OrgID
-	le, t, err := h.Leases.Claim(ctx, org, req.Msg.GetWorkerId(), req.Msg.GetTaskId(), req.Msg.GetAttempt())
+	who := auth.From(ctx)
+	le, t, err := h.Leases.Claim(ctx, who.OrgID, req.Msg.GetWorkerId(), req.Msg.GetTaskId(), req.Msg.GetAttempt(), who.Scope.Pools...)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,18 @@ type Scope struct {
 	// Services, such as TaskService, are the only ones that may be called; empty
 	// for all.
 	Services []string `json:"services,omitempty"`
+	// Pools are the only ones that a worker with the token may be of; empty for
+	// all. They leave a worker's token all that a worker may do.
+	Pools []string `json:"pools,omitempty"`
+}
+
+// Pool refuses a worker's token for a pool that it is not for.
+func (s Scope) Pool(name string) error {
+	if len(s.Pools) == 0 || slices.Contains(s.Pools, name) {
+		return nil
+	}
+	return fault.New(fault.Denied, "this worker's token is for pool %s, not for %q", strings.Join(s.Pools, " or "), name).
+		WithCode(fault.PermissionDenied).WithFix("start the worker with --pool %s, or make a token for the pool: deckhand token create NAME --worker --pool %s", s.Pools[0], name)
 }
 
 // All says whether a scope leaves all rights.

@@ -59,16 +59,17 @@ func New(cfg Config) *Leases {
 // TTL is how long a lease lasts without renewal.
 func (l *Leases) TTL() time.Duration { return l.cfg.TTL }
 
-// Claim takes an admitted task for a worker. It answers nil when there is
-// nothing to claim: the wake-up was stale, or another worker was first.
-func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, attempt int32) (*Lease, *db.Task, error) {
+// Claim takes an admitted task of one of pools, or of any with none of them, for
+// a worker. It returns nil when there is nothing to claim: the wake-up was stale,
+// or another worker was first.
+func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, attempt int32, pools ...string) (*Lease, *db.Task, error) {
 	token := ident.Secret("dhl")
 	var claimed *db.Task
 	err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		claimed = nil
 		t, err := tx.ClaimTask(ctx, db.ClaimTaskParams{
 			OrgID: orgID, ID: taskID, Attempt: attempt, WorkerID: &workerID,
-			LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
+			Pools: append([]string{}, pools...), LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
 		})
 		if store.IsNotFound(err) {
 			w, err := tx.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: workerID})

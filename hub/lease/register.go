@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
@@ -23,12 +24,13 @@ type Worker struct {
 	Version string
 }
 
-// Register makes a worker known and answers its id.
-func (l *Leases) Register(ctx context.Context, orgID string, w Worker) (string, error) {
+// Register makes a worker known and returns its id. An earlier registration is
+// taken up again only if it was of one of pools; with none of them, of any.
+func (l *Leases) Register(ctx context.Context, orgID string, w Worker, pools ...string) (string, error) {
 	id := w.ID
 	if id != "" {
-		_, err := l.cfg.Store.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: id})
-		if store.IsNotFound(err) {
+		before, err := l.cfg.Store.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: id})
+		if store.IsNotFound(err) || err == nil && len(pools) > 0 && !slices.Contains(pools, before.Pool) {
 			return "", fault.New(fault.NotFound, "there is no worker %q to take up again", id).
 				WithFix("register without worker_id").WithObject(id)
 		}

@@ -47,7 +47,10 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 		return "", "", err
 	}
 	if d.Kind == auth.Worker && !d.Scope.All() {
-		return "", "", fault.New(fault.Invalid, "a worker's token has no scope").WithFix("leave out role, read_only and services: it does a worker's part only")
+		return "", "", fault.New(fault.Invalid, "a worker's token has no scope").WithFix("leave out role, read_only and services: it does a worker's part only; pools bounds which pool")
+	}
+	if d.Kind != auth.Worker && len(d.Scope.Pools) > 0 {
+		return "", "", fault.New(fault.Invalid, "pools is given, and only a worker is of a pool").WithFix("leave it out, or make a worker's token")
 	}
 	id, secret = ident.New("token"), auth.NewSecret(d.Kind)
 	p := db.CreateTokenParams{

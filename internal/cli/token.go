@@ -73,7 +73,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		Example: `deckhand token create ci --role basic --service TaskService --service EventService
 deckhand token create dashboard --read-only --ttl 720h
 deckhand token create alice-laptop --user alice
-deckhand token create rack-2 --worker --ttl 0`,
+deckhand token create rack-2 --worker --pool dmz --ttl 0`,
 		Args: takes("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Name = args[0]
@@ -104,6 +104,7 @@ deckhand token create rack-2 --worker --ttl 0`,
 	flags.StringVar(&request.Role, "role", "", "the most that it may: viewer, basic, advanced or admin")
 	flags.BoolVar(&request.ReadOnly, "read-only", false, "it may only read")
 	flags.StringSliceVar(&request.Services, "service", nil, "it may call these services only, such as TaskService")
+	flags.StringSliceVar(&request.Pools, "pool", nil, "of a worker's: it may be of these pools only")
 	flags.DurationVar(&ttl, "ttl", defaultTokenTTL, "how long it can be used; 0 for ever")
 	return cmd
 }
@@ -123,6 +124,9 @@ func (a *app) tokenNoun() output.Noun[*deckhandv1.Token] {
 				}
 				if x.GetRole() != "" {
 					may = append([]string{x.GetRole()}, may...)
+				}
+				for _, pool := range x.GetPools() {
+					may = append(may, "pool "+pool)
 				}
 				return strings.Join(may, ", ")
 			}, Max: 60},

@@ -92,7 +92,9 @@ type Token struct {
 	// Absent for one that does not expire.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// When it was last used, to the hour; absent for never.
-	UsedAt        *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	UsedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
+	// Of a worker's: the pools that its workers may be of; empty for all.
+	Pools         []string `protobuf:"bytes,12,rep,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -204,6 +206,13 @@ func (x *Token) GetUsedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Token) GetPools() []string {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unspecified for a user's.
@@ -217,7 +226,9 @@ type CreateTokenRequest struct {
 	// Such as TaskService.
 	Services []string `protobuf:"bytes,6,rep,name=services,proto3" json:"services,omitempty"`
 	// How long it can be used; absent for ever.
-	Ttl           *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// For a worker: the pools that it may be of; empty for all.
+	Pools         []string `protobuf:"bytes,8,rep,name=pools,proto3" json:"pools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +308,13 @@ func (x *CreateTokenRequest) GetServices() []string {
 func (x *CreateTokenRequest) GetTtl() *durationpb.Duration {
 	if x != nil {
 		return x.Ttl
+	}
+	return nil
+}
+
+func (x *CreateTokenRequest) GetPools() []string {
+	if x != nil {
+		return x.Pools
 	}
 	return nil
 }
@@ -527,7 +545,7 @@ var File_deckhand_v1_token_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x03\n" +
+	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x03\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.TokenKindR\x04kind\x12\x12\n" +
@@ -543,7 +561,8 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
-	"\aused_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\"\xe0\x02\n" +
+	"\aused_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
+	"\x05pools\x18\f \x03(\tR\x05pools\"\x94\x03\n" +
 	"\x12CreateTokenRequest\x124\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.TokenKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x1d\n" +
 	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\x12!\n" +
@@ -552,7 +571,8 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12?\n" +
 	"\bservices\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x102\"\x19r\x172\x15^[A-Z][A-Za-z]{1,60}$R\bservices\x127\n" +
 	"\x03ttl\x18\a \x01(\v2\x19.google.protobuf.DurationB\n" +
-	"\xbaH\a\xaa\x01\x042\x02\b<R\x03ttl\"W\n" +
+	"\xbaH\a\xaa\x01\x042\x02\b<R\x03ttl\x122\n" +
+	"\x05pools\x18\b \x03(\tB\x1c\xbaH\x19\x92\x01\x16\x10\x14\"\x12r\x10( 2\f^[a-z0-9-]+$R\x05pools\"W\n" +
 	"\x13CreateTokenResponse\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.deckhand.v1.TokenR\x05token\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\"%\n" +
