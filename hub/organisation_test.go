@@ -1,12 +1,17 @@
 package hub_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/hub/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/simnode"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -63,4 +68,65 @@ func TestAnOrganisationOfItsOwn(t *testing.T) {
 	require.EqualValues(t, 1, research.GetUsers())
 	require.EqualValues(t, 1, research.GetNodes())
 	require.EqualValues(t, 0, research.GetTasks())
+}
+
+// What a hub's operator lets an organisation have holds for versions that are
+// applied from then on, and for tasks that start; another organisation is not
+// touched, and only operators set them.
+func TestAnOrganisationHasLimits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	set := func(l *deckhandv1.OrganisationLimits) *deckhandv1.Organisation {
+		t.Helper()
+		return do(t, r.user.Organisations.SetOrganisationLimits, &deckhandv1.SetOrganisationLimitsRequest{Name: "default", Limits: l}).GetOrganisation()
+	}
+	text := func(jail string) string {
+		return strings.Replace(scripted("large"), "name: large\n", "name: large\n"+jail, 1)
+	}
+	apply := func(jail string) error {
+		_, err := r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+			Filename: "large.md", Markdown: text(jail), Script: "turns: []\n",
+		}))
+		return err
+	}
+	require.NoError(t, apply("jail: {cpus: 4, memory: 8GiB, pids: 1000}\nworkspace: {size: 20GiB}\n"))
+	got := set(&deckhandv1.OrganisationLimits{JailCpuMillis: proto.Int64(2000), JailMemoryBytes: proto.Int64(4 << 30)}).GetLimits()
+	require.EqualValues(t, 2000, got.GetJailCpuMillis())
+	got = set(&deckhandv1.OrganisationLimits{JailPids: proto.Int64(600), JailWorkspaceBytes: proto.Int64(10 << 30), UndoWindow: durationpb.New(time.Hour)}).GetLimits()
+	require.EqualValues(t, 2000, got.GetJailCpuMillis(), "what is not given stays")
+	for jail, says := range map[string]string{
+		"jail: {cpus: 2.5}\n":                         "jail.cpus would be 2.5, and this organisation's jails may have 2 at most",
+		"jail: {memory: 5GiB}\n":                      "jail.memory would be 5GiB",
+		"jail: {memory: 1GiB, max_memory: 4097MiB}\n": "jail.memory would be 4GiB",
+		"jail: {pids: 601}\n":                         "jail.pids would be 601",
+		"workspace: {size: 11GiB}\n":                  "workspace.size would be 11GiB",
+	} {
+		err := apply(jail)
+		require.True(t, fault.Is(err, fault.Denied), "%s: %v", jail, err)
+		require.ErrorContains(t, err, says)
+	}
+	require.NoError(t, apply("jail: {cpus: 2, memory: 4GiB, pids: 600}\n"))
+
+	// A task of a version that was applied before is not given a jail.
+	set(&deckhandv1.OrganisationLimits{JailPids: proto.Int64(100)})
+	task := r.submit("walker")
+	lease := r.claim(task.GetId(), 1).GetLease()
+	_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	require.ErrorContains(t, err, "jail.pids would be 512")
+	set(&deckhandv1.OrganisationLimits{JailPids: proto.Int64(0)})
+	do(t, r.workers.Workers.StartTask, &deckhandv1.StartTaskRequest{Lease: lease})
+	r.finish(lease)
+
+	changes := do(t, r.user.Workspaces.ListChanges, &deckhandv1.ListChangesRequest{TaskId: task.GetId()})
+	ended := r.task(task.GetId()).GetFinishedAt().AsTime()
+	require.Equal(t, ended.Add(time.Hour), changes.GetUndoUntil().AsTime())
+	set(&deckhandv1.OrganisationLimits{UndoWindow: durationpb.New(0)})
+	changes = do(t, r.user.Workspaces.ListChanges, &deckhandv1.ListChangesRequest{TaskId: task.GetId()})
+	require.Equal(t, ended.Add(workspace.DefaultWindow), changes.GetUndoUntil().AsTime())
+
+	require.Len(t, r.audited("organisation.limited"), 5)
+	refuses(t, connect.CodePermissionDenied, r.as("ann", "advanced").Organisations.SetOrganisationLimits, &deckhandv1.SetOrganisationLimitsRequest{
+		Name: "default", Limits: &deckhandv1.OrganisationLimits{},
+	})
+	refuses(t, connect.CodeNotFound, r.user.Organisations.SetOrganisationLimits, &deckhandv1.SetOrganisationLimitsRequest{Name: "none", Limits: &deckhandv1.OrganisationLimits{}})
 }

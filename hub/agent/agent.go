@@ -13,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/organisation"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -108,6 +109,13 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 	id, change := "", Unchanged
 	err = s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		q := tx.Queries
+		org, err := q.OrganisationByID(ctx, orgID)
+		if err != nil {
+			return fmt.Errorf("load organisation %s: %w", orgID, err)
+		}
+		if err := organisation.Ceiling(org).Allows(organisation.JailOf(p)); err != nil {
+			return err
+		}
 		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name, Owner: by.ID}); err != nil {
 			return fmt.Errorf("store agent %s: %w", p.Name, err)
 		}

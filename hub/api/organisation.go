@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
@@ -17,8 +19,14 @@ type Organisations struct{ Organisations *organisation.Service }
 
 func organisationMessage(row db.ListOrganisationsRow) *deckhandv1.Organisation {
 	o := row.Organisation
+	limits := &deckhandv1.OrganisationLimits{
+		JailCpuMillis: &o.JailCpuMillis, JailMemoryBytes: &o.JailMemoryBytes, JailPids: &o.JailPids, JailWorkspaceBytes: &o.JailWorkspaceBytes,
+	}
+	if o.UndoWindowSeconds != nil {
+		limits.UndoWindow = durationpb.New(time.Duration(*o.UndoWindowSeconds) * time.Second)
+	}
 	return &deckhandv1.Organisation{
-		Id: o.ID, Name: o.Name, Users: row.Users, Tasks: row.Tasks, Nodes: row.Nodes, CreatedAt: timestamppb.New(o.CreatedAt),
+		Limits: limits, Id: o.ID, Name: o.Name, Users: row.Users, Tasks: row.Tasks, Nodes: row.Nodes, CreatedAt: timestamppb.New(o.CreatedAt),
 	}
 }
 
@@ -43,6 +51,31 @@ func (h *Organisations) ListOrganisations(ctx context.Context, _ *connect.Reques
 	res := &deckhandv1.ListOrganisationsResponse{}
 	for _, row := range rows {
 		res.Organisations = append(res.Organisations, organisationMessage(row))
+	}
+	return connect.NewResponse(res), nil
+}
+
+// SetOrganisationLimits says what an organisation may have.
+func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.Request[deckhandv1.SetOrganisationLimitsRequest]) (*connect.Response[deckhandv1.SetOrganisationLimitsResponse], error) {
+	who, m := auth.From(ctx), req.Msg.GetLimits()
+	change := organisation.Change{CPUMillis: m.JailCpuMillis, MemoryBytes: m.JailMemoryBytes, PIDs: m.JailPids, WorkspaceBytes: m.JailWorkspaceBytes} //nolint:protogetter // unset is not 0
+	if m.GetUndoWindow() != nil {
+		window := m.GetUndoWindow().AsDuration()
+		change.UndoWindow = &window
+	}
+	org, err := h.Organisations.SetLimits(ctx, req.Msg.GetName(), change, who.OrgID, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := h.Organisations.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.SetOrganisationLimitsResponse{}
+	for _, row := range rows {
+		if row.Organisation.ID == org.ID {
+			res.Organisation = organisationMessage(row)
+		}
 	}
 	return connect.NewResponse(res), nil
 }

@@ -69,7 +69,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 		claimed = nil
 		t, err := tx.ClaimTask(ctx, db.ClaimTaskParams{
 			OrgID: orgID, ID: taskID, Attempt: attempt, WorkerID: &workerID,
-			Pools: append([]string{}, pools...), LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
+			Pools: pools, LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
 		})
 		if store.IsNotFound(err) {
 			w, err := tx.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: workerID})

@@ -7,6 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/lease"
 	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/organisation"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -42,6 +43,15 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 		return Prepared{}, err
 	}
 	if call.Jail, err = s.Jail(ctx, t); err != nil {
+		return Prepared{}, err
+	}
+	org, err := s.cfg.Store.OrganisationByID(ctx, orgID)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("load organisation %s: %w", orgID, err)
+	}
+	if err := organisation.Ceiling(org).Allows(organisation.Jail{
+		CPUMillis: call.Jail.GetCpuMillis(), MemoryBytes: call.Jail.GetMemoryBytes(), PIDs: call.Jail.GetPids(), WorkspaceBytes: call.Jail.GetWorkspaceBytes(),
+	}); err != nil {
 		return Prepared{}, err
 	}
 	if t.Attempt > 1 {

@@ -52,7 +52,11 @@ func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (Undone, err
 		return Undone{}, fault.New(fault.NotFound, "%s changed no files in its workspace", e.ID).WithObject(e.ID).
 			WithFix("see which did: deckhand node execs")
 	}
-	out := Undone{Span: w.from(e.FinishedAt)}
+	span, err := w.span(ctx, e.OrgID, e.FinishedAt)
+	if err != nil {
+		return Undone{}, err
+	}
+	out := Undone{Span: span}
 	if !out.Span.Open() && !req.Preview {
 		return out, refuse("the changes of %s could be taken back until %s", e.ID, out.Span.Until.UTC().Format(time.RFC3339)).
 			WithFix("change the files back by hand")

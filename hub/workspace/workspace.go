@@ -45,7 +45,7 @@ type Config struct {
 	// Irreversible are the names of the tools of which something cannot be undone.
 	Irreversible []string
 	// Window is how long after the end of a task its changes can be taken back;
-	// 0 for 5 minutes, negative for ever.
+	// 0 for DefaultWindow, negative for ever. An organisation may have its own.
 	Window time.Duration
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
@@ -176,7 +176,8 @@ func (w *Workspaces) Changes(ctx context.Context, t db.Task) ([]db.ListStepChang
 	if err != nil {
 		return nil, Span{}, fmt.Errorf("list the changes of %s: %w", t.ID, err)
 	}
-	return rows, w.span(t), nil
+	span, err := w.span(ctx, t.OrgID, t.FinishedAt)
+	return rows, span, err
 }
 
 // Span is how long a task's changes can be taken back.
@@ -190,15 +191,24 @@ type Span struct {
 // Open says whether the span has not ended.
 func (s Span) Open() bool { return s.Until.IsZero() || s.Left > 0 }
 
-func (w *Workspaces) span(t db.Task) Span { return w.from(t.FinishedAt) }
-
-// from is the span that begins at an end; nil for none yet.
-func (w *Workspaces) from(end *time.Time) Span {
-	if end == nil || w.cfg.Window < 0 {
-		return Span{}
+// span is the one that begins at an end; nil for none yet.
+func (w *Workspaces) span(ctx context.Context, orgID string, end *time.Time) (Span, error) {
+	if end == nil {
+		return Span{}, nil
 	}
-	until := end.Add(w.cfg.Window)
-	return Span{Until: until, Left: max(0, until.Sub(w.cfg.Now()))}
+	org, err := w.cfg.Store.OrganisationByID(ctx, orgID)
+	if err != nil {
+		return Span{}, fmt.Errorf("load organisation %s: %w", orgID, err)
+	}
+	window := w.cfg.Window
+	if own := org.UndoWindowSeconds; own != nil {
+		window = time.Duration(*own) * time.Second
+	}
+	if window < 0 {
+		return Span{}, nil
+	}
+	until := end.Add(window)
+	return Span{Until: until, Left: max(0, until.Sub(w.cfg.Now()))}, nil
 }
 
 // Request says what is to be taken back of a task.

@@ -369,6 +369,18 @@ func ParseSize(text string) (bytes int64, ok bool) {
 	return 0, false
 }
 
+// FormatSize writes bytes as ParseSize reads them, in the largest unit that they
+// are a whole number of, or with one digit after the point.
+func FormatSize(bytes int64) string {
+	units := sizes[:4] // those of powers of two
+	for i := len(units) - 1; i >= 0; i-- {
+		if one := int64(units[i].bytes); bytes >= one {
+			return strings.TrimSuffix(strconv.FormatFloat(float64(bytes)/float64(one), 'f', 1, 64), ".0") + units[i].suffix
+		}
+	}
+	return strconv.FormatFloat(float64(bytes)/units[0].bytes, 'f', -1, 64) + units[0].suffix
+}
+
 func (d *decoder) size(n *yaml.Node, key string, least int64) int64 {
 	bytes, ok := int64(0), false
 	if n.Kind == yaml.ScalarNode {

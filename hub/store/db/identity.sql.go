@@ -14,7 +14,7 @@ import (
 const createOrganisation = `-- name: CreateOrganisation :one
 INSERT INTO organisations (id, name) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
-RETURNING id, name, created_at
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds
 `
 
 type CreateOrganisationParams struct {
@@ -25,7 +25,16 @@ type CreateOrganisationParams struct {
 func (q *Queries) CreateOrganisation(ctx context.Context, arg CreateOrganisationParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, createOrganisation, arg.ID, arg.Name)
 	var i Organisation
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.JailCpuMillis,
+		&i.JailMemoryBytes,
+		&i.JailPids,
+		&i.JailWorkspaceBytes,
+		&i.UndoWindowSeconds,
+	)
 	return i, err
 }
 
@@ -115,7 +124,7 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 }
 
 const insertOrganisation = `-- name: InsertOrganisation :one
-INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at
+INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds
 `
 
 type InsertOrganisationParams struct {
@@ -127,12 +136,21 @@ type InsertOrganisationParams struct {
 func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisationParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, insertOrganisation, arg.ID, arg.Name)
 	var i Organisation
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.JailCpuMillis,
+		&i.JailMemoryBytes,
+		&i.JailPids,
+		&i.JailWorkspaceBytes,
+		&i.UndoWindowSeconds,
+	)
 	return i, err
 }
 
 const listOrganisations = `-- name: ListOrganisations :many
-SELECT o.id, o.name, o.created_at, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
 FROM organisations o ORDER BY o.name
@@ -158,6 +176,11 @@ func (q *Queries) ListOrganisations(ctx context.Context) ([]ListOrganisationsRow
 			&i.Organisation.ID,
 			&i.Organisation.Name,
 			&i.Organisation.CreatedAt,
+			&i.Organisation.JailCpuMillis,
+			&i.Organisation.JailMemoryBytes,
+			&i.Organisation.JailPids,
+			&i.Organisation.JailWorkspaceBytes,
+			&i.Organisation.UndoWindowSeconds,
 			&i.Users,
 			&i.Tasks,
 			&i.Nodes,
@@ -183,6 +206,26 @@ func (q *Queries) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 	return sealed, err
 }
 
+const organisationByID = `-- name: OrganisationByID :one
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds FROM organisations WHERE id = $1
+`
+
+func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation, error) {
+	row := q.db.QueryRow(ctx, organisationByID, id)
+	var i Organisation
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.JailCpuMillis,
+		&i.JailMemoryBytes,
+		&i.JailPids,
+		&i.JailWorkspaceBytes,
+		&i.UndoWindowSeconds,
+	)
+	return i, err
+}
+
 const revokeTokens = `-- name: RevokeTokens :exec
 UPDATE api_tokens SET revoked_at = now()
 WHERE org_id = $1 AND kind = $2 AND name = $3 AND revoked_at IS NULL
@@ -198,6 +241,52 @@ type RevokeTokensParams struct {
 func (q *Queries) RevokeTokens(ctx context.Context, arg RevokeTokensParams) error {
 	_, err := q.db.Exec(ctx, revokeTokens, arg.OrgID, arg.Kind, arg.Name)
 	return err
+}
+
+const setOrganisationLimits = `-- name: SetOrganisationLimits :one
+UPDATE organisations SET
+    jail_cpu_millis = coalesce($1, jail_cpu_millis),
+    jail_memory_bytes = coalesce($2, jail_memory_bytes),
+    jail_pids = coalesce($3, jail_pids),
+    jail_workspace_bytes = coalesce($4, jail_workspace_bytes),
+    undo_window_seconds = CASE WHEN $5::bigint < 0 THEN NULL
+                               ELSE coalesce($5, undo_window_seconds) END
+WHERE name = $6
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds
+`
+
+type SetOrganisationLimitsParams struct {
+	JailCpuMillis      *int64
+	JailMemoryBytes    *int64
+	JailPids           *int64
+	JailWorkspaceBytes *int64
+	UndoWindowSeconds  *int64
+	Name               string
+}
+
+// What is NULL stays; of the undo window, which may be the hub's own, a negative
+// number says that it is that.
+func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisationLimitsParams) (Organisation, error) {
+	row := q.db.QueryRow(ctx, setOrganisationLimits,
+		arg.JailCpuMillis,
+		arg.JailMemoryBytes,
+		arg.JailPids,
+		arg.JailWorkspaceBytes,
+		arg.UndoWindowSeconds,
+		arg.Name,
+	)
+	var i Organisation
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.JailCpuMillis,
+		&i.JailMemoryBytes,
+		&i.JailPids,
+		&i.JailWorkspaceBytes,
+		&i.UndoWindowSeconds,
+	)
+	return i, err
 }
 
 const tokenByHash = `-- name: TokenByHash :one

@@ -535,9 +535,14 @@ type Notice struct {
 }
 
 type Organisation struct {
-	ID        string
-	Name      string
-	CreatedAt time.Time
+	ID                 string
+	Name               string
+	CreatedAt          time.Time
+	JailCpuMillis      int64
+	JailMemoryBytes    int64
+	JailPids           int64
+	JailWorkspaceBytes int64
+	UndoWindowSeconds  *int64
 }
 
 type Plan struct {

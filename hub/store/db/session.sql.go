@@ -172,13 +172,22 @@ func (q *Queries) ForgiveLogin(ctx context.Context, key []byte) error {
 }
 
 const getOrganisation = `-- name: GetOrganisation :one
-SELECT id, name, created_at FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds FROM organisations WHERE id = $1
 `
 
 func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation, error) {
 	row := q.db.QueryRow(ctx, getOrganisation, id)
 	var i Organisation
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.JailCpuMillis,
+		&i.JailMemoryBytes,
+		&i.JailPids,
+		&i.JailWorkspaceBytes,
+		&i.UndoWindowSeconds,
+	)
 	return i, err
 }
 
@@ -282,13 +291,22 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 }
 
 const organisationByName = `-- name: OrganisationByName :one
-SELECT id, name, created_at FROM organisations WHERE name = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds FROM organisations WHERE name = $1
 `
 
 func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisation, error) {
 	row := q.db.QueryRow(ctx, organisationByName, name)
 	var i Organisation
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.JailCpuMillis,
+		&i.JailMemoryBytes,
+		&i.JailPids,
+		&i.JailWorkspaceBytes,
+		&i.UndoWindowSeconds,
+	)
 	return i, err
 }
 

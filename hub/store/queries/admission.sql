@@ -59,7 +59,7 @@ UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, wo
     lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = @attempt::int
-  AND (cardinality(@pools::text[]) = 0 OR tasks.pool = ANY (@pools::text[]))
+  AND (coalesce(cardinality(@pools::text[]), 0) = 0 OR tasks.pool = ANY (@pools::text[]))
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = @worker_id AND w.org_id = @org_id AND w.drained_at IS NULL AND w.pressure = ''
                 AND w.pool = tasks.pool)
 RETURNING *;

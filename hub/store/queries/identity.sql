@@ -37,6 +37,22 @@ INSERT INTO cluster_secrets (name, sealed) VALUES (@name, @sealed) ON CONFLICT (
 -- No row where there is one of that name.
 INSERT INTO organisations (id, name) VALUES (@id, @name) ON CONFLICT (name) DO NOTHING RETURNING *;
 
+-- name: OrganisationByID :one
+SELECT * FROM organisations WHERE id = @id;
+
+-- name: SetOrganisationLimits :one
+-- What is NULL stays; of the undo window, which may be the hub's own, a negative
+-- number says that it is that.
+UPDATE organisations SET
+    jail_cpu_millis = coalesce(sqlc.narg(jail_cpu_millis), jail_cpu_millis),
+    jail_memory_bytes = coalesce(sqlc.narg(jail_memory_bytes), jail_memory_bytes),
+    jail_pids = coalesce(sqlc.narg(jail_pids), jail_pids),
+    jail_workspace_bytes = coalesce(sqlc.narg(jail_workspace_bytes), jail_workspace_bytes),
+    undo_window_seconds = CASE WHEN sqlc.narg(undo_window_seconds)::bigint < 0 THEN NULL
+                               ELSE coalesce(sqlc.narg(undo_window_seconds), undo_window_seconds) END
+WHERE name = @name
+RETURNING *;
+
 -- name: ListOrganisations :many
 SELECT sqlc.embed(o), (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -33,6 +34,7 @@ type Organisation struct {
 	// Nodes that are not revoked.
 	Nodes         int64                  `protobuf:"varint,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	Limits        *OrganisationLimits    `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +111,195 @@ func (x *Organisation) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Organisation) GetLimits() *OrganisationLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// OrganisationLimits is what one jail of an organisation may have at most, and
+// how long its tasks can be undone. A node's own ceilings hold besides.
+type OrganisationLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Thousandths of a processor; 0 for what the node allows.
+	JailCpuMillis *int64 `protobuf:"varint,1,opt,name=jail_cpu_millis,json=jailCpuMillis,proto3,oneof" json:"jail_cpu_millis,omitempty"`
+	// The most that a persona's memory may be raised to; 0 for what the node allows.
+	JailMemoryBytes *int64 `protobuf:"varint,2,opt,name=jail_memory_bytes,json=jailMemoryBytes,proto3,oneof" json:"jail_memory_bytes,omitempty"`
+	// Processes and threads; 0 for what the node allows.
+	JailPids *int64 `protobuf:"varint,3,opt,name=jail_pids,json=jailPids,proto3,oneof" json:"jail_pids,omitempty"`
+	// 0 for what the node allows.
+	JailWorkspaceBytes *int64 `protobuf:"varint,4,opt,name=jail_workspace_bytes,json=jailWorkspaceBytes,proto3,oneof" json:"jail_workspace_bytes,omitempty"`
+	// How long after its end what a task changed can be taken back; 0 for what the
+	// hub says, which is what it is before anybody sets it.
+	UndoWindow    *durationpb.Duration `protobuf:"bytes,5,opt,name=undo_window,json=undoWindow,proto3" json:"undo_window,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrganisationLimits) Reset() {
+	*x = OrganisationLimits{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrganisationLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrganisationLimits) ProtoMessage() {}
+
+func (x *OrganisationLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrganisationLimits.ProtoReflect.Descriptor instead.
+func (*OrganisationLimits) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OrganisationLimits) GetJailCpuMillis() int64 {
+	if x != nil && x.JailCpuMillis != nil {
+		return *x.JailCpuMillis
+	}
+	return 0
+}
+
+func (x *OrganisationLimits) GetJailMemoryBytes() int64 {
+	if x != nil && x.JailMemoryBytes != nil {
+		return *x.JailMemoryBytes
+	}
+	return 0
+}
+
+func (x *OrganisationLimits) GetJailPids() int64 {
+	if x != nil && x.JailPids != nil {
+		return *x.JailPids
+	}
+	return 0
+}
+
+func (x *OrganisationLimits) GetJailWorkspaceBytes() int64 {
+	if x != nil && x.JailWorkspaceBytes != nil {
+		return *x.JailWorkspaceBytes
+	}
+	return 0
+}
+
+func (x *OrganisationLimits) GetUndoWindow() *durationpb.Duration {
+	if x != nil {
+		return x.UndoWindow
+	}
+	return nil
+}
+
+type SetOrganisationLimitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organisation's.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What is absent in it stays as it is.
+	Limits        *OrganisationLimits `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetOrganisationLimitsRequest) Reset() {
+	*x = SetOrganisationLimitsRequest{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetOrganisationLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetOrganisationLimitsRequest) ProtoMessage() {}
+
+func (x *SetOrganisationLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetOrganisationLimitsRequest.ProtoReflect.Descriptor instead.
+func (*SetOrganisationLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SetOrganisationLimitsRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetOrganisationLimitsRequest) GetLimits() *OrganisationLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type SetOrganisationLimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Organisation  *Organisation          `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetOrganisationLimitsResponse) Reset() {
+	*x = SetOrganisationLimitsResponse{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetOrganisationLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetOrganisationLimitsResponse) ProtoMessage() {}
+
+func (x *SetOrganisationLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetOrganisationLimitsResponse.ProtoReflect.Descriptor instead.
+func (*SetOrganisationLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetOrganisationLimitsResponse) GetOrganisation() *Organisation {
+	if x != nil {
+		return x.Organisation
+	}
+	return nil
+}
+
 type CreateOrganisationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -120,7 +311,7 @@ type CreateOrganisationRequest struct {
 
 func (x *CreateOrganisationRequest) Reset() {
 	*x = CreateOrganisationRequest{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -132,7 +323,7 @@ func (x *CreateOrganisationRequest) String() string {
 func (*CreateOrganisationRequest) ProtoMessage() {}
 
 func (x *CreateOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -145,7 +336,7 @@ func (x *CreateOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateOrganisationRequest) GetName() string {
@@ -173,7 +364,7 @@ type CreateOrganisationResponse struct {
 
 func (x *CreateOrganisationResponse) Reset() {
 	*x = CreateOrganisationResponse{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +376,7 @@ func (x *CreateOrganisationResponse) String() string {
 func (*CreateOrganisationResponse) ProtoMessage() {}
 
 func (x *CreateOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +389,7 @@ func (x *CreateOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateOrganisationResponse) GetOrganisation() *Organisation {
@@ -223,7 +414,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -235,7 +426,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -248,7 +439,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{6}
 }
 
 type ListOrganisationsResponse struct {
@@ -260,7 +451,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +463,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +476,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -299,7 +490,7 @@ var File_deckhand_v1_organisation_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\n" +
-	"\x1edeckhand/v1/organisation.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaf\x01\n" +
+	"\x1edeckhand/v1/organisation.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x01\n" +
 	"\fOrganisation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -307,7 +498,26 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\x05tasks\x18\x04 \x01(\x03R\x05tasks\x12\x14\n" +
 	"\x05nodes\x18\x05 \x01(\x03R\x05nodes\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x96\x01\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x127\n" +
+	"\x06limits\x18\a \x01(\v2\x1f.deckhand.v1.OrganisationLimitsR\x06limits\"\x92\x03\n" +
+	"\x12OrganisationLimits\x128\n" +
+	"\x0fjail_cpu_millis\x18\x01 \x01(\x03B\v\xbaH\b\"\x06\x18\x80\xc0>(\x00H\x00R\rjailCpuMillis\x88\x01\x01\x128\n" +
+	"\x11jail_memory_bytes\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x0fjailMemoryBytes\x88\x01\x01\x12)\n" +
+	"\tjail_pids\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x02R\bjailPids\x88\x01\x01\x12>\n" +
+	"\x14jail_workspace_bytes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x03R\x12jailWorkspaceBytes\x88\x01\x01\x12L\n" +
+	"\vundo_window\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x06\b\x80\x86\xb0\x96\x012\x00R\n" +
+	"undoWindowB\x12\n" +
+	"\x10_jail_cpu_millisB\x14\n" +
+	"\x12_jail_memory_bytesB\f\n" +
+	"\n" +
+	"_jail_pidsB\x17\n" +
+	"\x15_jail_workspace_bytes\"~\n" +
+	"\x1cSetOrganisationLimitsRequest\x12\x1d\n" +
+	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\x04name\x12?\n" +
+	"\x06limits\x18\x02 \x01(\v2\x1f.deckhand.v1.OrganisationLimitsB\x06\xbaH\x03\xc8\x01\x01R\x06limits\"^\n" +
+	"\x1dSetOrganisationLimitsResponse\x12=\n" +
+	"\forganisation\x18\x01 \x01(\v2\x19.deckhand.v1.OrganisationR\forganisation\"\x96\x01\n" +
 	"\x19CreateOrganisationRequest\x124\n" +
 	"\x04name\x18\x01 \x01(\tB \xbaH\x1dr\x1b2\x19^[a-z0-9][a-z0-9-]{0,59}$R\x04name\x12C\n" +
 	"\x05admin\x18\x02 \x01(\tB-\xbaH*r(2&^([A-Za-z0-9][A-Za-z0-9._@+-]{0,99})?$R\x05admin\"q\n" +
@@ -316,10 +526,11 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"\x1a\n" +
 	"\x18ListOrganisationsRequest\"\\\n" +
 	"\x19ListOrganisationsResponse\x12?\n" +
-	"\rorganisations\x18\x01 \x03(\v2\x19.deckhand.v1.OrganisationR\rorganisations2\xe0\x01\n" +
+	"\rorganisations\x18\x01 \x03(\v2\x19.deckhand.v1.OrganisationR\rorganisations2\xd0\x02\n" +
 	"\x13OrganisationService\x12e\n" +
 	"\x12CreateOrganisation\x12&.deckhand.v1.CreateOrganisationRequest\x1a'.deckhand.v1.CreateOrganisationResponse\x12b\n" +
-	"\x11ListOrganisations\x12%.deckhand.v1.ListOrganisationsRequest\x1a&.deckhand.v1.ListOrganisationsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x11ListOrganisations\x12%.deckhand.v1.ListOrganisationsRequest\x1a&.deckhand.v1.ListOrganisationsResponse\x12n\n" +
+	"\x15SetOrganisationLimits\x12).deckhand.v1.SetOrganisationLimitsRequest\x1a*.deckhand.v1.SetOrganisationLimitsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_organisation_proto_rawDescOnce sync.Once
@@ -333,28 +544,38 @@ func file_deckhand_v1_organisation_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_organisation_proto_rawDescData
 }
 
-var file_deckhand_v1_organisation_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_deckhand_v1_organisation_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_deckhand_v1_organisation_proto_goTypes = []any{
-	(*Organisation)(nil),               // 0: deckhand.v1.Organisation
-	(*CreateOrganisationRequest)(nil),  // 1: deckhand.v1.CreateOrganisationRequest
-	(*CreateOrganisationResponse)(nil), // 2: deckhand.v1.CreateOrganisationResponse
-	(*ListOrganisationsRequest)(nil),   // 3: deckhand.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil),  // 4: deckhand.v1.ListOrganisationsResponse
-	(*timestamppb.Timestamp)(nil),      // 5: google.protobuf.Timestamp
+	(*Organisation)(nil),                  // 0: deckhand.v1.Organisation
+	(*OrganisationLimits)(nil),            // 1: deckhand.v1.OrganisationLimits
+	(*SetOrganisationLimitsRequest)(nil),  // 2: deckhand.v1.SetOrganisationLimitsRequest
+	(*SetOrganisationLimitsResponse)(nil), // 3: deckhand.v1.SetOrganisationLimitsResponse
+	(*CreateOrganisationRequest)(nil),     // 4: deckhand.v1.CreateOrganisationRequest
+	(*CreateOrganisationResponse)(nil),    // 5: deckhand.v1.CreateOrganisationResponse
+	(*ListOrganisationsRequest)(nil),      // 6: deckhand.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil),     // 7: deckhand.v1.ListOrganisationsResponse
+	(*timestamppb.Timestamp)(nil),         // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),           // 9: google.protobuf.Duration
 }
 var file_deckhand_v1_organisation_proto_depIdxs = []int32{
-	5, // 0: deckhand.v1.Organisation.created_at:type_name -> google.protobuf.Timestamp
-	0, // 1: deckhand.v1.CreateOrganisationResponse.organisation:type_name -> deckhand.v1.Organisation
-	0, // 2: deckhand.v1.ListOrganisationsResponse.organisations:type_name -> deckhand.v1.Organisation
-	1, // 3: deckhand.v1.OrganisationService.CreateOrganisation:input_type -> deckhand.v1.CreateOrganisationRequest
-	3, // 4: deckhand.v1.OrganisationService.ListOrganisations:input_type -> deckhand.v1.ListOrganisationsRequest
-	2, // 5: deckhand.v1.OrganisationService.CreateOrganisation:output_type -> deckhand.v1.CreateOrganisationResponse
-	4, // 6: deckhand.v1.OrganisationService.ListOrganisations:output_type -> deckhand.v1.ListOrganisationsResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	8,  // 0: deckhand.v1.Organisation.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 1: deckhand.v1.Organisation.limits:type_name -> deckhand.v1.OrganisationLimits
+	9,  // 2: deckhand.v1.OrganisationLimits.undo_window:type_name -> google.protobuf.Duration
+	1,  // 3: deckhand.v1.SetOrganisationLimitsRequest.limits:type_name -> deckhand.v1.OrganisationLimits
+	0,  // 4: deckhand.v1.SetOrganisationLimitsResponse.organisation:type_name -> deckhand.v1.Organisation
+	0,  // 5: deckhand.v1.CreateOrganisationResponse.organisation:type_name -> deckhand.v1.Organisation
+	0,  // 6: deckhand.v1.ListOrganisationsResponse.organisations:type_name -> deckhand.v1.Organisation
+	4,  // 7: deckhand.v1.OrganisationService.CreateOrganisation:input_type -> deckhand.v1.CreateOrganisationRequest
+	6,  // 8: deckhand.v1.OrganisationService.ListOrganisations:input_type -> deckhand.v1.ListOrganisationsRequest
+	2,  // 9: deckhand.v1.OrganisationService.SetOrganisationLimits:input_type -> deckhand.v1.SetOrganisationLimitsRequest
+	5,  // 10: deckhand.v1.OrganisationService.CreateOrganisation:output_type -> deckhand.v1.CreateOrganisationResponse
+	7,  // 11: deckhand.v1.OrganisationService.ListOrganisations:output_type -> deckhand.v1.ListOrganisationsResponse
+	3,  // 12: deckhand.v1.OrganisationService.SetOrganisationLimits:output_type -> deckhand.v1.SetOrganisationLimitsResponse
+	10, // [10:13] is the sub-list for method output_type
+	7,  // [7:10] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_organisation_proto_init() }
@@ -362,13 +583,14 @@ func file_deckhand_v1_organisation_proto_init() {
 	if File_deckhand_v1_organisation_proto != nil {
 		return
 	}
+	file_deckhand_v1_organisation_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_organisation_proto_rawDesc), len(file_deckhand_v1_organisation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,9 @@ const (
 	// OrganisationServiceListOrganisationsProcedure is the fully-qualified name of the
 	// OrganisationService's ListOrganisations RPC.
 	OrganisationServiceListOrganisationsProcedure = "/deckhand.v1.OrganisationService/ListOrganisations"
+	// OrganisationServiceSetOrganisationLimitsProcedure is the fully-qualified name of the
+	// OrganisationService's SetOrganisationLimits RPC.
+	OrganisationServiceSetOrganisationLimitsProcedure = "/deckhand.v1.OrganisationService/SetOrganisationLimits"
 )
 
 // OrganisationServiceClient is a client for the deckhand.v1.OrganisationService service.
@@ -48,6 +51,9 @@ type OrganisationServiceClient interface {
 	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
 	// ListOrganisations answers all by name.
 	ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error)
+	// SetOrganisationLimits says what an organisation may have, from the next
+	// version of an agent and the next start of a task on.
+	SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error)
 }
 
 // NewOrganisationServiceClient constructs a client for the deckhand.v1.OrganisationService service.
@@ -73,13 +79,20 @@ func NewOrganisationServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(organisationServiceMethods.ByName("ListOrganisations")),
 			connect.WithClientOptions(opts...),
 		),
+		setOrganisationLimits: connect.NewClient[v1.SetOrganisationLimitsRequest, v1.SetOrganisationLimitsResponse](
+			httpClient,
+			baseURL+OrganisationServiceSetOrganisationLimitsProcedure,
+			connect.WithSchema(organisationServiceMethods.ByName("SetOrganisationLimits")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // organisationServiceClient implements OrganisationServiceClient.
 type organisationServiceClient struct {
-	createOrganisation *connect.Client[v1.CreateOrganisationRequest, v1.CreateOrganisationResponse]
-	listOrganisations  *connect.Client[v1.ListOrganisationsRequest, v1.ListOrganisationsResponse]
+	createOrganisation    *connect.Client[v1.CreateOrganisationRequest, v1.CreateOrganisationResponse]
+	listOrganisations     *connect.Client[v1.ListOrganisationsRequest, v1.ListOrganisationsResponse]
+	setOrganisationLimits *connect.Client[v1.SetOrganisationLimitsRequest, v1.SetOrganisationLimitsResponse]
 }
 
 // CreateOrganisation calls deckhand.v1.OrganisationService.CreateOrganisation.
@@ -92,6 +105,11 @@ func (c *organisationServiceClient) ListOrganisations(ctx context.Context, req *
 	return c.listOrganisations.CallUnary(ctx, req)
 }
 
+// SetOrganisationLimits calls deckhand.v1.OrganisationService.SetOrganisationLimits.
+func (c *organisationServiceClient) SetOrganisationLimits(ctx context.Context, req *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error) {
+	return c.setOrganisationLimits.CallUnary(ctx, req)
+}
+
 // OrganisationServiceHandler is an implementation of the deckhand.v1.OrganisationService service.
 type OrganisationServiceHandler interface {
 	// CreateOrganisation makes one with an administrator, whose token is answered
@@ -99,6 +117,9 @@ type OrganisationServiceHandler interface {
 	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
 	// ListOrganisations answers all by name.
 	ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error)
+	// SetOrganisationLimits says what an organisation may have, from the next
+	// version of an agent and the next start of a task on.
+	SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error)
 }
 
 // NewOrganisationServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -120,12 +141,20 @@ func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...conne
 		connect.WithSchema(organisationServiceMethods.ByName("ListOrganisations")),
 		connect.WithHandlerOptions(opts...),
 	)
+	organisationServiceSetOrganisationLimitsHandler := connect.NewUnaryHandler(
+		OrganisationServiceSetOrganisationLimitsProcedure,
+		svc.SetOrganisationLimits,
+		connect.WithSchema(organisationServiceMethods.ByName("SetOrganisationLimits")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.OrganisationService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case OrganisationServiceCreateOrganisationProcedure:
 			organisationServiceCreateOrganisationHandler.ServeHTTP(w, r)
 		case OrganisationServiceListOrganisationsProcedure:
 			organisationServiceListOrganisationsHandler.ServeHTTP(w, r)
+		case OrganisationServiceSetOrganisationLimitsProcedure:
+			organisationServiceSetOrganisationLimitsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -141,4 +170,8 @@ func (UnimplementedOrganisationServiceHandler) CreateOrganisation(context.Contex
 
 func (UnimplementedOrganisationServiceHandler) ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.ListOrganisations is not implemented"))
+}
+
+func (UnimplementedOrganisationServiceHandler) SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.SetOrganisationLimits is not implemented"))
 }

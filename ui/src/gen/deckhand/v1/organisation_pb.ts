@@ -4,15 +4,15 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file deckhand/v1/organisation.proto.
  */
 export const file_deckhand_v1_organisation: GenFile = /*@__PURE__*/
-  fileDesc("Ch5kZWNraGFuZC92MS9vcmdhbmlzYXRpb24ucHJvdG8SC2RlY2toYW5kLnYxIoUBCgxPcmdhbmlzYXRpb24SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgV1c2VycxgDIAEoAxINCgV0YXNrcxgEIAEoAxINCgVub2RlcxgFIAEoAxIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI4ChlDcmVhdGVPcmdhbmlzYXRpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSDQoFYWRtaW4YAiABKAkiXAoaQ3JlYXRlT3JnYW5pc2F0aW9uUmVzcG9uc2USLwoMb3JnYW5pc2F0aW9uGAEgASgLMhkuZGVja2hhbmQudjEuT3JnYW5pc2F0aW9uEg0KBXRva2VuGAIgASgJIhoKGExpc3RPcmdhbmlzYXRpb25zUmVxdWVzdCJNChlMaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlEjAKDW9yZ2FuaXNhdGlvbnMYASADKAsyGS5kZWNraGFuZC52MS5PcmdhbmlzYXRpb24y4AEKE09yZ2FuaXNhdGlvblNlcnZpY2USZQoSQ3JlYXRlT3JnYW5pc2F0aW9uEiYuZGVja2hhbmQudjEuQ3JlYXRlT3JnYW5pc2F0aW9uUmVxdWVzdBonLmRlY2toYW5kLnYxLkNyZWF0ZU9yZ2FuaXNhdGlvblJlc3BvbnNlEmIKEUxpc3RPcmdhbmlzYXRpb25zEiUuZGVja2hhbmQudjEuTGlzdE9yZ2FuaXNhdGlvbnNSZXF1ZXN0GiYuZGVja2hhbmQudjEuTGlzdE9yZ2FuaXNhdGlvbnNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("Ch5kZWNraGFuZC92MS9vcmdhbmlzYXRpb24ucHJvdG8SC2RlY2toYW5kLnYxIrYBCgxPcmdhbmlzYXRpb24SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgV1c2VycxgDIAEoAxINCgV0YXNrcxgEIAEoAxINCgVub2RlcxgFIAEoAxIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgZsaW1pdHMYByABKAsyHy5kZWNraGFuZC52MS5PcmdhbmlzYXRpb25MaW1pdHMijgIKEk9yZ2FuaXNhdGlvbkxpbWl0cxIcCg9qYWlsX2NwdV9taWxsaXMYASABKANIAIgBARIeChFqYWlsX21lbW9yeV9ieXRlcxgCIAEoA0gBiAEBEhYKCWphaWxfcGlkcxgDIAEoA0gCiAEBEiEKFGphaWxfd29ya3NwYWNlX2J5dGVzGAQgASgDSAOIAQESLgoLdW5kb193aW5kb3cYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CEgoQX2phaWxfY3B1X21pbGxpc0IUChJfamFpbF9tZW1vcnlfYnl0ZXNCDAoKX2phaWxfcGlkc0IXChVfamFpbF93b3Jrc3BhY2VfYnl0ZXMiXQocU2V0T3JnYW5pc2F0aW9uTGltaXRzUmVxdWVzdBIMCgRuYW1lGAEgASgJEi8KBmxpbWl0cxgCIAEoCzIfLmRlY2toYW5kLnYxLk9yZ2FuaXNhdGlvbkxpbWl0cyJQCh1TZXRPcmdhbmlzYXRpb25MaW1pdHNSZXNwb25zZRIvCgxvcmdhbmlzYXRpb24YASABKAsyGS5kZWNraGFuZC52MS5PcmdhbmlzYXRpb24iOAoZQ3JlYXRlT3JnYW5pc2F0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEg0KBWFkbWluGAIgASgJIlwKGkNyZWF0ZU9yZ2FuaXNhdGlvblJlc3BvbnNlEi8KDG9yZ2FuaXNhdGlvbhgBIAEoCzIZLmRlY2toYW5kLnYxLk9yZ2FuaXNhdGlvbhINCgV0b2tlbhgCIAEoCSIaChhMaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QiTQoZTGlzdE9yZ2FuaXNhdGlvbnNSZXNwb25zZRIwCg1vcmdhbmlzYXRpb25zGAEgAygLMhkuZGVja2hhbmQudjEuT3JnYW5pc2F0aW9uMtACChNPcmdhbmlzYXRpb25TZXJ2aWNlEmUKEkNyZWF0ZU9yZ2FuaXNhdGlvbhImLmRlY2toYW5kLnYxLkNyZWF0ZU9yZ2FuaXNhdGlvblJlcXVlc3QaJy5kZWNraGFuZC52MS5DcmVhdGVPcmdhbmlzYXRpb25SZXNwb25zZRJiChFMaXN0T3JnYW5pc2F0aW9ucxIlLmRlY2toYW5kLnYxLkxpc3RPcmdhbmlzYXRpb25zUmVxdWVzdBomLmRlY2toYW5kLnYxLkxpc3RPcmdhbmlzYXRpb25zUmVzcG9uc2USbgoVU2V0T3JnYW5pc2F0aW9uTGltaXRzEikuZGVja2hhbmQudjEuU2V0T3JnYW5pc2F0aW9uTGltaXRzUmVxdWVzdBoqLmRlY2toYW5kLnYxLlNldE9yZ2FuaXNhdGlvbkxpbWl0c1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message deckhand.v1.Organisation
@@ -51,6 +51,11 @@ export type Organisation = Message<"deckhand.v1.Organisation"> & {
    * @generated from field: google.protobuf.Timestamp created_at = 6;
    */
   createdAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: deckhand.v1.OrganisationLimits limits = 7;
+   */
+  limits?: OrganisationLimits | undefined;
 };
 
 /**
@@ -59,6 +64,100 @@ export type Organisation = Message<"deckhand.v1.Organisation"> & {
  */
 export const OrganisationSchema: GenMessage<Organisation> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_organisation, 0);
+
+/**
+ * OrganisationLimits is what one jail of an organisation may have at most, and
+ * how long its tasks can be undone. A node's own ceilings hold besides.
+ *
+ * @generated from message deckhand.v1.OrganisationLimits
+ */
+export type OrganisationLimits = Message<"deckhand.v1.OrganisationLimits"> & {
+  /**
+   * Thousandths of a processor; 0 for what the node allows.
+   *
+   * @generated from field: optional int64 jail_cpu_millis = 1;
+   */
+  jailCpuMillis?: bigint | undefined;
+
+  /**
+   * The most that a persona's memory may be raised to; 0 for what the node allows.
+   *
+   * @generated from field: optional int64 jail_memory_bytes = 2;
+   */
+  jailMemoryBytes?: bigint | undefined;
+
+  /**
+   * Processes and threads; 0 for what the node allows.
+   *
+   * @generated from field: optional int64 jail_pids = 3;
+   */
+  jailPids?: bigint | undefined;
+
+  /**
+   * 0 for what the node allows.
+   *
+   * @generated from field: optional int64 jail_workspace_bytes = 4;
+   */
+  jailWorkspaceBytes?: bigint | undefined;
+
+  /**
+   * How long after its end what a task changed can be taken back; 0 for what the
+   * hub says, which is what it is before anybody sets it.
+   *
+   * @generated from field: google.protobuf.Duration undo_window = 5;
+   */
+  undoWindow?: Duration | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.OrganisationLimits.
+ * Use `create(OrganisationLimitsSchema)` to create a new message.
+ */
+export const OrganisationLimitsSchema: GenMessage<OrganisationLimits> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 1);
+
+/**
+ * @generated from message deckhand.v1.SetOrganisationLimitsRequest
+ */
+export type SetOrganisationLimitsRequest = Message<"deckhand.v1.SetOrganisationLimitsRequest"> & {
+  /**
+   * The organisation's.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * What is absent in it stays as it is.
+   *
+   * @generated from field: deckhand.v1.OrganisationLimits limits = 2;
+   */
+  limits?: OrganisationLimits | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetOrganisationLimitsRequest.
+ * Use `create(SetOrganisationLimitsRequestSchema)` to create a new message.
+ */
+export const SetOrganisationLimitsRequestSchema: GenMessage<SetOrganisationLimitsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 2);
+
+/**
+ * @generated from message deckhand.v1.SetOrganisationLimitsResponse
+ */
+export type SetOrganisationLimitsResponse = Message<"deckhand.v1.SetOrganisationLimitsResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Organisation organisation = 1;
+   */
+  organisation?: Organisation | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetOrganisationLimitsResponse.
+ * Use `create(SetOrganisationLimitsResponseSchema)` to create a new message.
+ */
+export const SetOrganisationLimitsResponseSchema: GenMessage<SetOrganisationLimitsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 3);
 
 /**
  * @generated from message deckhand.v1.CreateOrganisationRequest
@@ -82,7 +181,7 @@ export type CreateOrganisationRequest = Message<"deckhand.v1.CreateOrganisationR
  * Use `create(CreateOrganisationRequestSchema)` to create a new message.
  */
 export const CreateOrganisationRequestSchema: GenMessage<CreateOrganisationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 1);
+  messageDesc(file_deckhand_v1_organisation, 4);
 
 /**
  * @generated from message deckhand.v1.CreateOrganisationResponse
@@ -106,7 +205,7 @@ export type CreateOrganisationResponse = Message<"deckhand.v1.CreateOrganisation
  * Use `create(CreateOrganisationResponseSchema)` to create a new message.
  */
 export const CreateOrganisationResponseSchema: GenMessage<CreateOrganisationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 2);
+  messageDesc(file_deckhand_v1_organisation, 5);
 
 /**
  * @generated from message deckhand.v1.ListOrganisationsRequest
@@ -119,7 +218,7 @@ export type ListOrganisationsRequest = Message<"deckhand.v1.ListOrganisationsReq
  * Use `create(ListOrganisationsRequestSchema)` to create a new message.
  */
 export const ListOrganisationsRequestSchema: GenMessage<ListOrganisationsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 3);
+  messageDesc(file_deckhand_v1_organisation, 6);
 
 /**
  * @generated from message deckhand.v1.ListOrganisationsResponse
@@ -136,7 +235,7 @@ export type ListOrganisationsResponse = Message<"deckhand.v1.ListOrganisationsRe
  * Use `create(ListOrganisationsResponseSchema)` to create a new message.
  */
 export const ListOrganisationsResponseSchema: GenMessage<ListOrganisationsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 4);
+  messageDesc(file_deckhand_v1_organisation, 7);
 
 /**
  * OrganisationService is for operators: administrators of the hub's first
@@ -165,6 +264,17 @@ export const OrganisationService: GenService<{
     methodKind: "unary";
     input: typeof ListOrganisationsRequestSchema;
     output: typeof ListOrganisationsResponseSchema;
+  },
+  /**
+   * SetOrganisationLimits says what an organisation may have, from the next
+   * version of an agent and the next start of a task on.
+   *
+   * @generated from rpc deckhand.v1.OrganisationService.SetOrganisationLimits
+   */
+  setOrganisationLimits: {
+    methodKind: "unary";
+    input: typeof SetOrganisationLimitsRequestSchema;
+    output: typeof SetOrganisationLimitsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_organisation, 0);
