@@ -42,11 +42,16 @@ type Door struct {
 
 	room    *fair.Room
 	streams *fair.Lanes
+	// streaming says of each procedure who streams.
+	streaming map[string]streaming
 }
 
 // NewDoor makes a Door.
 func NewDoor(g Guards, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
-	return &Door{Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), streams: fair.NewLanes(StreamsEach, 0)}
+	return &Door{
+		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), streams: fair.NewLanes(StreamsEach, 0),
+		streaming: streams(),
+	}
 }
 
 // ServeHTTP serves one call. What is no procedure is passed on: a page, or one of
@@ -64,9 +69,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.Refuse(w, r, err)
 		return
 	}
-	ofCaller, ofHub := streams(r.URL.Path)
-	if ofCaller || ofHub {
-		leave, err := d.streams.Take(ctx, callerOf(ctx, r))
+	caller, streaming := callerOf(ctx, r), d.streaming[r.URL.Path]
+	if streaming.caller || streaming.hub {
+		leave, err := d.streams.Take(ctx, caller)
 		if err != nil {
 			d.Refuse(w, r, fault.New(fault.Exhausted, "%d streams are open already with this token", StreamsEach).WithCode(fault.RateLimited).
 				WithFix("end one of them first; one watch can have many tasks"))
@@ -78,7 +83,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer stop()
 	}
 	r = r.WithContext(context.WithValue(ctx, admittedKey{}, r.URL.Path))
-	if ofCaller {
+	if streaming.caller {
 		d.Next.ServeHTTP(w, r) // for as long as it likes
 		return
 	}
@@ -86,14 +91,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, PublicBytes)
 	}
 	b := &body{
-		ReadCloser: r.Body, control: http.NewResponseController(w), began: time.Now().Add(d.Begin), room: d.room, who: callerOf(ctx, r),
+		ReadCloser: r.Body, control: http.NewResponseController(w), began: time.Now().Add(d.Begin), room: d.room, who: caller,
 	}
 	r.Body = b
 	defer b.leave()
 	d.Next.ServeHTTP(w, r)
 }
 
-// callerOf names who sends a body: a token or session, or else an address.
+// callerOf names who calls: a token or session, or else an address.
 func callerOf(ctx context.Context, r *http.Request) string {
 	if id := Known(ctx); id.OrgID != "" {
 		return id.SessionID + id.TokenID
