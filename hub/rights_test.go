@@ -1,116 +1,312 @@
 package hub_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/node/identity"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// shared are what people of one organisation change together, by their roles:
-// agents, workspaces of agents, what runs there by hand, what is tried only, and what one makes of
-// one's own. Stopping something is in it, too. A persona of somebody else's agent
-// is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
-var shared = []string{
-	"ApplyAgent", "PauseAgent", "ResumeAgent", "SubmitTask", "ReorderTask", "CreateTrigger", "DisableTrigger", "CreateToken", "CreateLoginCode",
-	"TestPolicy", "TestTrigger", "UploadFiles", "SendFiles", "StartNodeExec", "KillNodeExec", "UndoNodeExec", "OpenTerminal",
+// reach says on whose objects those work whom a procedure's rule admits, which
+// hub/auth/rules.go has: by kind of caller and role.
+type reach string
+
+const (
+	// byProof: whoever has what the request must hold, such as a join token.
+	byProof reach = "by proof"
+	// leased: workers, on the tasks that they have a lease of.
+	leased reach = "leased"
+	// operators: administrators of the first organisation, on the hub itself.
+	operators reach = "operators"
+	// administrators, on all of their organisation.
+	administrators reach = "administrators"
+	// own: everybody on what is theirs, and administrators on all of their
+	// organisation.
+	own reach = "own"
+	// personal: everybody on what is theirs; to an administrator nobody else's is there.
+	personal reach = "personal"
+	// shared: everybody on all of their organisation.
+	shared reach = "shared"
+)
+
+// whose has every procedure of the API.
+var whose = map[reach]string{
+	byProof: "CreateSession EnrollNode RenewCertificate",
+	leased: `RegisterWorker ClaimTask RenewLeases StartTask RecordEvents PublishThinking RecordTurn ProposeStep ExecuteStep SaveCheckpoint
+		FinishTask YieldTask ReleaseTask`,
+	operators: "GetVault RotateVault CreateOrganisation ListOrganisations",
+	administrators: `DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
+		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
+		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotices GetNotice RedriveNotices CreateJoinToken RevokeNode
+		DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
+		ListAccessRules SetAccessRule DeleteAccessRule`,
+	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask RetryTask ResumeTaskFrom
+		KeepCheckpoint ListCheckpoints TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListInbox GetInboxItem ReadInboxArgument
+		AnswerInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
+		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
+		ReadNodeLog SearchNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
+		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken`,
+	personal: "GetSession ListSessions DeleteSession CreateLoginCode",
+	// What people of one organisation change together, by their roles: agents,
+	// workspaces of agents, what runs there by hand, what is tried only, and what one
+	// makes of one's own. Stopping something is in it, too. A persona of somebody
+	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
+	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent ListHolds GetStatistics
+		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
+		CreateTrigger GetTrigger ListTriggers DisableTrigger TestTrigger ListDeliveries GetDelivery ListNodes GetNode ListNodeLocks WatchNodeTelemetry
+		StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams`,
 }
 
-// O2, G1: what is somebody else's, nobody changes who is no administrator, by any
-// RPC.
-func TestNobodyChangesWhatIsSomebodyElses(t *testing.T) {
+// absent work on what no organisation of the walk has: whoever may call them finds
+// nothing.
+var absent = []string{"DeleteAccessRule", "DisconnectProvider", "KeepCheckpoint", "ResumeTaskFrom", "UndoChanges"}
+
+// reaches returns the table by the procedures' names.
+func reaches(t *testing.T) map[string]reach {
+	t.Helper()
+	out := map[string]reach{}
+	for r, names := range whose {
+		for _, name := range strings.Fields(names) {
+			require.Empty(t, out[name], "%s is in the table twice", name)
+			out[name] = r
+		}
+	}
+	return out
+}
+
+// house is an organisation whose objects are ann's, who is no administrator.
+type house struct {
+	others
+
+	// tokens are those of its people and its worker, by what they are.
+	tokens map[string]string
+}
+
+// The identities that a procedure is called with.
+const (
+	nobody   = "no token"
+	stranger = "another organisation's administrator"
+	looker   = "a viewer"
+	peer     = "another user of the same role"
+	owner    = "the owner"
+	admin    = "an administrator"
+	worker   = "a worker"
+	machine  = "a node"
+)
+
+func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
+	t.Helper()
+	out := house{others: organisation(t, h, s, name)}
+	workers, err := auth.NewTokens(s).Create(t.Context(), out.org, auth.Worker, "", "w", 0)
+	require.NoError(t, err)
+	out.tokens = map[string]string{
+		looker: userToken(t, s, out.org, "eve", "viewer"), peer: userToken(t, s, out.org, "bob", "advanced"),
+		owner: userToken(t, s, out.org, "ann", "advanced"), admin: out.token, worker: workers,
+	}
+	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	for _, sql := range []string{
+		"UPDATE tasks SET created_by = 'ann' WHERE org_id = $1", "UPDATE agents SET owner = 'ann' WHERE org_id = $1",
+		"UPDATE triggers SET created_by = 'ann' WHERE org_id = $1", "UPDATE allow_rules SET created_by = 'ann' WHERE org_id = $1",
+		"UPDATE node_execs SET user_name = 'ann', user_id = (SELECT id FROM users WHERE org_id = $1 AND name = 'ann') WHERE org_id = $1",
+	} {
+		_, err := conn.Exec(t.Context(), sql, out.org)
+		require.NoError(t, err, sql)
+	}
+	client := h.Client(t, out.tokens[owner])
+	login(t, h, out.tokens[owner])
+	out.session = do(t, client.Sessions.ListSessions, &deckhandv1.ListSessionsRequest{}).GetSessions()[0].GetId()
+	out.apiToken = do(t, client.Tokens.ListTokens, &deckhandv1.ListTokensRequest{}).GetTokens()[0].GetId()
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT id FROM users WHERE org_id = $1 AND name = 'ann'", out.org).Scan(&out.user))
+	return out
+}
+
+// refusal returns the codes with which a caller is refused; none where the
+// procedure works for them.
+func refusal(rule auth.Rule, of reach, who string) []string {
+	denied, roles := []string{"permission_denied"}, map[string]string{looker: "viewer", peer: "advanced", owner: "advanced", admin: "admin"}
+	role, person := roles[who]
+	switch {
+	case who == nobody || who == machine:
+		return []string{"unauthenticated"}
+	case of == leased && who == worker:
+		return nil
+	case of == leased || who == worker || of == operators:
+		return denied
+	case person && !auth.AtLeast(role, rule.Role):
+		return denied
+	case of == own && who != owner && who != admin, of == personal && who != owner:
+		return []string{"permission_denied", "not_found"} // much that is somebody else's is not even found
+	}
+	return nil
+}
+
+// Every procedure works for those only whom the table names, and on those objects:
+// whoever calls, with or without a token, with a worker's, and with a node's
+// certificate.
+func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("calls come one after the other: there is no race in it")
 	}
 	t.Parallel()
-	h := hubtest.Start(t, hubtest.Config(t))
-	s, err := store.Open(t.Context(), h.DatabaseURL)
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	ann := organisation(t, h, s, "all")
-	bob := userToken(t, s, ann.org, "bob", "advanced")
-	walked := 0
+	cfg := hubtest.Config(t)
+	hubtest.NewNATS(t).Use(&cfg)
+	h := hubtest.Start(t, cfg)
+	s := openStore(t, h)
+	standing, far := housed(t, h, s, "standing"), organisation(t, h, s, "far")
+	secure, node := encrypted(t, h, cfg, standing)
+	table := reaches(t)
 	for _, m := range procedures() {
+		name := string(m.Name())
+		of, known := table[name]
+		require.True(t, known, "%s is not in the table of whose objects it works on", name)
+		delete(table, name)
 		rule, _ := auth.RuleOf(path(m))
-		if rule.Kind != auth.User || rule.Public || auth.Reads(path(m)) || !auth.AtLeast("advanced", rule.Role) || slices.Contains(shared, string(m.Name())) {
-			continue
-		}
-		walked++
-		code, text := call(t, h.URL(), bob, m, ann.request(m.Input()))
-		// Much that is somebody else's is not even found.
-		want := []string{"permission_denied"}
-		if name := m.Parent().Name(); name != "AgentService" {
-			want = append(want, "not_found")
-		}
-		assert.Contains(t, want, code, "%s: %s", m.Name(), text)
+		t.Run(name, func(t *testing.T) {
+			for _, who := range []string{nobody, stranger, looker, peer, owner, admin, worker, machine} {
+				in := standing
+				codes := refusal(rule, of, who)
+				if codes == nil && who != stranger && !auth.Reads(path(m)) {
+					in = housed(t, h, s, strings.ToLower(name)+strings.ReplaceAll(who, " ", "-")) // what it changes, nobody else looks at
+				}
+				request := in.request(m.Input())
+				var code, text string
+				switch {
+				case who == machine:
+					code, text = callOver(t, secure.URL(), node, http.Header{}, m, request)
+				case who == stranger:
+					code, text = call(t, h.URL(), far.token, m, request)
+				default:
+					code, text = call(t, h.URL(), in.tokens[who], m, request)
+				}
+				switch {
+				case of == byProof:
+					assert.Contains(t, []string{"invalid_argument", "permission_denied"}, code, "%s is no proof: %s", who, text)
+				case who == stranger && of != leased && of != operators:
+					strange(t, m, standing, code, text)
+				case codes == nil && code == "not_found":
+					assert.Contains(t, absent, name, "%s: %s", who, text)
+				case codes == nil:
+					assert.NotContains(t, []string{"unauthenticated", "permission_denied"}, code, "%s: %s", who, text)
+				case code == "" && (alone(request) || name == "ListTasks"): // of anybody's agent, the caller's tasks
+					for _, id := range []string{in.task, in.step, in.exec, in.item, in.session, in.apiToken} {
+						assert.NotContains(t, text, id, who)
+					}
+				default:
+					assert.Contains(t, codes, code, "%s: %s", who, text)
+				}
+			}
+		})
 	}
-	require.Greater(t, walked, 20)
+	require.Empty(t, table, "there are no such procedures")
+	standing.untouched(t, s)
 }
 
-// What is somebody else's, nobody reads who is no administrator, by any RPC: to
-// them it is not there.
-func TestNobodyReadsWhatIsSomebodyElses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("calls come one after the other: there is no race in it")
+// strange verifies that a call of another organisation's administrator has neither
+// worked on an organisation's objects nor said anything of them.
+func strange(t *testing.T, m protoreflect.MethodDescriptor, in house, code, text string) {
+	t.Helper()
+	if code != "" {
+		return // it may name what was asked for
 	}
+	assert.Contains(t, unfiltered, string(m.Name()), "it worked on another organisation's objects")
+	for _, id := range in.ids() {
+		assert.NotContains(t, text, id)
+	}
+}
+
+// alone reports whether a request names nothing that is somebody's: it is answered
+// with what the caller sees, or makes something of the caller's.
+func alone(request map[string]any) bool {
+	for _, field := range []string{"task_id", "task_ids", "step_id", "item_id", "exec_id", "session_id", "token_id", "user_id", "rule_id", "agent_id", "trigger_id", "delivery_id"} {
+		if _, has := request[field]; has {
+			return false
+		}
+	}
+	return true
+}
+
+// encrypted runs a second hub of an installation that speaks TLS, and returns it
+// with the TLS of a node of that organisation: there the node can show its
+// certificate to the API. Nor does the port that nodes dial serve the API.
+func encrypted(t *testing.T, h *hubtest.Hub, cfg hub.Config, in house) (*hubtest.Hub, *tls.Config) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hub.example"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	cfg = hubtest.Beside(t, cfg)
+	cfg.TLSCert, cfg.TLSKey = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	require.NoError(t, os.WriteFile(cfg.TLSCert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(cfg.TLSKey, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
+	second := hubtest.Start(t, cfg)
+
+	id, err := identity.Open(identity.Config{Dir: filepath.Join(dir, "identity")})
+	require.NoError(t, err)
+	join, err := h.Client(t, in.token).Nodes.CreateJoinToken(t.Context(), connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	require.NoError(t, err)
+	require.NoError(t, id.Enrol(t.Context(), identity.Enrolment{HubURL: h.URL(), JoinToken: join.Msg.GetToken(), Name: "machine"}))
+	node, err := id.TLS()
+	require.NoError(t, err)
+	dial := node.Clone()
+	dial.NextProtos = []string{"h2", "http/1.1"}
+	conn, err := tls.Dial("tcp", h.EdgeAddress(), dial)
+	if err == nil {
+		_ = conn.Close()
+	}
+	require.Error(t, err, "the port of the nodes speaks nothing but their link")
+
+	node = node.Clone()
+	node.NextProtos, node.InsecureSkipVerify = nil, true //nolint:gosec // a hub of this test
+	return second, node
+}
+
+// Nobody reads what is somebody else's in a list either, who is no administrator.
+func TestListsHaveNothingOfSomebodyElses(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
-	s, err := store.Open(t.Context(), h.DatabaseURL)
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
-	ann := organisation(t, h, s, "all")
-	eve := userToken(t, s, ann.org, "eve", "advanced")
-	walked := 0
-	for _, m := range procedures() {
-		rule, _ := auth.RuleOf(path(m))
-		if rule.Kind != auth.User || rule.Public || !auth.Reads(path(m)) || !auth.AtLeast("advanced", rule.Role) || m.IsStreamingClient() {
-			continue
-		}
-		request := ann.request(m.Input())
-		owned := false
-		for _, field := range []string{"task_id", "task_ids", "step_id", "item_id", "exec_id"} {
-			_, has := request[field]
-			owned = owned || has
-		}
-		if !owned || slices.Contains(named, string(m.Name())) {
-			continue
-		}
-		walked++
-		code, text := call(t, h.URL(), eve, m, request)
-		assert.Contains(t, []string{"not_found", "permission_denied"}, code, "%s: %s", m.Name(), text)
-		assert.NotContains(t, text, "the goal of ann", "%s", m.Name())
+	ann := housed(t, h, openStore(t, h), "all")
+	for name, id := range map[string]string{"ListTasks": ann.task, "ListInbox": ann.item, "ListNodeExecs": ann.exec, "Watch": ann.task} {
+		code, text := call(t, h.URL(), ann.tokens[peer], procedure(t, name), map[string]any{})
+		require.Empty(t, code, text)
+		require.NotContains(t, text, id)
+		code, text = call(t, h.URL(), ann.tokens[owner], procedure(t, name), map[string]any{})
+		require.Empty(t, code, text)
+		require.Contains(t, text, id, "%s: %s", name, text)
 	}
-	require.Greater(t, walked, 10)
-	code, text := call(t, h.URL(), eve, procedure(t, "ListTasks"), map[string]any{})
-	require.Empty(t, code, text)
-	require.NotContains(t, text, ann.task)
-	code, text = call(t, h.URL(), eve, procedure(t, "ListInbox"), map[string]any{})
-	require.Empty(t, code, text)
-	require.NotContains(t, text, ann.item)
-	code, text = call(t, h.URL(), eve, procedure(t, "ListNodeExecs"), map[string]any{})
-	require.Empty(t, code, text)
-	require.NotContains(t, text, ann.exec)
-	code, text = call(t, h.URL(), eve, procedure(t, "Watch"), map[string]any{})
-	require.Empty(t, code, text)
-	require.NotContains(t, text, ann.task)
 }
-
-// named are those that name a task for another reason.
-var named []string
 
 func procedure(t *testing.T, name string) protoreflect.MethodDescriptor {
 	t.Helper()
-	for _, m := range procedures() {
-		if string(m.Name()) == name {
-			return m
-		}
-	}
-	require.Fail(t, "there is no procedure "+name)
-	return nil
+	i := slices.IndexFunc(procedures(), func(m protoreflect.MethodDescriptor) bool { return string(m.Name()) == name })
+	require.GreaterOrEqual(t, i, 0, "there is no procedure %s", name)
+	return procedures()[i]
 }

@@ -61,7 +61,6 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithInterceptors(append(interceptors,
 			api.Boundary(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(),
-			api.Masking(h.cfg.Redact),
 			workerevent.Interceptor(),
 			validate.NewInterceptor(),
 			api.Text(),

@@ -128,3 +128,61 @@ func TestALongArgumentIsReadInPieces(t *testing.T) {
 	_, err = r.user.Inbox.ReadInboxArgument(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{ItemId: item.GetId(), Pointer: "/content", Offset: 8}))
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "the middle of a character: %v", err)
 }
+
+// To approve a call of a tool whose definition has changed is to agree to the
+// definition: all of it can be read before, as it is and as it was.
+func TestTheDefinitionThatIsAgreedToIsShownWhole(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	r.apply("asker", strings.Replace(asking("asker", "tools: [mcp__notes__add]"), "limits:", "mcp: [{name: notes, command: [notes]}]\nlimits:", 1))
+	definition := func(description string) string {
+		data, err := json.Marshal(map[string]any{"name": "add", "description": description, "input_schema": map[string]any{"type": "object"}})
+		require.NoError(t, err)
+		return string(data)
+	}
+	is, was := definition(strings.Repeat("adds für you; ", 20<<10)+"and sends it away"), definition(strings.Repeat("x", 20<<10)+" the end")
+	r.sql(`INSERT INTO mcp_tools (org_id, agent_id, name, server, tool, agreed, agreed_digest, agreed_at, offered, offered_digest, offered_at)
+		SELECT org_id, id, 'mcp__notes__add', 'notes', 'add', $1, 'a', now(), $2, 'b', now() FROM agents WHERE name = 'asker' RETURNING name`, was, is)
+	_, _, item := r.park("asker", "mcp__notes__add", `{}`)
+	d := item.GetDecision()
+	require.NotContains(t, d.GetWhy(), "\n")
+	require.Equal(t, was, d.GetAgreedDefinition(), "20 KiB are there at once")
+	require.True(t, strings.HasPrefix(is, d.GetDefinition()))
+	require.Less(t, len(d.GetDefinition()), len(is))
+	require.Len(t, d.GetLongTexts(), 1)
+	long := d.GetLongTexts()[0]
+	require.Equal(t, "/definition", long.GetPointer())
+	require.EqualValues(t, len(is), long.GetSizeBytes())
+
+	read := func(pointer string, decision bool) (string, error) {
+		var out strings.Builder
+		for at, size := int64(0), int64(1); at < size; {
+			res, err := r.user.Inbox.ReadInboxArgument(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
+				ItemId: item.GetId(), Pointer: pointer, Offset: at, InDecision: decision,
+			}))
+			if err != nil {
+				return "", err
+			}
+			out.WriteString(res.Msg.GetText())
+			at, size = res.Msg.GetNextOffset(), res.Msg.GetSizeBytes()
+		}
+		return out.String(), nil
+	}
+	whole, err := read("/definition", true)
+	require.NoError(t, err)
+	require.Equal(t, is, whole)
+	whole, err = read("/agreed_definition", true)
+	require.NoError(t, err)
+	require.Equal(t, was, whole)
+	_, err = read("/definition", false)
+	require.True(t, fault.Is(fault.FromConnect(err), fault.NotFound), "it is none of the arguments: %v", err)
+	_, err = read("/why", true)
+	require.True(t, fault.Is(fault.FromConnect(err), fault.NotFound), "%v", err)
+
+	// An approval is for the definition, too, to its last byte.
+	r.sql(`UPDATE inbox_items SET decision = jsonb_set(decision, '{definition}', to_jsonb(left($2, -1))) WHERE id = $1 RETURNING id`, item.GetId(), is)
+	req := approve(item.GetId(), "")
+	req.ShownDigest = item.GetShownDigest()
+	_, err = r.user.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(req))
+	require.True(t, fault.Is(fault.FromConnect(err), fault.Precondition), "%v", err)
+}

@@ -8,7 +8,9 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -74,4 +76,50 @@ func TestAStreamEndsWithItsCallersRights(t *testing.T) {
 		require.Fail(t, "nobody has ended it", "%v", err)
 	default:
 	}
+}
+
+// A token has so many streams open at once, however it opens them; the next is
+// refused until one of them ends. Others have theirs.
+func TestACallersStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	admin := h.Client(t, h.AdminToken)
+	token := func(name string) *sdk.Client {
+		return h.Client(t, do(t, admin.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: name}).GetSecret())
+	}
+	busy, other := token("busy"), token("other")
+	open := func(client *sdk.Client) (end context.CancelFunc, err error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		stream, err := client.Events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{Follow: true}))
+		if err == nil && !stream.Receive() {
+			err = stream.Err()
+		}
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		t.Cleanup(cancel)
+		return cancel, nil
+	}
+	var ends []context.CancelFunc
+	for i := range auth.StreamsEach {
+		end, err := open(busy)
+		require.NoError(t, err, "watch %d", i+1)
+		ends = append(ends, end)
+	}
+	_, err := open(busy)
+	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), "%v", err)
+	refused := fault.As(fault.FromConnect(err))
+	require.Equal(t, fault.RateLimited, refused.Code)
+	require.Contains(t, refused.Message, "100 streams are open already with this token")
+	require.NotEmpty(t, refused.Fix)
+	_, err = open(other)
+	require.NoError(t, err, "another token's")
+	ends[0]()
+	require.Eventually(t, func() bool {
+		_, err := open(busy)
+		return err == nil
+	}, time.Minute, 20*time.Millisecond, "one has ended")
+	_, err = open(busy)
+	require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), "%v", err)
 }

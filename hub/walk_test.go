@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -59,13 +60,20 @@ func call(t *testing.T, url, token string, m protoreflect.MethodDescriptor, body
 // callWith is call with headers of the caller's choice.
 func callWith(t *testing.T, url string, header http.Header, m protoreflect.MethodDescriptor, body map[string]any) (code, text string) {
 	t.Helper()
+	return callOver(t, url, nil, header, m, body)
+}
+
+// callOver is callWith over TLS, with the certificate of the caller's choice.
+func callOver(t *testing.T, url string, secure *tls.Config, header http.Header, m protoreflect.MethodDescriptor, body map[string]any) (code, text string) {
+	t.Helper()
 	data, err := json.Marshal(body)
 	require.NoError(t, err)
 	kind := "application/json"
 	streams := m.IsStreamingServer() || m.IsStreamingClient()
 	// Streams both ways need HTTP/2.
 	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(m.IsStreamingClient())
+	protocols.SetUnencryptedHTTP2(m.IsStreamingClient() && secure == nil)
+	protocols.SetHTTP2(m.IsStreamingClient() && secure != nil)
 	protocols.SetHTTP1(!m.IsStreamingClient())
 	if streams {
 		kind = "application/connect+json"
@@ -75,7 +83,7 @@ func callWith(t *testing.T, url string, header http.Header, m protoreflect.Metho
 	require.NoError(t, err)
 	req.Header = header.Clone()
 	req.Header.Set("Content-Type", kind)
-	transport := &http.Transport{Protocols: protocols}
+	transport := &http.Transport{Protocols: protocols, TLSClientConfig: secure.Clone()}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Timeout: 20 * time.Second, Transport: transport}
 	res, err := client.Do(req)
@@ -120,6 +128,12 @@ type others struct {
 	lease                                                                     string
 }
 
+// ids are those of all objects that only their organisation knows.
+func (o others) ids() []string {
+	return []string{o.org, o.agent, o.task, o.step, o.node, o.exec, o.item, o.hold, o.trigger, o.delivery,
+		o.destination, o.notice, o.rule, o.session, o.user, o.team, o.apiToken}
+}
+
 // request fills a request with another organisation's ids, by the names of its
 // fields, and with something valid elsewhere.
 func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
@@ -134,7 +148,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "object_id":
 			switch m.Name() {
 			case "KillRequest":
-				out[name] = o.agent
+				out[name] = o.task
 			case "GetBudgetRequest", "SetBudgetRequest":
 				out[name] = o.task
 			}
@@ -206,7 +220,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "hold_id":
 			out[name] = o.hold
 		case "scope":
-			out[name] = "KILL_SCOPE_AGENT"
+			out[name] = "KILL_SCOPE_TASK"
 			if f.Kind() == protoreflect.StringKind {
 				out[name] = "task"
 			}
@@ -294,9 +308,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	}
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
-	s, err := store.Open(t.Context(), h.DatabaseURL)
-	require.NoError(t, err)
-	t.Cleanup(s.Close)
+	s := openStore(t, h)
 	victim, intruder := organisation(t, h, s, "victim"), organisation(t, h, s, "intruder")
 	viewer := userToken(t, s, intruder.org, "viewer", "viewer")
 	workerToken, err := auth.NewTokens(s).Create(t.Context(), intruder.org, auth.Worker, "", "w", 0)
@@ -391,8 +403,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				delete(body, "trigger_id")
 				delete(body, "destination_id")
 				_, text := call(t, h.URL(), own, m, body)
-				for _, id := range []string{victim.org, victim.agent, victim.task, victim.step, victim.node, victim.exec, victim.item, victim.hold, victim.trigger, victim.delivery,
-					victim.destination, victim.notice, victim.rule, victim.session, victim.user, victim.team, victim.apiToken} {
+				for _, id := range victim.ids() {
 					require.NotContains(t, text, id)
 				}
 				if m.Name() == "ListWorkers" {
@@ -423,34 +434,39 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 		require.Equal(t, "not_found", code, "%s: %s", m.Name(), text)
 	}
 
-	// Nothing of the victim's has changed.
-	row, err := s.GetTask(t.Context(), db.GetTaskParams{OrgID: victim.org, ID: victim.task})
+	victim.untouched(t, s)
+}
+
+// untouched requires that nobody has changed the objects of an organisation.
+func (o others) untouched(t *testing.T, s *store.Store) {
+	t.Helper()
+	row, err := s.GetTask(t.Context(), db.GetTaskParams{OrgID: o.org, ID: o.task})
 	require.NoError(t, err)
 	require.Equal(t, "running", row.Task.State)
 	require.Zero(t, row.Task.TurnCount)
-	steps, err := s.ListSteps(t.Context(), db.ListStepsParams{OrgID: victim.org, TaskID: victim.task})
+	steps, err := s.ListSteps(t.Context(), db.ListStepsParams{OrgID: o.org, TaskID: o.task})
 	require.NoError(t, err)
 	require.Len(t, steps, 1, "no step was added")
-	exec, err := s.GetNodeExec(t.Context(), db.GetNodeExecParams{OrgID: victim.org, ID: victim.exec})
+	exec, err := s.GetNodeExec(t.Context(), db.GetNodeExecParams{OrgID: o.org, ID: o.exec})
 	require.NoError(t, err)
 	require.Equal(t, "pending", exec.NodeExec.State)
-	item, err := s.GetInboxItem(t.Context(), db.GetInboxItemParams{OrgID: victim.org, ID: victim.item})
+	item, err := s.GetInboxItem(t.Context(), db.GetInboxItemParams{OrgID: o.org, ID: o.item})
 	require.NoError(t, err)
 	require.Equal(t, "open", item.InboxItem.State)
-	hold, err := s.GetHold(t.Context(), db.GetHoldParams{OrgID: victim.org, ID: victim.hold})
+	hold, err := s.GetHold(t.Context(), db.GetHoldParams{OrgID: o.org, ID: o.hold})
 	require.NoError(t, err)
 	require.Nil(t, hold.ReleasedAt)
-	trigger, err := s.GetTrigger(t.Context(), db.GetTriggerParams{OrgID: victim.org, ID: victim.trigger})
+	trigger, err := s.GetTrigger(t.Context(), db.GetTriggerParams{OrgID: o.org, ID: o.trigger})
 	require.NoError(t, err)
 	require.Equal(t, "enabled", trigger.Trigger.State)
 	require.EqualValues(t, 1, trigger.Trigger.Revision)
-	destination, err := s.GetDestination(t.Context(), db.GetDestinationParams{OrgID: victim.org, ID: victim.destination})
+	destination, err := s.GetDestination(t.Context(), db.GetDestinationParams{OrgID: o.org, ID: o.destination})
 	require.NoError(t, err)
 	require.Equal(t, "disabled", destination.State)
-	notice, err := s.GetNotice(t.Context(), db.GetNoticeParams{OrgID: victim.org, ID: victim.notice})
+	notice, err := s.GetNotice(t.Context(), db.GetNoticeParams{OrgID: o.org, ID: o.notice})
 	require.NoError(t, err)
 	require.Equal(t, "pending", notice.Notice.State)
-	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: victim.org, NodeID: victim.node})
+	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: o.org, NodeID: o.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
 }
@@ -506,7 +522,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	_, err = s.CreateInboxItem(ctx, db.CreateInboxItemParams{
 		ID: o.item, OrgID: org.ID, Kind: "unknown", TaskID: o.task, StepID: &o.step, AgentID: o.agent, Tool: "file_list", Category: "safe",
-		Arguments: json.RawMessage("{}"), Binding: json.RawMessage("{}"),
+		Arguments: json.RawMessage(`{"command":"true"}`), Binding: json.RawMessage("{}"),
 	})
 	require.NoError(t, err)
 	_, err = s.CreateAllowRule(ctx, db.CreateAllowRuleParams{

@@ -60,7 +60,7 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 		if err != nil {
 			return nil, "", err
 		}
-		if v := viewer(ctx); v.Name != "" && v.Name != row.Agent.Owner {
+		if v := viewer(ctx); !v.All && v.Name != row.Agent.Owner {
 			return nil, "", fault.New(fault.Denied, "the workspace of agent %s is %s's, and holds what all its tasks have left", row.Agent.Name, row.Agent.Owner).
 				WithCode(fault.PermissionDenied).WithObject(id).WithFix("name a task of yours, or ask them or an administrator")
 		}
@@ -84,7 +84,7 @@ func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (
 		return nil, "", fault.New(fault.Denied, "the machine's own files are not shown here").WithCode(fault.PermissionDenied).
 			WithFix("look at them with a command: deckhand node exec %s --host -- cat FILE", ref.GetNodeId())
 	}
-	if v := viewer(ctx); v.Name != "" {
+	if !viewer(ctx).All {
 		return nil, "", fault.New(fault.Denied, "a jail is looked into by its number by administrators only").WithCode(fault.PermissionDenied).
 			WithFix("name a task or an agent of yours")
 	}

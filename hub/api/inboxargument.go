@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,8 @@ const (
 	argumentPiece = 256 << 10
 )
 
-// ReadInboxArgument returns a piece of a text among an item's arguments.
+// ReadInboxArgument returns a piece of a text among an item's arguments, or of its
+// decision.
 func (h *Inbox) ReadInboxArgument(ctx context.Context, req *connect.Request[deckhandv1.ReadInboxArgumentRequest]) (*connect.Response[deckhandv1.ReadInboxArgumentResponse], error) {
 	org, m := auth.From(ctx).OrgID, req.Msg
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
@@ -36,10 +38,20 @@ func (h *Inbox) ReadInboxArgument(ctx context.Context, req *connect.Request[deck
 	if err != nil {
 		return nil, err
 	}
-	text, found := textAt(object(row.InboxItem.Arguments), m.GetPointer())
+	var text string
+	var found bool
+	if m.GetInDecision() {
+		var d inbox.CallDecision
+		if d, err = inbox.DecisionOf(row.InboxItem); err != nil {
+			return nil, err
+		}
+		text, found = longTexts(&d)[m.GetPointer()]
+	} else {
+		text, found = textAt(object(row.InboxItem.Arguments), m.GetPointer())
+	}
 	if !found {
-		return nil, fault.New(fault.NotFound, "the arguments of %s have no text at %q", id, m.GetPointer()).WithObject(id).
-			WithFix("pointer is one of the item's long_arguments, such as /content")
+		return nil, fault.New(fault.NotFound, "%s has no text at %q", id, m.GetPointer()).WithObject(id).
+			WithFix("pointer is one of the item's long_arguments, such as /content, or with in_decision one of the decision's long_texts")
 	}
 	size := int64(len(text))
 	if m.GetOffset() > size || m.GetOffset() < size && !utf8.RuneStart(text[m.GetOffset()]) {
@@ -62,9 +74,7 @@ func beginnings(arguments *structpb.Struct) (*structpb.Struct, []*deckhandv1.Lon
 		switch kind := v.GetKind().(type) {
 		case *structpb.Value_StringValue:
 			if text := kind.StringValue; len(text) > longArgument {
-				long = append(long, &deckhandv1.LongArgument{
-					Pointer: pointer, SizeBytes: int64(len(text)), Lines: int64(strings.Count(strings.TrimSuffix(text, "\n"), "\n")) + 1,
-				})
+				long = append(long, longText(pointer, text))
 				kind.StringValue = wholeRunes(text, longArgument)
 			}
 		case *structpb.Value_StructValue:
@@ -80,6 +90,19 @@ func beginnings(arguments *structpb.Struct) (*structpb.Struct, []*deckhandv1.Lon
 	walk(structpb.NewStructValue(arguments), "")
 	slices.SortFunc(long, func(a, b *deckhandv1.LongArgument) int { return strings.Compare(a.GetPointer(), b.GetPointer()) })
 	return arguments, long
+}
+
+// longText describes a text that is sent in pieces.
+func longText(pointer, text string) *deckhandv1.LongArgument {
+	return &deckhandv1.LongArgument{
+		Pointer: pointer, SizeBytes: int64(len(text)), Lines: int64(strings.Count(strings.TrimSuffix(text, "\n"), "\n")) + 1,
+	}
+}
+
+// longTexts returns the texts of a decision that may be long, by their JSON
+// Pointers.
+func longTexts(d *inbox.CallDecision) map[string]string {
+	return map[string]string{"/definition": d.Definition, "/agreed_definition": d.AgreedDefinition}
 }
 
 // RFC 6901, section 3.
@@ -135,12 +158,19 @@ func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 	m := &deckhandv1.CallDecision{
 		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: deref(row.NodeID), NodeName: row.NodeName,
 		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
+		Definition: wholeRunes(d.Definition, longArgument), AgreedDefinition: wholeRunes(d.AgreedDefinition, longArgument),
 	}
 	for _, one := range d.Dangers {
 		m.Dangers = append(m.Dangers, &deckhandv1.CallDanger{Kind: string(one.Kind), What: one.What, Command: one.Command, Line: int32(one.Line)}) //nolint:gosec // a line of a script
 	}
 	for _, one := range d.Commands {
 		m.Commands = append(m.Commands, &deckhandv1.CallCommand{Text: one.Text, Line: int32(one.Line), Via: one.Via, Effect: string(one.Effect)}) //nolint:gosec // a line of a script
+	}
+	texts := longTexts(&d)
+	for _, pointer := range slices.Sorted(maps.Keys(texts)) {
+		if text := texts[pointer]; len(text) > longArgument {
+			m.LongTexts = append(m.LongTexts, longText(pointer, text))
+		}
 	}
 	return m
 }

@@ -20,45 +20,14 @@ import (
 )
 
 // Boundary is the outermost interceptor: it gives every call a correlation id
-// and every error its code and mask, and logs what is internal.
+// and every error its code, masks in it what is secret in the caller's
+// organisation, and logs what is internal.
 func Boundary(log hclog.Logger, r *redact.Redactor) connect.Interceptor { return boundary{log, r} }
 
-// Masking masks what is known to be secret in the caller's organisation in every
-// error. It goes inside of the interceptor that says who calls.
-func Masking(r *redact.Redactor) connect.Interceptor { return masking{r} }
-
-// maskOf returns what masks the secrets of the caller's organisation.
+// maskOf returns what masks the secrets of the caller's organisation, or the
+// process's alone where nobody is known.
 func maskOf(ctx context.Context, r *redact.Redactor) *redact.Redactor {
 	return r.Org(auth.Known(ctx).OrgID)
-}
-
-type masking struct{ redact *redact.Redactor }
-
-func (m masking) fault(ctx context.Context, err error) error {
-	e := fault.As(err)
-	if e == nil {
-		return err
-	}
-	mask, masked := maskOf(ctx, m.redact), *e
-	masked.Message, masked.Fix = mask.String(e.Message), mask.String(e.Fix)
-	return &masked
-}
-
-func (m masking) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		res, err := next(ctx, req)
-		return res, m.fault(ctx, err)
-	}
-}
-
-func (m masking) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
-}
-
-func (m masking) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return m.fault(ctx, next(ctx, conn))
-	}
 }
 
 type boundary struct {
@@ -95,8 +64,8 @@ func (b boundary) leave(ctx context.Context, procedure string, err error) error 
 	if e := fault.As(err); e == nil && !errors.As(err, &done) && ctx.Err() == nil {
 		logging.From(ctx, b.log).Error("call failed", "procedure", procedure, "error", err)
 	} else if e != nil {
-		masked := *e
-		masked.Message, masked.Fix = b.redact.Org("").String(e.Message), b.redact.Org("").String(e.Fix) // see Masking for more
+		mask, masked := maskOf(ctx, b.redact), *e
+		masked.Message, masked.Fix = mask.String(e.Message), mask.String(e.Fix)
 		err = &masked
 		if e.Kind == fault.Internal {
 			logging.From(ctx, b.log).Error("call failed", "procedure", procedure, "error", e, "cause", e.Err)

@@ -129,7 +129,7 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deck
 // KillNodeExec ends a command with its whole tree.
 func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckhandv1.KillNodeExecRequest]) (*connect.Response[deckhandv1.KillNodeExecResponse], error) {
 	id := auth.From(ctx)
-	execID, err := h.Execs.Find(ctx, task.Viewer{OrgID: id.OrgID}, req.Msg.GetExecId())
+	execID, err := h.Execs.Find(ctx, task.Viewer{OrgID: id.OrgID, All: true}, req.Msg.GetExecId())
 	if err != nil {
 		return nil, err
 	}

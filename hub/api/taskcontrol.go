@@ -30,16 +30,13 @@ func (h *Tasks) mine(ctx context.Context, ref string) (auth.Identity, string, er
 	return id, taskID, own(id, row.Task)
 }
 
-// own refuses whoever may not control a task.
 // viewer is who calls, as tasks are shown to them.
 func viewer(ctx context.Context) task.Viewer {
 	id := auth.From(ctx)
-	if id.Role == adminRole {
-		return task.Viewer{OrgID: id.OrgID}
-	}
-	return task.Viewer{OrgID: id.OrgID, Name: id.UserName}
+	return task.Viewer{OrgID: id.OrgID, Name: id.UserName, All: id.Role == adminRole}
 }
 
+// own refuses whoever may not control a task.
 func own(id auth.Identity, t db.Task) error {
 	if t.CreatedBy == id.UserName || id.Role == "admin" {
 		return nil

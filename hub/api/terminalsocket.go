@@ -65,7 +65,7 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	go awake(ctx, conn)
 	if err := h.serve(ctx, socket{ctx, conn}); err != nil {
-		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, masking{h.Redact}.fault(caller, err)))); e == nil {
+		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, err))); e == nil {
 			_ = conn.Write(ctx, websocket.MessageText, text)
 		}
 		_ = conn.Close(websocket.StatusPolicyViolation, "")

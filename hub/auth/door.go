@@ -39,11 +39,16 @@ type Door struct {
 
 	room    *fair.Room
 	streams *fair.Lanes
+	// streaming says of each procedure who streams.
+	streaming map[string]streaming
 }
 
 // NewDoor makes a Door.
 func NewDoor(g Guards, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
-	return &Door{Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), streams: fair.NewLanes(StreamsEach, 0)}
+	return &Door{
+		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), streams: fair.NewLanes(StreamsEach, 0),
+		streaming: streams(),
+	}
 }
 
 // ServeHTTP serves one call. What is no procedure is passed on: a page, or one of
@@ -61,9 +66,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.Refuse(w, r, err)
 		return
 	}
-	ofCaller, ofHub := streams(r.URL.Path)
-	if ofCaller || ofHub {
-		leave, err := d.streams.Take(ctx, callerOf(ctx, r))
+	caller, streaming := callerOf(ctx, r), d.streaming[r.URL.Path]
+	if streaming.caller || streaming.hub {
+		leave, err := d.streams.Take(ctx, caller)
 		if err != nil {
 			d.Refuse(w, r, fault.New(fault.Exhausted, "%d streams are open already with this token", StreamsEach).WithCode(fault.RateLimited).
 				WithFix("end one of them first; one watch can have many tasks"))
@@ -75,20 +80,20 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer stop()
 	}
 	r = r.WithContext(context.WithValue(ctx, admittedKey{}, r.URL.Path))
-	if ofCaller {
+	if streaming.caller {
 		d.Next.ServeHTTP(w, r) // for as long as it likes
 		return
 	}
 	if rule.Public {
 		r.Body = http.MaxBytesReader(w, r.Body, PublicBytes)
 	}
-	b := fair.NewBody(w, r, fair.Bounds{Begin: d.Begin, Rate: bodyRate, Room: d.room}, callerOf(ctx, r))
+	b := fair.NewBody(w, r, fair.Bounds{Begin: d.Begin, Rate: bodyRate, Room: d.room}, caller)
 	r.Body = b
 	defer b.Leave()
 	d.Next.ServeHTTP(w, r)
 }
 
-// callerOf names who sends a body: a token or session, or else an address.
+// callerOf names who calls: a token or session, or else an address.
 func callerOf(ctx context.Context, r *http.Request) string {
 	if id := Known(ctx); id.OrgID != "" {
 		return id.SessionID + id.TokenID

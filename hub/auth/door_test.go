@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -90,18 +89,4 @@ func TestAnAddressMayFailSoOften(t *testing.T) {
 	require.True(t, fault.Is(rates.MayFail("192.0.2.1:3"), fault.Exhausted))
 	require.NoError(t, rates.MayFail("192.0.2.2:1"))
 	require.NoError(t, auth.NewRates(-1).MayFail("192.0.2.1:1"))
-}
-
-// A caller has so many streams open at once, and others have theirs.
-func TestACallersStreamsAreBounded(t *testing.T) {
-	t.Parallel()
-	lanes := fair.NewLanes(auth.StreamsEach, 0)
-	for range auth.StreamsEach {
-		_, err := lanes.Take(t.Context(), "token_1")
-		require.NoError(t, err)
-	}
-	_, err := lanes.Take(t.Context(), "token_1")
-	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
-	_, err = lanes.Take(t.Context(), "token_2")
-	require.NoError(t, err)
 }

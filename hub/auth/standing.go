@@ -67,17 +67,21 @@ func (g Guards) stands(ctx context.Context, before Identity, procedure string, r
 	return nil
 }
 
-// streams reports whether a procedure's caller, and whether its hub, sends a
-// stream.
-func streams(procedure string) (caller, hub bool) {
-	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(procedure, "/"), "/", "."))
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
-	if err != nil {
-		return false, false
+// streaming says whether a procedure's caller, and whether its hub, sends a stream.
+type streaming struct{ caller, hub bool }
+
+// streams returns for each procedure with a rule who streams.
+func streams() map[string]streaming {
+	out := make(map[string]streaming, len(rules))
+	for procedure := range rules {
+		name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(procedure, "/"), "/", "."))
+		d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+		if err != nil {
+			continue
+		}
+		if m, ok := d.(protoreflect.MethodDescriptor); ok {
+			out[procedure] = streaming{caller: m.IsStreamingClient(), hub: m.IsStreamingServer()}
+		}
 	}
-	m, ok := d.(protoreflect.MethodDescriptor)
-	if !ok {
-		return false, false
-	}
-	return m.IsStreamingClient(), m.IsStreamingServer()
+	return out
 }

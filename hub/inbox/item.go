@@ -125,7 +125,7 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask Ask) er
 
 // Find answers the id of the item that ref names: an id or a unique prefix.
 func (s *Service) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindInboxItems(ctx, db.FindInboxItemsParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("inbox", ref)})
+	rows, err := s.cfg.Store.FindInboxItems(ctx, db.FindInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("inbox", ref)})
 	return store.One("inbox", ref, rows, err)
 }
 
@@ -149,7 +149,7 @@ type Filter struct {
 
 // List answers a page of items, newest first, and the next page's token.
 func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) ([]db.ListInboxItemsRow, string, error) {
-	params := db.ListInboxItemsParams{OrgID: v.OrgID, Viewer: v.Name, MaxRows: f.PageSize + 1}
+	params := db.ListInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: f.PageSize + 1}
 	if f.TaskID != "" {
 		params.TaskID = &f.TaskID
 	}

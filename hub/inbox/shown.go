@@ -31,6 +31,10 @@ type CallDecision struct {
 	Hosts []string `json:"hosts,omitempty"`
 	// Irreversible says what cannot be undone.
 	Irreversible string `json:"irreversible,omitempty"`
+	// Definition is what the tool of an MCP server is now, where to approve the call
+	// is to agree to it, and AgreedDefinition what was agreed on before.
+	Definition       string `json:"definition,omitempty"`
+	AgreedDefinition string `json:"agreed_definition,omitempty"`
 }
 
 // DecisionOf returns the decision that is stored with an item.

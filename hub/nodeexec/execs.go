@@ -118,7 +118,7 @@ func (e *Execs) Get(ctx context.Context, orgID, id string) (db.GetNodeExecRow, e
 
 // Find answers the id of the command that ref names: an id or a unique prefix.
 func (e *Execs) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
-	rows, err := e.cfg.Store.FindNodeExecs(ctx, db.FindNodeExecsParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix(Kind, ref)})
+	rows, err := e.cfg.Store.FindNodeExecs(ctx, db.FindNodeExecsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix(Kind, ref)})
 	if err == nil && len(rows) == 0 {
 		return "", fault.New(fault.NotFound, "there is no command %q", ref).WithObject(ref).WithFix("list what there is with: deckhand node execs NODE")
 	}
@@ -127,7 +127,7 @@ func (e *Execs) Find(ctx context.Context, v task.Viewer, ref string) (string, er
 
 // List answers commands, newest first; nodeID "" for those of every node.
 func (e *Execs) List(ctx context.Context, v task.Viewer, nodeID string, live bool, limit int32) ([]db.ListNodeExecsRow, error) {
-	rows, err := e.cfg.Store.ListNodeExecs(ctx, db.ListNodeExecsParams{OrgID: v.OrgID, Viewer: v.Name, NodeID: nodeID, LiveOnly: live, MaxRows: limit})
+	rows, err := e.cfg.Store.ListNodeExecs(ctx, db.ListNodeExecsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, NodeID: nodeID, LiveOnly: live, MaxRows: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list commands: %w", err)
 	}

@@ -218,7 +218,7 @@ func (e *Execs) Source(ctx context.Context, v task.Viewer, ref string) (Source, 
 		row, err := e.Get(ctx, orgID, id)
 		return Source{ExecID: id, NodeID: row.NodeExec.NodeID, Host: row.NodeExec.Target == Host}, err
 	}
-	rows, err := e.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
+	rows, err := e.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
 	id, err := store.One("step", ref, rows, err)
 	if err != nil {
 		return Source{}, err

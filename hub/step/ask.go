@@ -69,15 +69,10 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 		return err
 	}
 	if server != nil && server.Ask != "" {
-		showDefinition(&ask, server)
+		showDefinition(&ask, server, s.cfg.Redact.Org(t.OrgID))
 	}
 	ask.Why, ask.Kind, ask.Timeout, ask.OnExpiry = why, inbox.Approval, p.Approvals.Timeout, string(p.Approvals.OnTimeout)
 	ask.Decision.Why = why
-	if server != nil && server.Ask != "" {
-		// It is agreed to with the call, and so shown whole.
-		mask := s.cfg.Redact.Org(t.OrgID)
-		ask.Decision.Why += "\nwhat the tool is now:\n" + mask.String(server.Is) + "\nwhat was agreed on:\n" + mask.String(orNothing(server.Was))
-	}
 	if record.Asks {
 		q, err := tool.QuestionOf(arguments)
 		if err != nil {

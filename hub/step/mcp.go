@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -140,15 +142,11 @@ func (s *Steps) agree(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	return mcp.Agree(ctx, tx.Queries, t, step.Tool, bound["definition"], by)
 }
 
-// showDefinition adds to what is asked what the tool was and is.
-func showDefinition(ask *inbox.Ask, standing *mcp.Standing) {
-	ask.Preview = "what the tool is now:\n" + cut(standing.Is) + "\n\nwhat was agreed on:\n" + cut(orNothing(standing.Was)) + "\n\nthe call:\n" + ask.Preview
-	ask.More["definition"], ask.More["agreed_definition"] = cut(standing.Is), cut(standing.Was)
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "(nothing: it is new)"
-	}
-	return s
+// showDefinition adds to what is asked what the tool was and is: it is agreed to
+// with the call, and so the decision has it whole.
+func showDefinition(ask *inbox.Ask, standing *mcp.Standing, mask *redact.Redactor) {
+	is, was := mask.String(standing.Is), mask.String(standing.Was)
+	ask.Decision.Definition, ask.Decision.AgreedDefinition = is, was
+	ask.Preview = "what the tool is now:\n" + cut(is) + "\n\nwhat was agreed on:\n" + cmp.Or(cut(was), "(nothing: it is new)") + "\n\nthe call:\n" + ask.Preview
+	ask.More["definition"], ask.More["agreed_definition"] = cut(is), cut(was)
 }

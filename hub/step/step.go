@@ -501,6 +501,6 @@ func (s *Steps) Get(ctx context.Context, orgID, id string) (db.Step, error) {
 
 // Find returns the id of the step of a task that v sees that ref names: an id or a unique prefix.
 func (s *Steps) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
+	rows, err := s.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
 	return store.One("step", ref, rows, err)
 }

@@ -372,31 +372,30 @@ func titleOf(goal string) string {
 
 // Viewer is who looks at tasks. They see those that they have submitted, that
 // are given to them or that an agent of theirs does, and what is given to nobody
-// yet. To them others are not there.
+// yet. To them others are not there. The zero Viewer sees nothing.
 type Viewer struct {
 	OrgID string
-	// Name is the user's; empty for an administrator, who sees all.
+	// Name is the user's; without one nothing is seen unless All is set.
 	Name string
+	// All says that every task of the organisation is seen: an administrator's view.
+	All bool
 }
 
 // Find returns the id of the task that ref names among those that v sees: an id
 // or a unique prefix.
 func (s *Service) Find(ctx context.Context, v Viewer, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindTasks(ctx, db.FindTasksParams{OrgID: v.OrgID, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("task", ref)})
+	rows, err := s.cfg.Store.FindTasks(ctx, db.FindTasksParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("task", ref)})
 	return store.One("task", ref, rows, err)
 }
 
 // Sees reports whether v sees a task, by its id.
 func (s *Service) Sees(ctx context.Context, v Viewer, id string) (bool, error) {
-	if v.Name == "" {
-		return true, nil
-	}
-	seen, err := s.cfg.Store.TaskSeen(ctx, db.TaskSeenParams{OrgID: v.OrgID, Viewer: v.Name, ID: id})
+	seen, err := s.cfg.Store.TaskSeen(ctx, db.TaskSeenParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, ID: id})
 	if store.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look whether %s sees task %s: %w", v.Name, id, err)
+		return false, fmt.Errorf("look whether %q sees task %s: %w", v.Name, id, err)
 	}
 	return seen, nil
 }
@@ -427,7 +426,7 @@ type Filter struct {
 
 // List answers a page of the tasks that v sees, newest first, and the next page's token.
 func (s *Service) List(ctx context.Context, v Viewer, f Filter) ([]db.ListTasksRow, string, error) {
-	params := db.ListTasksParams{OrgID: v.OrgID, Viewer: v.Name, MaxRows: f.PageSize + 1}
+	params := db.ListTasksParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: f.PageSize + 1}
 	if f.AgentID != "" {
 		params.AgentID = &f.AgentID
 	}

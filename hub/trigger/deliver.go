@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,7 +130,7 @@ func (s *Service) next(ctx context.Context) (some bool, err error) {
 	handling.SetLimit(handlers)
 	for _, d := range rest {
 		handling.Go(func() error {
-			if slices.Contains(s.resting(), d.OrgID) {
+			if s.rests(d.OrgID) {
 				return nil // its turn comes again
 			}
 			_, err := s.one(ctx, d.OrgID, d.ID)
@@ -148,7 +147,7 @@ func (s *Service) sift(ctx context.Context, tx *event.Tx, batch []db.LockDueDeli
 	known := map[string]*compiled{}
 	p := db.FilterDeliveriesParams{Reason: filteredOut}
 	for _, d := range batch {
-		if slices.Contains(s.resting(), d.OrgID) {
+		if s.rests(d.OrgID) {
 			continue // its turn comes again
 		}
 		c, ok := known[d.TriggerID]
@@ -305,7 +304,7 @@ func (s *Service) run(ctx context.Context, c *compiled, d db.Delivery) (mapping.
 	began := time.Now()
 	out, err := c.run(ctx, d)
 	if took := time.Since(began); took > noticed {
-		s.rests.Add(d.OrgID, time.Now().Add(min(rest*took, longestRest)))
+		s.restUntil.Add(d.OrgID, time.Now().Add(min(rest*took, longestRest)))
 	}
 	return out, err
 }
@@ -313,16 +312,20 @@ func (s *Service) run(ctx context.Context, c *compiled, d db.Delivery) (mapping.
 // resting returns the organisations whose deliveries wait for now.
 func (s *Service) resting() []string {
 	out := []string{}
-	for _, orgID := range s.rests.Keys() {
-		switch until, ok := s.rests.Peek(orgID); {
-		case !ok:
-		case until.After(time.Now()):
+	for _, orgID := range s.restUntil.Keys() {
+		if s.rests(orgID) {
 			out = append(out, orgID)
-		default:
-			s.rests.Remove(orgID)
+		} else {
+			s.restUntil.Remove(orgID)
 		}
 	}
 	return out
+}
+
+// rests reports whether the deliveries of an organisation wait for now.
+func (s *Service) rests(orgID string) bool {
+	until, ok := s.restUntil.Peek(orgID)
+	return ok && until.After(time.Now())
 }
 
 // run maps a delivery.

@@ -87,9 +87,9 @@ type Service struct {
 	// for, by organisation.
 	room  *fair.Room
 	lanes *fair.Lanes
-	// rests are organisations whose expressions took long, and until when they
+	// restUntil are organisations whose expressions took long, and until when they
 	// rest.
-	rests *lru.Cache[string, time.Time]
+	restUntil *lru.Cache[string, time.Time]
 }
 
 const knownTriggers = 16_384
@@ -113,12 +113,12 @@ func New(cfg Config) *Service {
 	if err != nil {
 		panic(err)
 	}
-	rests, err := lru.New[string, time.Time](knownTriggers)
+	restUntil, err := lru.New[string, time.Time](knownTriggers)
 	if err != nil {
 		panic(err)
 	}
 	return &Service{
-		cfg: cfg, kick: make(chan struct{}, 1), known: known, rates: rates, rests: rests,
+		cfg: cfg, kick: make(chan struct{}, 1), known: known, rates: rates, restUntil: restUntil,
 		room: fair.NewRoom(maxRoom, eachRoom), lanes: fair.NewLanes(1, maxWaiting),
 	}
 }

@@ -164,26 +164,54 @@ func wholeItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.
 		return nil, err
 	}
 	for _, long := range item.GetLongArguments() {
-		var whole strings.Builder
-		for at := int64(0); at < long.GetSizeBytes(); {
-			res, err := client.Inbox.ReadInboxArgument(ctx, connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
-				ItemId: item.GetId(), Pointer: long.GetPointer(), Offset: at,
-			}))
-			if err != nil {
-				return nil, err
-			}
-			if res.Msg.GetNextOffset() <= at {
-				return nil, fault.New(fault.Internal, "the hub sent nothing of %s after byte %d", termsafe.Line(long.GetPointer()), at)
-			}
-			whole.WriteString(res.Msg.GetText())
-			at = res.Msg.GetNextOffset()
+		whole, err := wholeText(ctx, client, item.GetId(), long, false)
+		if err != nil {
+			return nil, err
 		}
-		if !setText(item.GetArguments(), long.GetPointer(), whole.String()) {
+		if !setText(item.GetArguments(), long.GetPointer(), whole) {
 			return nil, fault.New(fault.Internal, "the item has no argument %s", termsafe.Line(long.GetPointer()))
 		}
 	}
+	for _, long := range item.GetDecision().GetLongTexts() {
+		whole, err := wholeText(ctx, client, item.GetId(), long, true)
+		if err != nil {
+			return nil, err
+		}
+		switch long.GetPointer() {
+		case "/definition":
+			item.Decision.Definition = whole
+		case "/agreed_definition":
+			item.Decision.AgreedDefinition = whole
+		default:
+			return nil, fault.New(fault.Internal, "the decision has a text %s that this program does not know", termsafe.Line(long.GetPointer())).
+				WithFix("update deckhand to the hub's version")
+		}
+	}
 	item.LongArguments = nil
+	if item.GetDecision() != nil {
+		item.Decision.LongTexts = nil
+	}
 	return item, nil
+}
+
+// wholeText reads a text of an item, among its arguments or of its decision, to
+// the end.
+func wholeText(ctx context.Context, client *sdk.Client, id string, long *deckhandv1.LongArgument, inDecision bool) (string, error) {
+	var whole strings.Builder
+	for at := int64(0); at < long.GetSizeBytes(); {
+		res, err := client.Inbox.ReadInboxArgument(ctx, connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
+			ItemId: id, Pointer: long.GetPointer(), Offset: at, InDecision: inDecision,
+		}))
+		if err != nil {
+			return "", err
+		}
+		if res.Msg.GetNextOffset() <= at {
+			return "", fault.New(fault.Internal, "the hub sent nothing of %s after byte %d", termsafe.Line(long.GetPointer()), at)
+		}
+		whole.WriteString(res.Msg.GetText())
+		at = res.Msg.GetNextOffset()
+	}
+	return whole.String(), nil
 }
 
 // setText sets the text at a JSON Pointer (RFC 6901) within arguments.
@@ -297,7 +325,8 @@ func (a *app) inboxNoun() output.Noun[*deckhandv1.InboxItem] {
 			{Header: "looks like", Value: func(x item) string { return indented(x.GetOffer().GetShape()) }, Block: true},
 			{Header: "dangers", Value: func(x item) string { return indented(dangerLines(x)) }, Block: true},
 			{Header: "not understood", Value: func(x item) string { return indented(strings.Join(literalLines(x.GetDecision().GetUnclear()), "\n")) }, Block: true},
-			{Header: "to be agreed to", Value: func(x item) string { return indented(definition(x)) }, Block: true},
+			{Header: "definition", Value: func(x item) string { return indented(literal.Block(x.GetDecision().GetDefinition())) }, Block: true},
+			{Header: "agreed definition", Value: func(x item) string { return indented(agreedDefinition(x)) }, Block: true},
 			{Header: "commands", Value: func(x item) string { return indented(commandLines(x)) }, Block: true},
 			{Header: "arguments", Value: func(x item) string { return indented(lines(x.GetArguments())) }, Block: true},
 			{Header: "look closely", Value: func(x item) string { return indented(literal.Note(everyText(x.GetArguments()))) }, Block: true},
@@ -393,11 +422,14 @@ func indented(text string) string {
 	return "  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
-// definition returns what is agreed to with a call besides it: what a tool of an
-// MCP server is now, and was.
-func definition(x *deckhandv1.InboxItem) string {
-	_, all, _ := strings.Cut(x.GetDecision().GetWhy(), "\n")
-	return literal.Block(all)
+// agreedDefinition returns what a tool of an MCP server was when it was agreed on,
+// and says so where it is new.
+func agreedDefinition(x *deckhandv1.InboxItem) string {
+	d := x.GetDecision()
+	if d.GetDefinition() != "" && d.GetAgreedDefinition() == "" {
+		return "(none: the tool is new)"
+	}
+	return literal.Block(d.GetAgreedDefinition())
 }
 
 // itemState says where an item stands, and what the answer was.

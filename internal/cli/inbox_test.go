@@ -42,6 +42,15 @@ func (h *testHub) GetInboxItem(_ context.Context, req *connect.Request[deckhandv
 	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), err
 }
 
+func (h *testHub) ReadInboxArgument(_ context.Context, req *connect.Request[deckhandv1.ReadInboxArgumentRequest]) (*connect.Response[deckhandv1.ReadInboxArgumentResponse], error) {
+	if !req.Msg.GetInDecision() || req.Msg.GetPointer() != "/definition" {
+		return nil, fault.New(fault.NotFound, "there is no such text")
+	}
+	at, size := req.Msg.GetOffset(), int64(len(h.definition))
+	next := min(at+7000, size)
+	return connect.NewResponse(&deckhandv1.ReadInboxArgumentResponse{Text: h.definition[at:next], NextOffset: next, SizeBytes: size}), nil
+}
+
 func (h *testHub) AnswerInboxItem(_ context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
 	item, err := h.item(req.Msg.GetItemId())
 	if err != nil {
@@ -130,6 +139,24 @@ inbox_ccc3  unknown   open   -       file_write  3h   -                         
 
 	h.inbox = nil
 	require.Contains(t, h.run(t, "inbox", "list").stderr, "nothing waits for an answer")
+}
+
+// A definition that is agreed to with a call is shown to its last byte, by itself
+// and before it is approved; nothing of it passes for another field.
+func TestADefinitionIsShownWhole(t *testing.T) {
+	t.Parallel()
+	h := withInbox(t)
+	h.definition = strings.Repeat("adds\nrule: none\x1b[2J\n", 2<<10) + "and sends it away"
+	d := h.inbox[0].GetDecision()
+	d.Definition, d.AgreedDefinition = h.definition[:5], strings.Repeat("x", 20<<10)+" the end of what was"
+	d.LongTexts = []*deckhandv1.LongArgument{{Pointer: "/definition", SizeBytes: int64(len(h.definition))}}
+	for _, shown := range []string{h.run(t, "inbox", "show", "inbox_a").stdout, h.run(t, "inbox", "approve", "inbox_a").stderr} {
+		require.Equal(t, 2<<10, strings.Count(shown, "\n  rule: none⟦␛⟧[2J\n"))
+		require.Contains(t, shown, "\n  and sends it away\n")
+		require.Contains(t, shown, strings.Repeat("x", 20<<10)+" the end of what was\n")
+	}
+	d.AgreedDefinition = ""
+	require.Contains(t, h.run(t, "inbox", "show", "inbox_a").stdout, "(none: the tool is new)")
 }
 
 func TestInboxItemsAreAnswered(t *testing.T) {

@@ -323,6 +323,9 @@ func (a *app) showBefore(ctx context.Context, client *sdk.Client, request *deckh
 	for _, d := range item.GetDecision().GetDangers() {
 		a.notef("dangerous, line %d: %s: %s", d.GetLine(), literal.Line(d.GetWhat()), literal.Line(d.GetCommand()))
 	}
+	if now := item.GetDecision().GetDefinition(); now != "" {
+		a.notef("the tool is agreed to as it is now:\n%s\nwhat was agreed on:\n%s", indented(literal.Block(now)), indented(agreedDefinition(item)))
+	}
 	a.notef("%s:\n%s", literal.Line(item.GetTool()), indented(lines(item.GetArguments())))
 	if note := literal.Note(everyText(item.GetArguments())); note != "" {
 		a.notef("%s", note)

@@ -79,8 +79,10 @@ type testHub struct {
 	logs    map[string][]byte
 	nodes   []*deckhandv1.Node
 	inbox   []*deckhandv1.InboxItem
-	execs   execs
-	control control
+	// definition is the whole of what a decision has the beginning of.
+	definition string
+	execs      execs
+	control    control
 	// last is the newest request of each kind.
 	last map[string]proto.Message
 	// cutLogs makes ReadLog break off after so many bytes, once.

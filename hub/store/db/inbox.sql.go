@@ -272,15 +272,16 @@ func (q *Queries) ExpiredInboxItems(ctx context.Context, maxRows int32) ([]Expir
 
 const findInboxItems = `-- name: FindInboxItems :many
 SELECT i.id, (i.id = $1)::boolean AS exact FROM inbox_items i JOIN tasks t ON t.id = i.task_id
-WHERE i.org_id = $2 AND (i.id = $1 OR i.id LIKE $3) AND task_seen(t.created_by, t.assignee, t.agent_id, $4::text)
+WHERE i.org_id = $2 AND (i.id = $1 OR i.id LIKE $3) AND ($4::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $5::text))
 ORDER BY exact DESC, i.id LIMIT 2
 `
 
 type FindInboxItemsParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
-	Viewer string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindInboxItemsRow struct {
@@ -293,6 +294,7 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 		arg.Ref,
 		arg.OrgID,
 		arg.Prefix,
+		arg.SeesAll,
 		arg.Viewer,
 	)
 	if err != nil {
@@ -400,10 +402,10 @@ WHERE i.org_id = $1
   AND ($3::text IS NULL OR i.agent_id = $3)
   AND ($4::text[] IS NULL OR i.kind = ANY ($4::text[]))
   AND ($5::text[] IS NULL OR i.state = ANY ($5::text[]))
-  AND task_seen(t.created_by, t.assignee, t.agent_id, $6::text)
-  AND ($7::timestamptz IS NULL
-       OR (i.asked_at, i.id) < ($7::timestamptz, $8::text))
-ORDER BY i.asked_at DESC, i.id DESC LIMIT $9
+  AND ($6::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $7::text))
+  AND ($8::timestamptz IS NULL
+       OR (i.asked_at, i.id) < ($8::timestamptz, $9::text))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT $10
 `
 
 type ListInboxItemsParams struct {
@@ -412,6 +414,7 @@ type ListInboxItemsParams struct {
 	AgentID    *string
 	Kinds      []string
 	States     []string
+	SeesAll    bool
 	Viewer     string
 	BeforeTime *time.Time
 	BeforeID   string
@@ -441,6 +444,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 		arg.AgentID,
 		arg.Kinds,
 		arg.States,
+		arg.SeesAll,
 		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeID,

@@ -122,15 +122,16 @@ func (q *Queries) EndNodeExec(ctx context.Context, arg EndNodeExecParams) (int64
 
 const findNodeExecs = `-- name: FindNodeExecs :many
 SELECT id, (id = $1)::boolean AS exact FROM node_execs
-WHERE org_id = $2 AND (id = $1 OR id LIKE $3) AND ($4::text = '' OR user_name = $4)
+WHERE org_id = $2 AND (id = $1 OR id LIKE $3) AND ($4::boolean OR user_name = nullif($5::text, ''))
 ORDER BY exact DESC, id LIMIT 2
 `
 
 type FindNodeExecsParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
-	Viewer string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindNodeExecsRow struct {
@@ -143,6 +144,7 @@ func (q *Queries) FindNodeExecs(ctx context.Context, arg FindNodeExecsParams) ([
 		arg.Ref,
 		arg.OrgID,
 		arg.Prefix,
+		arg.SeesAll,
 		arg.Viewer,
 	)
 	if err != nil {
@@ -217,14 +219,15 @@ func (q *Queries) GetNodeExec(ctx context.Context, arg GetNodeExecParams) (GetNo
 const listNodeExecs = `-- name: ListNodeExecs :many
 SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = $1 AND ($2::text = '' OR e.node_id = $2) AND (NOT $3::boolean OR e.state <> 'ended')
-  AND ($4::text = '' OR e.user_name = $4)
-ORDER BY e.created_at DESC, e.id DESC LIMIT $5
+  AND ($4::boolean OR e.user_name = nullif($5::text, ''))
+ORDER BY e.created_at DESC, e.id DESC LIMIT $6
 `
 
 type ListNodeExecsParams struct {
 	OrgID    string
 	NodeID   string
 	LiveOnly bool
+	SeesAll  bool
 	Viewer   string
 	MaxRows  int32
 }
@@ -239,6 +242,7 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 		arg.OrgID,
 		arg.NodeID,
 		arg.LiveOnly,
+		arg.SeesAll,
 		arg.Viewer,
 		arg.MaxRows,
 	)

@@ -339,15 +339,16 @@ func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (*ti
 
 const findSteps = `-- name: FindSteps :many
 SELECT s.id, (s.id = $1)::boolean AS exact FROM steps s JOIN tasks t ON t.id = s.task_id
-WHERE s.org_id = $2 AND (s.id = $1 OR s.id LIKE $3) AND task_seen(t.created_by, t.assignee, t.agent_id, $4::text)
+WHERE s.org_id = $2 AND (s.id = $1 OR s.id LIKE $3) AND ($4::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $5::text))
 ORDER BY exact DESC, s.id LIMIT 2
 `
 
 type FindStepsParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
-	Viewer string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindStepsRow struct {
@@ -360,6 +361,7 @@ func (q *Queries) FindSteps(ctx context.Context, arg FindStepsParams) ([]FindSte
 		arg.Ref,
 		arg.OrgID,
 		arg.Prefix,
+		arg.SeesAll,
 		arg.Viewer,
 	)
 	if err != nil {

@@ -587,15 +587,16 @@ func (q *Queries) EndAttempts(ctx context.Context, arg EndAttemptsParams) error 
 
 const findTasks = `-- name: FindTasks :many
 SELECT id, (id = $1)::boolean AS exact FROM tasks WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-  AND task_seen(created_by, assignee, agent_id, $4::text)
+  AND ($4::boolean OR task_seen(created_by, assignee, agent_id, $5::text))
 ORDER BY exact DESC, id LIMIT 2
 `
 
 type FindTasksParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
-	Viewer string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindTasksRow struct {
@@ -608,6 +609,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 		arg.Ref,
 		arg.OrgID,
 		arg.Prefix,
+		arg.SeesAll,
 		arg.Viewer,
 	)
 	if err != nil {
@@ -857,10 +859,10 @@ WHERE t.org_id = $1
   AND ($6::timestamptz IS NULL OR t.created_at >= $6::timestamptz)
   AND ($7::timestamptz IS NULL OR t.created_at < $7::timestamptz)
   AND (NOT $8::bool OR t.override ? 'chat')
-  AND task_seen(t.created_by, t.assignee, t.agent_id, $9::text)
-  AND ($10::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($10::timestamptz, $11::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $12
+  AND ($9::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $10::text))
+  AND ($11::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($11::timestamptz, $12::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $13
 `
 
 type ListTasksParams struct {
@@ -872,6 +874,7 @@ type ListTasksParams struct {
 	CreatedFrom   *time.Time
 	CreatedBefore *time.Time
 	Chat          bool
+	SeesAll       bool
 	Viewer        string
 	BeforeTime    *time.Time
 	BeforeID      string
@@ -897,6 +900,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.CreatedFrom,
 		arg.CreatedBefore,
 		arg.Chat,
+		arg.SeesAll,
 		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeID,
@@ -1881,18 +1885,24 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT task_seen(created_by, assignee, agent_id, $1::text)::boolean FROM tasks WHERE id = $2 AND (org_id = $3) IS TRUE
+SELECT ($1::boolean OR task_seen(created_by, assignee, agent_id, $2::text))::boolean FROM tasks WHERE id = $3 AND (org_id = $4) IS TRUE
 `
 
 type TaskSeenParams struct {
-	Viewer string
-	ID     string
-	OrgID  string
+	SeesAll bool
+	Viewer  string
+	ID      string
+	OrgID   string
 }
 
-// Whether somebody sees a task; no row for none.
+// Whether somebody sees a task; no row where there is no such task.
 func (q *Queries) TaskSeen(ctx context.Context, arg TaskSeenParams) (bool, error) {
-	row := q.db.QueryRow(ctx, taskSeen, arg.Viewer, arg.ID, arg.OrgID)
+	row := q.db.QueryRow(ctx, taskSeen,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.ID,
+		arg.OrgID,
+	)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err

@@ -15,7 +15,7 @@ WHERE i.org_id = @org_id AND i.id = @id;
 
 -- name: FindInboxItems :many
 SELECT i.id, (i.id = @ref)::boolean AS exact FROM inbox_items i JOIN tasks t ON t.id = i.task_id
-WHERE i.org_id = @org_id AND (i.id = @ref OR i.id LIKE @prefix) AND task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text)
+WHERE i.org_id = @org_id AND (i.id = @ref OR i.id LIKE @prefix) AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
 ORDER BY exact DESC, i.id LIMIT 2;
 
 -- name: ListInboxItems :many
@@ -30,7 +30,7 @@ WHERE i.org_id = @org_id
   AND (sqlc.narg(agent_id)::text IS NULL OR i.agent_id = sqlc.narg(agent_id))
   AND (sqlc.narg(kinds)::text[] IS NULL OR i.kind = ANY (sqlc.narg(kinds)::text[]))
   AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
-  AND task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text)
+  AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (i.asked_at, i.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY i.asked_at DESC, i.id DESC LIMIT @max_rows;

@@ -17,13 +17,13 @@ WHERE e.org_id = @org_id AND e.id = @id;
 
 -- name: FindNodeExecs :many
 SELECT id, (id = @ref)::boolean AS exact FROM node_execs
-WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) AND (@viewer::text = '' OR user_name = @viewer)
+WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) AND (@sees_all::boolean OR user_name = nullif(@viewer::text, ''))
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListNodeExecs :many
 SELECT sqlc.embed(e), n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = @org_id AND (@node_id::text = '' OR e.node_id = @node_id) AND (NOT @live_only::boolean OR e.state <> 'ended')
-  AND (@viewer::text = '' OR e.user_name = @viewer)
+  AND (@sees_all::boolean OR e.user_name = nullif(@viewer::text, ''))
 ORDER BY e.created_at DESC, e.id DESC LIMIT @max_rows;
 
 -- name: LiveNodeExecs :many

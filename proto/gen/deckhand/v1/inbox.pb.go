@@ -520,7 +520,16 @@ type CallDecision struct {
 	// Hosts that the jail may reach; empty for none.
 	Hosts []string `protobuf:"bytes,12,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	// What of the call cannot be undone; empty where all of it can.
-	Irreversible  string `protobuf:"bytes,13,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
+	Irreversible string `protobuf:"bytes,13,opt,name=irreversible,proto3" json:"irreversible,omitempty"`
+	// What the tool of an MCP server is now, as JSON, where to approve the call is to
+	// agree to it; empty otherwise. Of a text that is named in long_texts this is only
+	// the beginning.
+	Definition string `protobuf:"bytes,14,opt,name=definition,proto3" json:"definition,omitempty"`
+	// The definition that was agreed on before; empty for a tool that is new.
+	AgreedDefinition string `protobuf:"bytes,15,opt,name=agreed_definition,json=agreedDefinition,proto3" json:"agreed_definition,omitempty"`
+	// Texts of this message of which it has only the beginning, "/definition" and
+	// "/agreed_definition"; read the rest with ReadInboxArgument, with in_decision.
+	LongTexts     []*LongArgument `protobuf:"bytes,16,rep,name=long_texts,json=longTexts,proto3" json:"long_texts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +653,27 @@ func (x *CallDecision) GetIrreversible() string {
 		return x.Irreversible
 	}
 	return ""
+}
+
+func (x *CallDecision) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *CallDecision) GetAgreedDefinition() string {
+	if x != nil {
+		return x.AgreedDefinition
+	}
+	return ""
+}
+
+func (x *CallDecision) GetLongTexts() []*LongArgument {
+	if x != nil {
+		return x.LongTexts
+	}
+	return nil
 }
 
 // CallDanger is one thing that is known to be dangerous.
@@ -792,7 +822,8 @@ func (x *CallCommand) GetEffect() string {
 	return ""
 }
 
-// LongArgument is a text among the arguments that is sent in pieces.
+// LongArgument is a text, among the arguments or of the decision, that is sent in
+// pieces.
 type LongArgument struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where it is, as a JSON Pointer (RFC 6901): "/content", "/edits/0/new_text".
@@ -1448,7 +1479,10 @@ type ReadInboxArgumentRequest struct {
 	// Which text, as a JSON Pointer (RFC 6901): "/content".
 	Pointer string `protobuf:"bytes,2,opt,name=pointer,proto3" json:"pointer,omitempty"`
 	// The first byte, from 0.
-	Offset        int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// The text is one of the item's decision, such as "/definition", and not one among
+	// its arguments.
+	InDecision    bool `protobuf:"varint,4,opt,name=in_decision,json=inDecision,proto3" json:"in_decision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1502,6 +1536,13 @@ func (x *ReadInboxArgumentRequest) GetOffset() int64 {
 		return x.Offset
 	}
 	return 0
+}
+
+func (x *ReadInboxArgumentRequest) GetInDecision() bool {
+	if x != nil {
+		return x.InDecision
+	}
+	return false
 }
 
 type ReadInboxArgumentResponse struct {
@@ -2452,7 +2493,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\bdecision\x18  \x01(\v2\x19.deckhand.v1.CallDecisionR\bdecision\x12@\n" +
 	"\x0elong_arguments\x18! \x03(\v2\x19.deckhand.v1.LongArgumentR\rlongArguments\x12!\n" +
 	"\fshown_digest\x18\" \x01(\tR\vshownDigest\x12\x14\n" +
-	"\x05title\x18# \x01(\tR\x05title\"\xa3\x03\n" +
+	"\x05title\x18# \x01(\tR\x05title\"\xaa\x04\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -2467,7 +2508,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	" \x01(\tR\x04user\x12'\n" +
 	"\x0ftimeout_seconds\x18\v \x01(\x01R\x0etimeoutSeconds\x12\x14\n" +
 	"\x05hosts\x18\f \x03(\tR\x05hosts\x12\"\n" +
-	"\firreversible\x18\r \x01(\tR\firreversible\"b\n" +
+	"\firreversible\x18\r \x01(\tR\firreversible\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x0e \x01(\tR\n" +
+	"definition\x12+\n" +
+	"\x11agreed_definition\x18\x0f \x01(\tR\x10agreedDefinition\x128\n" +
+	"\n" +
+	"long_texts\x18\x10 \x03(\v2\x19.deckhand.v1.LongArgumentR\tlongTexts\"b\n" +
 	"\n" +
 	"CallDanger\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2526,13 +2573,15 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\"B\n" +
 	"\x14GetInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\x86\x01\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xa7\x01\n" +
 	"\x18ReadInboxArgumentRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12$\n" +
 	"\apointer\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\bR\apointer\x12\x1f\n" +
-	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"o\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\x12\x1f\n" +
+	"\vin_decision\x18\x04 \x01(\bR\n" +
+	"inDecision\"o\n" +
 	"\x19ReadInboxArgumentResponse\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x1f\n" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
@@ -2675,41 +2724,42 @@ var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	6,  // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
 	4,  // 13: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
 	5,  // 14: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	8,  // 15: deckhand.v1.InboxReview.held:type_name -> deckhand.v1.HeldCall
-	9,  // 16: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	32, // 17: deckhand.v1.HeldCall.category:type_name -> deckhand.v1.ToolCategory
-	1,  // 18: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 19: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	2,  // 20: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	2,  // 21: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	26, // 22: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	27, // 23: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	28, // 24: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	29, // 25: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	30, // 26: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	31, // 27: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	23, // 28: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	24, // 29: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	25, // 30: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	20, // 31: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	21, // 32: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	22, // 33: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	2,  // 34: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	35, // 35: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	36, // 36: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	12, // 37: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	14, // 38: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	16, // 39: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	18, // 40: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	13, // 41: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	15, // 42: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	17, // 43: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	19, // 44: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	41, // [41:45] is the sub-list for method output_type
-	37, // [37:41] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	6,  // 15: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	8,  // 16: deckhand.v1.InboxReview.held:type_name -> deckhand.v1.HeldCall
+	9,  // 17: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	32, // 18: deckhand.v1.HeldCall.category:type_name -> deckhand.v1.ToolCategory
+	1,  // 19: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 20: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	2,  // 21: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	2,  // 22: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	26, // 23: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	27, // 24: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	28, // 25: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	29, // 26: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	30, // 27: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	31, // 28: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	23, // 29: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	24, // 30: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	25, // 31: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	20, // 32: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	21, // 33: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	22, // 34: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	2,  // 35: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	35, // 36: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	36, // 37: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	12, // 38: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	14, // 39: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	16, // 40: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	18, // 41: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	13, // 42: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	15, // 43: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	17, // 44: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	19, // 45: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	42, // [42:46] is the sub-list for method output_type
+	38, // [38:42] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }

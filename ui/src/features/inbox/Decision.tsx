@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { Literal } from "@/components/Literal";
+import { Literal, LiteralBlock } from "@/components/Literal";
 import type { CallDecision } from "@/gen/deckhand/v1/inbox_pb";
 
 const effects: Record<string, string> = { allow: "allowed", ask: "asks", deny: "denied" };
@@ -14,6 +14,8 @@ export function DecisionRows({ of }: { of: CallDecision }) {
     ["Rule", of.rule ? <Literal className="font-mono text-xs" text={of.rule} /> : "No rule: the persona or the tool's category asks"],
     ["Policy version", of.policyVersion ? <Literal text={of.policyVersion} /> : "None: no policy is applied"],
     ["Reason", of.why && <Literal text={of.why} />],
+    ["Definition", of.definition && <LiteralBlock text={of.definition} label="Definition" />],
+    ["Agreed definition", of.definition && (of.agreedDefinition ? <LiteralBlock text={of.agreedDefinition} label="Agreed definition" /> : "None: the tool is new")],
     ["Commands", of.commands.length > 0 && <Commands of={of} />],
     [
       "Not understood",

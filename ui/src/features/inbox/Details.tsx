@@ -129,7 +129,7 @@ export function Details(props: { item: InboxItem; whole: WholeArguments }) {
       )}
       {item.review && <Review item={item} review={item.review} />}
       {item.stepId && !item.question && <Call item={item} whole={props.whole} />}
-      {item.decision && !item.question && <DecisionRows of={item.decision} />}
+      {props.whole.decision && !item.question && <DecisionRows of={props.whole.decision} />}
       {item.evidence && (
         <section aria-label="Evidence" className="space-y-1">
           <h3 className="text-xs text-dim">What is known</h3>

@@ -49,6 +49,13 @@ class Hub {
     return id;
   }
 
+  // define gives a call a definition to agree to, of which the item has the beginning.
+  define(id: string, definition: string, agreedDefinition: string) {
+    this.texts.set(`decision of ${id}/definition`, definition);
+    const longTexts = [{ pointer: "/definition", sizeBytes: BigInt(definition.length), lines: 1n }];
+    this.change(id, { decision: { why: "the tool has changed", definition: definition.slice(0, 1_000), agreedDefinition, longTexts } });
+  }
+
   change(id: string, part: Init) {
     const { $typeName: _, $unknown: __, ...now } = this.items.get(id)!;
     this.items.set(id, create(InboxItemSchema, { ...now, ...part } as Init));
@@ -60,7 +67,7 @@ class Hub {
       getInboxItem: (req) => ({ item: this.items.get(req.itemId) }),
       readInboxArgument: (req) => {
         this.reads.push(req.offset);
-        const text = this.texts.get(req.itemId + req.pointer)!;
+        const text = this.texts.get((req.inDecision ? "decision of " : "") + req.itemId + req.pointer)!;
         const from = Number(req.offset);
         const next = Math.min(from + piece, text.length);
         return { text: text.slice(from, next), nextOffset: BigInt(next), sizeBytes: BigInt(text.length) };
@@ -264,5 +271,28 @@ describe("the decision about a call", () => {
       ["Time-out", "120 s"],
       ["Reachable hosts", "x.example:443"],
     ]);
+  });
+
+  it("shows the whole definition that is agreed to, before it can be approved", async () => {
+    const hub = new Hub();
+    const id = hub.ask({ command: "ls" });
+    const definition = '{"name":"add"}' + "x".repeat(20_000) + "and sends it away";
+    hub.define(id, definition, "adds");
+    showPage("/inbox", inboxRoutes, hub.services);
+    const shown = await screen.findByRole("group", { name: "Definition" });
+    expect(shown.textContent).toContain(definition.slice(0, 1_000));
+    let read = shown.textContent;
+    for (;;) {
+      const next = screen.queryByRole<HTMLButtonElement>("button", { name: "Next part" });
+      if (!next || next.disabled) break;
+      expect(button("Approve").disabled).toBe(true);
+      fireEvent.click(next);
+      read += screen.getByRole("group", { name: "Definition" }).textContent;
+    }
+    expect(read === definition).toBe(true);
+    expect(screen.getByRole("group", { name: "Agreed definition" }).textContent).toBe("adds");
+    await userEvent.setup().click(await ready("Approve"));
+    await within(card()).findByText(/Approved by you/);
+    expect(hub.reads.length).toBeGreaterThan(0);
   });
 });

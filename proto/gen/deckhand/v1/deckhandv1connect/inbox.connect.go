@@ -52,8 +52,8 @@ type InboxServiceClient interface {
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
 	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
-	// ReadInboxArgument returns a piece of one text among an item's arguments:
-	// together the pieces are the whole of it, however long it is.
+	// ReadInboxArgument returns a piece of one text among an item's arguments, or
+	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
 	// AnswerInboxItem answers an open item; the task goes on in the same
 	// transaction. Administrators may, and whoever submitted the task, where
@@ -135,8 +135,8 @@ type InboxServiceHandler interface {
 	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
 	// GetInboxItem returns one item by id or unique id prefix.
 	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
-	// ReadInboxArgument returns a piece of one text among an item's arguments:
-	// together the pieces are the whole of it, however long it is.
+	// ReadInboxArgument returns a piece of one text among an item's arguments, or
+	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
 	// AnswerInboxItem answers an open item; the task goes on in the same
 	// transaction. Administrators may, and whoever submitted the task, where
