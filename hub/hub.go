@@ -260,7 +260,10 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		h.Add("metrics", scrape.New(c.MetricsListen, c.Registry, nil, c.Log.Named("metrics")))
 	}
 	if h.nats != nil {
-		h.Add("bus server", h.nats)
+		h.Add("bus server", &lifecycle.Restart{
+			Name: "the bus server", Service: h.nats, Log: c.Log,
+			Fix: "see the hub's log for what it says, or use a NATS server of your own with --nats-url",
+		})
 	}
 	h.Add("bus", h.bus)
 	h.Add("known secrets", &known{hub: h})

@@ -43,7 +43,7 @@ type ServerConfig struct {
 const maxMemory = 256 << 20
 
 // Server is an embedded NATS server. It is a lifecycle.Service, and a
-// nats.InProcessConnProvider. It keeps nothing over a stop.
+// nats.InProcessConnProvider. It keeps nothing over a stop but its port.
 type Server struct {
 	lifecycle.Runner
 
@@ -123,7 +123,7 @@ func (s *Server) storeDir() (string, error) {
 func (s *Server) serve(dir string) (*server.Server, error) {
 	if s.cfg.Listen != "" {
 		// The server itself would say no more than that it is not ready.
-		probe, err := net.Listen("tcp", s.cfg.Listen)
+		probe, err := net.Listen("tcp", net.JoinHostPort(s.host, strconv.Itoa(max(s.port, 0))))
 		if err != nil {
 			return nil, err
 		}
@@ -164,6 +164,9 @@ func (s *Server) serve(dir string) (*server.Server, error) {
 		nats.Shutdown()
 		nats.WaitForShutdown()
 		return nil, fmt.Errorf("enable JetStream: %w", err)
+	}
+	if address, ok := nats.Addr().(*net.TCPAddr); ok {
+		s.port = address.Port // workers know it
 	}
 	return nats, nil
 }

@@ -3,9 +3,10 @@
 // running, a private containerd. It is the same code as production; only the
 // wiring differs.
 //
-// Stopping ends all of it in order. After a kill -9 the next start adopts the
-// PostgreSQL and the containerd that were left, and the node finds its
-// commands again.
+// Stopping ends all of it in order. A PostgreSQL or containerd that dies is
+// started again, and the rest waits for it; one that does not stay up ends all
+// of it. After a kill -9 the next start adopts the PostgreSQL and the containerd
+// that were left, and the node finds its commands again.
 package up
 
 import (
@@ -151,7 +152,7 @@ func (u *Up) assemble(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		u.Add("containerd", d)
+		u.Add("containerd", u.restarted("containerd", d))
 		address = d.Address()
 	}
 	if u.cfg.DatabaseURL == "" {
@@ -159,7 +160,7 @@ func (u *Up) assemble(ctx context.Context) error {
 		if u.cluster, err = (postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}).Complete(ctx); err != nil {
 			return err
 		}
-		u.Add("PostgreSQL", u.cluster)
+		u.Add("PostgreSQL", u.restarted("PostgreSQL", u.cluster))
 	}
 	if u.cfg.MetricsListen != "" {
 		u.Add("metrics", scrape.New(u.cfg.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
@@ -168,6 +169,22 @@ func (u *Up) assemble(ctx context.Context) error {
 	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
 	u.Add("worker", &lifecycle.Lazy{Make: u.makeWorker})
 	return nil
+}
+
+// process is a daemon that up starts as a process of its own.
+type process interface {
+	lifecycle.Service
+
+	LogFile() string
+}
+
+// restarted keeps a daemon up, so that its death costs only the time until it
+// is back.
+func (u *Up) restarted(name string, d process) lifecycle.Service {
+	return &lifecycle.Restart{
+		Name: name, Service: d, Log: u.cfg.Log,
+		Fix: fmt.Sprintf("read the end of %s, mend what it names (a full disk, too little memory), and start deckhand up again: no data was removed", d.LogFile()),
+	}
 }
 
 func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
