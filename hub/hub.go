@@ -131,11 +131,11 @@ type Hub struct {
 // assemble makes the hub's parts and puts those that run into order.
 func (h *Hub) assemble(ctx context.Context) (err error) {
 	c := h.cfg
-	if h.nats, err = c.natsServer(); err != nil {
+	if h.nats, err = c.natsServer(h.ca); err != nil {
 		return err
 	}
 	if h.bus, err = bus.New(bus.Config{
-		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Log: c.Log.Named("bus"),
+		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Authority: c.natsAuthority, Log: c.Log.Named("bus"),
 	}); err != nil {
 		return err
 	}

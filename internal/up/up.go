@@ -50,6 +50,8 @@ type Config struct {
 	DatabaseURL config.Secret `koanf:"database-url"`
 	// NATSURL uses an existing NATS server instead of the in-process one.
 	NATSURL config.Secret `koanf:"nats-url"`
+	// NATSCA is hub.Config's.
+	NATSCA string `koanf:"nats-ca"`
 	// NotifyAllow is hub.Config's.
 	NotifyAllow string `koanf:"notify-allow"`
 	// UndoWindow is hub.Config's.
@@ -197,7 +199,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 	}
 	h, err := hub.Config{
 		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
-		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
+		NATSURL: u.cfg.NATSURL, NATSCA: u.cfg.NATSCA, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
 		NotifyAllow: u.cfg.NotifyAllow, ProviderAllow: u.cfg.ProviderAllow, UndoWindow: u.cfg.UndoWindow,
 		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
