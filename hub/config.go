@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -176,13 +175,6 @@ func (c *Config) fill() error {
 	set(&c.Listen, DefaultListen)
 	set(&c.EdgeListen, DefaultEdgeListen)
 	set(&c.AnthropicBaseURL, DefaultAnthropic)
-	if c.KeysetKey == "" && c.DataDir != "" {
-		dir, err := filepath.Abs(c.DataDir)
-		if err != nil {
-			return fmt.Errorf("data-dir: %w", err)
-		}
-		c.KeysetKey = "file://" + filepath.Join(dir, keysetFile)
-	}
 	if c.LeaseTTL == 0 {
 		c.LeaseTTL = DefaultLeaseTTL
 	}
@@ -196,6 +188,9 @@ func (c *Config) fill() error {
 		c.NotifyGiveUp = notify.DefaultGiveUp
 	}
 	var err error
+	if c.KeysetKey, err = rootURI(c.DataDir, c.KeysetKey); err != nil {
+		return err
+	}
 	if c.notifyAllow, err = dialguard.ParseAllow("notify-allow", c.NotifyAllow); err != nil {
 		return err
 	}
@@ -224,7 +219,7 @@ func (c *Config) fill() error {
 	invalid := func(format string, args ...any) *fault.Error { return fault.New(fault.Invalid, format, args...) }
 	switch {
 	case c.DataDir == "":
-		return invalid("data-dir is empty").WithFix("name a folder for the keyset, for example /var/lib/deckhand")
+		return invalid("data-dir is empty").WithFix("name a folder for tokens and keys, for example /var/lib/deckhand")
 	case c.DatabaseURL == "":
 		return invalid("database-url is empty").WithFix("name a PostgreSQL database: postgres://user:password@host:5432/deckhand")
 	case c.LeaseTTL < minLeaseTTL || c.LeaseTTL > maxLeaseTTL:
