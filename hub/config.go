@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -67,7 +66,11 @@ type Config struct {
 	NATSURL       config.Secret `koanf:"nats-url"`
 	NATSEventsURL config.Secret `koanf:"nats-events-url"`
 	NATSWorkerURL config.Secret `koanf:"nats-worker-url"`
-	// NATSListen runs a NATS server inside this hub, on that address.
+	// NATSCA is a PEM file of the authority that vouches for the servers of those
+	// URLs; empty for those that the system trusts.
+	NATSCA string `koanf:"nats-ca"`
+	// NATSListen runs a NATS server inside this hub, on that address; off loopback
+	// with TLS, for which the hub's own authority vouches.
 	NATSListen string `koanf:"nats-listen"`
 	// NATSLifecyclePassword lets others listen to lifecycle events on the server
 	// of NATSListen, as the user lifecycle; empty for nobody.
@@ -117,6 +120,9 @@ type Config struct {
 	OIDCRoles        string        `koanf:"oidc-roles"`
 	OIDCGroupsClaim  string        `koanf:"oidc-groups-claim"`
 	OIDCOrganisation string        `koanf:"oidc-organisation"`
+
+	// natsAuthority is what NATSCA holds.
+	natsAuthority string
 
 	// oidc are those of OIDC, checked.
 	oidc oidc.Config
@@ -169,13 +175,6 @@ func (c *Config) fill() error {
 	set(&c.Listen, DefaultListen)
 	set(&c.EdgeListen, DefaultEdgeListen)
 	set(&c.AnthropicBaseURL, DefaultAnthropic)
-	if c.KeysetKey == "" && c.DataDir != "" {
-		dir, err := filepath.Abs(c.DataDir)
-		if err != nil {
-			return fmt.Errorf("data-dir: %w", err)
-		}
-		c.KeysetKey = "file://" + filepath.Join(dir, keysetFile)
-	}
 	if c.LeaseTTL == 0 {
 		c.LeaseTTL = DefaultLeaseTTL
 	}
@@ -189,6 +188,9 @@ func (c *Config) fill() error {
 		c.NotifyGiveUp = notify.DefaultGiveUp
 	}
 	var err error
+	if c.KeysetKey, err = rootURI(c.DataDir, c.KeysetKey); err != nil {
+		return err
+	}
 	if c.notifyAllow, err = dialguard.ParseAllow("notify-allow", c.NotifyAllow); err != nil {
 		return err
 	}
@@ -217,7 +219,7 @@ func (c *Config) fill() error {
 	invalid := func(format string, args ...any) *fault.Error { return fault.New(fault.Invalid, format, args...) }
 	switch {
 	case c.DataDir == "":
-		return invalid("data-dir is empty").WithFix("name a folder for the keyset, for example /var/lib/deckhand")
+		return invalid("data-dir is empty").WithFix("name a folder for tokens and keys, for example /var/lib/deckhand")
 	case c.DatabaseURL == "":
 		return invalid("database-url is empty").WithFix("name a PostgreSQL database: postgres://user:password@host:5432/deckhand")
 	case c.LeaseTTL < minLeaseTTL || c.LeaseTTL > maxLeaseTTL:
@@ -241,6 +243,9 @@ func (c *Config) fill() error {
 	case c.NATSURL == "" && c.NATSListen == "" && !c.InProcessNATS:
 		return invalid("there is no bus").WithFix("name a NATS server with --nats-url, or run one inside this hub with --nats-listen 127.0.0.1:4222")
 	}
+	if err := c.checkBus(); err != nil {
+		return err
+	}
 	if c.TLSCert == "" && !c.InsecureHTTP && !loopback(c.Listen) {
 		return invalid("listen %s is not loopback, and the API would speak plain HTTP there", c.Listen).
 			WithFix("give --tls-cert and --tls-key, or --insecure-http behind a proxy that adds TLS")
@@ -253,8 +258,7 @@ func loopback(address string) bool {
 	if err != nil {
 		return false
 	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+	return bus.Loopback(host)
 }
 
 // Complete checks the configuration and opens what the hub needs: keyset,
@@ -328,22 +332,4 @@ func replicaName() string {
 		host = "hub"
 	}
 	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), ident.New("r"))
-}
-
-// natsServer answers the embedded bus, or nil when another is used. Its
-// passwords are made anew at each start: workers ask for theirs.
-func (c Config) natsServer() (*bus.Server, error) {
-	if c.NATSURL != "" {
-		return nil, nil
-	}
-	return bus.NewServer(bus.ServerConfig{
-		Listen:         c.NATSListen,
-		StoreDir:       filepath.Join(c.DataDir, "nats"),
-		HubPassword:    config.Secret(ident.Secret("dhn")),
-		EventsPassword: config.Secret(ident.Secret("dhn")),
-		WorkerSecret:   config.Secret(ident.Secret("dhn")),
-
-		LifecyclePassword: c.NATSLifecyclePassword,
-		Log:               c.Log.Named("nats"),
-	})
 }

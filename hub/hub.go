@@ -131,11 +131,11 @@ type Hub struct {
 // assemble makes the hub's parts and puts those that run into order.
 func (h *Hub) assemble(ctx context.Context) (err error) {
 	c := h.cfg
-	if h.nats, err = c.natsServer(); err != nil {
+	if h.nats, err = c.natsServer(h.ca); err != nil {
 		return err
 	}
 	if h.bus, err = bus.New(bus.Config{
-		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Log: c.Log.Named("bus"),
+		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Authority: c.natsAuthority, Log: c.Log.Named("bus"),
 	}); err != nil {
 		return err
 	}
@@ -260,7 +260,10 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		h.Add("metrics", scrape.New(c.MetricsListen, c.Registry, nil, c.Log.Named("metrics")))
 	}
 	if h.nats != nil {
-		h.Add("bus server", h.nats)
+		h.Add("bus server", &lifecycle.Restart{
+			Name: "the bus server", Service: h.nats, Log: c.Log,
+			Fix: "see the hub's log for what it says, or use a NATS server of your own with --nats-url",
+		})
 	}
 	h.Add("bus", h.bus)
 	h.Add("known secrets", &known{hub: h})

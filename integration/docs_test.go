@@ -302,7 +302,7 @@ func (r *roles) prepare() {
 	require.True(t, nats.ReadyForConnections(30*time.Second))
 	r.replace = strings.NewReplacer(
 		"postgres://deckhand:secret@db.example.com/deckhand", postgrestest.Database(t),
-		"nats.example.com:4222", strings.TrimPrefix(nats.ClientURL(), "nats://"),
+		"tls://", "nats://", "nats.example.com:4222", strings.TrimPrefix(nats.ClientURL(), "nats://"),
 		"0.0.0.0:7800", "127.0.0.1:0", "0.0.0.0:7801", "127.0.0.1:0", "--edge-address hub.example.com:7801", "",
 		"hub.pem", filepath.Join(r.dir, "hub.pem"), "hub.key", filepath.Join(r.dir, "hub.key"),
 	)

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +54,13 @@ func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus, again chan<
 	}
 	if bus.GetInboxPrefix() != "" {
 		options = append(options, nats.CustomInboxPrefix(bus.GetInboxPrefix()))
+	}
+	if bus.GetAuthority() != "" {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM([]byte(bus.GetAuthority())) {
+			return nil, errors.New("the hub names an authority for the bus that is no certificate")
+		}
+		options = append(options, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: bus.GetServerName()}))
 	}
 	return nats.Connect(bus.GetUrl(), append(options, w.cfg.NATSOptions...)...)
 }

@@ -90,7 +90,7 @@ func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckh
 		WorkerId: id, LeaseTtl: durationpb.New(ttl), RenewInterval: durationpb.New(ttl / renewalsPerLease),
 		Bus: &deckhandv1.RegisterWorkerResponse_Bus{
 			Url: access.URL, Username: access.Username, Password: access.Password, InboxPrefix: access.InboxPrefix,
-			Stream: access.Stream, Consumer: access.Consumer,
+			Stream: access.Stream, Consumer: access.Consumer, Authority: access.Authority, ServerName: access.ServerName,
 		},
 	}), nil
 }

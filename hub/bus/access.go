@@ -37,6 +37,9 @@ type Access struct {
 	InboxPrefix string
 	Stream      string
 	Consumer    string
+	// Authority vouches for the server, as PEM; empty where the system's own do.
+	// ServerName is the name in its certificate; empty for the host.
+	Authority, ServerName string
 }
 
 func wakeSubject(pool string) string   { return "wake." + pool }

@@ -34,6 +34,9 @@ type Config struct {
 	// WorkerURL is what workers are told: the same server with the user of
 	// workers. When empty it is URL without its user, never with it.
 	WorkerURL config.Secret `koanf:"nats-worker-url"`
+	// Authority vouches for the servers of tls:// URLs, as PEM; empty for those
+	// that the system trusts.
+	Authority string
 	// Replicas is how many members of a NATS cluster keep the wake-ups; 1 when
 	// 0.
 	Replicas int `koanf:"nats-replicas"`
@@ -175,6 +178,12 @@ func (b *Bus) dial(addr config.Secret, user string, password func(ServerConfig) 
 		servers = ""
 		options = append(options, nats.InProcessServer(b.cfg.Server),
 			nats.UserInfo(user, password(b.cfg.Server.cfg).Reveal()))
+	} else if overTLS(servers) {
+		config, err := trusting(b.cfg.Authority)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, nats.Secure(config))
 	}
 	conn, err := nats.Connect(servers, options...)
 	if err != nil {
@@ -304,7 +313,7 @@ func (b *Bus) WorkerAccess(ctx context.Context, pool, workerID string) (Access, 
 	}
 	access := Access{InboxPrefix: inboxPrefix(workerID), Stream: Stream, Consumer: consumerName(pool)}
 	if s := b.cfg.Server; s != nil {
-		access.URL = s.URL()
+		access.URL, access.Authority, access.ServerName = s.URL(), s.cfg.Authority, s.cfg.ServerName
 		access.Username = workerUsername(pool, workerID)
 		access.Password = workerPassword(s.cfg.WorkerSecret.Reveal(), access.Username)
 		return access, nil
@@ -313,6 +322,9 @@ func (b *Bus) WorkerAccess(ctx context.Context, pool, workerID string) (Access, 
 		access.URL, access.Username, access.Password, err = splitUser(b.cfg.WorkerURL.Reveal())
 	} else {
 		access.URL, _, _, err = splitUser(b.cfg.URL.Reveal())
+	}
+	if overTLS(access.URL) {
+		access.Authority = b.cfg.Authority
 	}
 	return access, err
 }

@@ -3,9 +3,11 @@ package bus
 import (
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -24,6 +26,14 @@ type ServerConfig struct {
 	// Listen is a TCP address such as 127.0.0.1:4222 (port 0 for a free one);
 	// empty for none, where only this process reaches the server.
 	Listen string
+	// Host is what workers are told to dial; empty for the host of Listen.
+	Host string
+	// TLS, when set, is how the server speaks over TCP, and no other way. In the
+	// process itself it is not needed.
+	TLS *tls.Config
+	// Authority vouches for the certificate of TLS, as PEM; ServerName is a name in
+	// it, and empty for the host.
+	Authority, ServerName string
 	// HubPassword and EventsPassword are the hub's in its two accounts, and
 	// WorkerSecret is what workers' passwords follow from. Make them at random.
 	HubPassword    config.Secret
@@ -39,11 +49,15 @@ type ServerConfig struct {
 	Log hclog.Logger
 }
 
-// maxMemory bounds the wake-ups kept: some 100 bytes each.
-const maxMemory = 256 << 20
+const (
+	// maxMemory bounds the wake-ups kept: some 100 bytes each.
+	maxMemory = 256 << 20
+	// tlsTimeout bounds the handshake of a connection.
+	tlsTimeout = 10 * time.Second
+)
 
 // Server is an embedded NATS server. It is a lifecycle.Service, and a
-// nats.InProcessConnProvider. It keeps nothing over a stop.
+// nats.InProcessConnProvider. It keeps nothing over a stop but its port.
 type Server struct {
 	lifecycle.Runner
 
@@ -123,7 +137,7 @@ func (s *Server) storeDir() (string, error) {
 func (s *Server) serve(dir string) (*server.Server, error) {
 	if s.cfg.Listen != "" {
 		// The server itself would say no more than that it is not ready.
-		probe, err := net.Listen("tcp", s.cfg.Listen)
+		probe, err := net.Listen("tcp", net.JoinHostPort(s.host, strconv.Itoa(max(s.port, 0))))
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +147,7 @@ func (s *Server) serve(dir string) (*server.Server, error) {
 	}
 	nats, err := server.NewServer(&server.Options{
 		ServerName: "deckhand", Host: s.host, Port: s.port, DontListen: s.cfg.Listen == "",
-		NoSigs: true, MaxPayload: 1 << 20,
+		NoSigs: true, MaxPayload: 1 << 20, TLSConfig: s.cfg.TLS, TLSTimeout: tlsTimeout.Seconds(),
 		JetStream: true, JetStreamMaxMemory: maxMemory, StoreDir: dir,
 		Accounts:                   []*server.Account{server.NewAccount(workAccount), server.NewAccount(eventsAccount)},
 		CustomClientAuthentication: authenticator{s},
@@ -165,6 +179,9 @@ func (s *Server) serve(dir string) (*server.Server, error) {
 		nats.WaitForShutdown()
 		return nil, fmt.Errorf("enable JetStream: %w", err)
 	}
+	if address, ok := nats.Addr().(*net.TCPAddr); ok {
+		s.port = address.Port // workers know it
+	}
 	return nats, nil
 }
 
@@ -179,14 +196,20 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return nats.InProcessConn()
 }
 
-// URL answers where the server listens, or "" when it does not.
+// URL returns where the server is reached, or "" when it does not listen.
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cfg.Listen == "" || s.nats == nil {
 		return ""
 	}
-	return s.nats.ClientURL()
+	own := s.nats.ClientURL()
+	u, err := url.Parse(own)
+	if err != nil || s.cfg.Host == "" {
+		return own
+	}
+	u.Host = net.JoinHostPort(s.cfg.Host, u.Port())
+	return u.String()
 }
 
 // authenticator lets in the hub's two users, listeners and workers, each with the rights

@@ -102,9 +102,10 @@ func (c *Cluster) writeSettings() error {
 }
 
 // removeStalePid removes a postmaster.pid whose process is no longer this
-// cluster's. PostgreSQL sees by itself that a process is gone, but not that
-// its pid now belongs to something else of the same user, as is usual after
-// the machine went down.
+// cluster's. PostgreSQL does not see that its pid now belongs to something else
+// of the same user, as is usual after the machine went down. Of a process that
+// is gone the file stays: by it PostgreSQL finds sessions that outlived their
+// postmaster, beside which it must not start.
 func (c *Cluster) removeStalePid() error {
 	path := filepath.Join(c.pgdata(), "postmaster.pid")
 	text, err := os.ReadFile(path)
@@ -118,7 +119,8 @@ func (c *Cluster) removeStalePid() error {
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err == nil && pid > 0 {
 		// The postmaster's working folder is its cluster's.
-		if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && sameDir(dir, c.pgdata()) {
+		dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		if errors.Is(err, os.ErrNotExist) || err == nil && sameDir(dir, c.pgdata()) {
 			return nil
 		}
 	}

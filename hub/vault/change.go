@@ -58,7 +58,21 @@ func (v *Vault) changed(stored []byte, change func(*keyset.Manager, *keyset.Hand
 	if handle, err = m.Handle(); err != nil {
 		return nil, fmt.Errorf("change the keyset: %w", err)
 	}
-	return v.encrypt(handle)
+	return v.root.Load().encrypt(handle)
+}
+
+// Rewrapped returns a stored keyset encrypted with another root, which alone opens
+// it then. The keys in it stay as they are. It returns nil when the new root
+// opens it already.
+func Rewrapped(stored []byte, from, to Root) ([]byte, error) {
+	if _, err := to.decrypt(stored); err == nil {
+		return nil, nil
+	}
+	handle, err := from.decrypt(stored)
+	if err != nil {
+		return nil, err
+	}
+	return to.encrypt(handle)
 }
 
 // Prefix begins all that a key has sealed.

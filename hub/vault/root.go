@@ -25,6 +25,21 @@ type Root struct {
 
 	// handle is of a root that is at hand itself; nil for one in a KMS.
 	handle *keyset.Handle
+	// file is where it was read; empty for one that is not a file.
+	file string
+}
+
+// again returns the root as its file holds it now, which may have been replaced
+// since it was read.
+func (r Root) again() (Root, error) {
+	if r.file == "" {
+		return r, nil
+	}
+	data, err := os.ReadFile(r.file)
+	if err != nil {
+		return Root{}, fmt.Errorf("keyset: %w", err)
+	}
+	return parseFile(r.file, data)
 }
 
 // Schemes of roots that need no KMS.
@@ -92,7 +107,13 @@ func openFile(path string) (Root, error) {
 		return Root{}, fault.New(fault.Precondition, "keyset file %s can be read by others (mode %04o)", path, info.Mode().Perm()).
 			WithFix("chmod 600 %s", path)
 	}
-	return parse(data, "file "+path)
+	return parseFile(path, data)
+}
+
+func parseFile(path string, data []byte) (Root, error) {
+	root, err := parse(data, "file "+path)
+	root.file = path
+	return root, err
 }
 
 func parse(data []byte, where string) (Root, error) {
@@ -106,7 +127,7 @@ func parse(data []byte, where string) (Root, error) {
 	if err != nil {
 		return Root{}, fmt.Errorf("use keyset %s: %w", where, err)
 	}
-	return Root{primitive, handle}, nil
+	return Root{AEAD: primitive, handle: handle}, nil
 }
 
 // create writes a new keyset whole or not at all; when another process was

@@ -1,6 +1,7 @@
 // Package vault seals what must not be readable at rest: AES-256-GCM under a
 // Tink keyset. The keyset is in the database, encrypted with a root key that a
-// URI names, so that all hubs share it and none of them can lose it alone. What is
+// URI names and that seals nothing else, so that all hubs share the keyset and
+// none of them can lose it alone. What is
 // sealed for one object cannot be opened as another's: the object's id is
 // bound in as associated data.
 //
@@ -48,7 +49,7 @@ type Keysets interface {
 
 // Vault seals and opens.
 type Vault struct {
-	root    Root
+	root    atomic.Pointer[Root]
 	keysets Keysets // nil for a keyset that never changes: the root itself
 
 	now  atomic.Pointer[keys]
@@ -71,23 +72,22 @@ func Open(path string) (*Vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &Vault{root: root}
+	v := &Vault{}
+	v.root.Store(&root)
 	v.now.Store(&keys{AEAD: root, known: idsOf(root.handle)})
 	return v, nil
 }
 
-// New answers the vault of an installation, and makes its keyset when there is
-// none: of the root's own keys, where those are at hand.
+// New returns the vault of an installation, and makes its keyset when there is
+// none.
 func New(ctx context.Context, root Root, keysets Keysets) (*Vault, error) {
-	v := &Vault{root: root, keysets: keysets}
-	handle := root.handle
-	if handle == nil {
-		var err error
-		if handle, err = keyset.NewHandle(aead.AES256GCMKeyTemplate()); err != nil {
-			return nil, fmt.Errorf("make the first key: %w", err)
-		}
+	v := &Vault{keysets: keysets}
+	v.root.Store(&root)
+	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return nil, fmt.Errorf("make the first key: %w", err)
 	}
-	sealed, err := v.encrypt(handle)
+	sealed, err := root.encrypt(handle)
 	if err != nil {
 		return nil, err
 	}
@@ -105,16 +105,34 @@ func idsOf(handle *keyset.Handle) map[uint32]bool {
 	return out
 }
 
-func (v *Vault) encrypt(handle *keyset.Handle) ([]byte, error) {
+func (r Root) encrypt(handle *keyset.Handle) ([]byte, error) {
 	var out bytes.Buffer
-	if err := handle.WriteWithAssociatedData(keyset.NewBinaryWriter(&out), v.root, []byte(keysFor)); err != nil {
+	if err := handle.WriteWithAssociatedData(keyset.NewBinaryWriter(&out), r, []byte(keysFor)); err != nil {
 		return nil, fmt.Errorf("encrypt the keyset: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
+// decrypt reads the keyset. A root whose file was replaced meanwhile is read anew.
 func (v *Vault) decrypt(sealed []byte) (*keyset.Handle, error) {
-	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(sealed)), v.root, []byte(keysFor))
+	root := *v.root.Load()
+	handle, err := root.decrypt(sealed)
+	if err == nil {
+		return handle, nil
+	}
+	now, newErr := root.again()
+	if newErr != nil {
+		return nil, err
+	}
+	if handle, newErr = now.decrypt(sealed); newErr != nil {
+		return nil, err
+	}
+	v.root.Store(&now)
+	return handle, nil
+}
+
+func (r Root) decrypt(sealed []byte) (*keyset.Handle, error) {
+	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(sealed)), r, []byte(keysFor))
 	if err != nil {
 		return nil, fault.New(fault.Precondition, "the keyset in the database cannot be opened with the key that --keyset-key names").
 			WithFix("give this hub the same keyset.json, or the same --keyset-key, as the others, or restore it from your backup").WithCause(err)

@@ -88,6 +88,39 @@ func (m *memory) CreateKeyset(_ context.Context, keys []byte) error {
 	return nil
 }
 
+// A root key opens the keyset and nothing that is sealed, and not even that once
+// another has taken its place.
+func TestARootKeyThatWasReplacedOpensNothing(t *testing.T) {
+	t.Parallel()
+	open := func() vault.Root {
+		root, err := vault.OpenRoot("file://" + filepath.Join(t.TempDir(), "keyset.json"))
+		require.NoError(t, err)
+		return root
+	}
+	first, second := open(), open()
+	keysets := &memory{}
+	v, err := vault.New(t.Context(), first, keysets)
+	require.NoError(t, err)
+	sealed, err := v.Seal([]byte("x"), "o")
+	require.NoError(t, err)
+	_, err = first.Decrypt(sealed, []byte("o"))
+	require.Error(t, err, "the root seals nothing but the keyset")
+
+	keys, err := vault.Rewrapped(keysets.row.Keys, first, second)
+	require.NoError(t, err)
+	keysets.row.Keys = keys
+	keys, err = vault.Rewrapped(keysets.row.Keys, first, second)
+	require.NoError(t, err)
+	require.Nil(t, keys, "it is done already")
+	_, err = vault.New(t.Context(), first, keysets)
+	require.ErrorContains(t, err, "cannot be opened with the key that --keyset-key names")
+	again, err := vault.New(t.Context(), second, keysets)
+	require.NoError(t, err)
+	value, err := again.Open(sealed, "o")
+	require.NoError(t, err)
+	require.Equal(t, "x", string(value))
+}
+
 // DESIGN §4: the keyset is encrypted with a key that a URI names: in a file, in a
 // variable, or in a KMS by Tink's registry; with another it is not opened.
 func TestTheKeysetIsSealedByAKeyThatAURINames(t *testing.T) {

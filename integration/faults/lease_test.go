@@ -94,8 +94,8 @@ func (r *rig) events(taskID string) int {
 // wakeups sends several copies of one wake-up, and some for a task that has
 // ended.
 func (r *rig) wakeups(t *testing.T) {
-	_, url, _ := strings.Cut(r.natsEnv[0], "=")
-	conn, err := nats.Connect(url)
+	_, url, _ := strings.Cut(r.natsEnv[1], "=")
+	conn, err := nats.Connect(url, nats.RootCAs(r.natsPEM("", "cert")))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)

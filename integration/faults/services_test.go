@@ -2,8 +2,14 @@ package faults
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -45,10 +51,11 @@ func (r *rig) startNATS(on *host, address string) {
 	documented, err := os.ReadFile("../../docs/nats.conf")
 	require.NoError(r.t, err)
 	config := filepath.Join(r.dir, "nats.conf")
-	listen := fmt.Sprintf("listen: %q\n", address)
+	listen := fmt.Sprintf("listen: %q\ntls { cert_file: %q, key_file: %q }\n", address, r.natsPEM(address, "cert"), r.natsPEM(address, "key"))
 	require.NoError(r.t, os.WriteFile(config, append([]byte(listen), documented...), 0o600))
-	url := func(user, password string) string { return fmt.Sprintf("nats://%s:%s@%s", user, password, address) }
+	url := func(user, password string) string { return fmt.Sprintf("tls://%s:%s@%s", user, password, address) }
 	r.natsEnv = []string{
+		"DECKHAND_NATS_CA=" + r.natsPEM(address, "cert"),
 		"DECKHAND_NATS_URL=" + url("hub", "change-me-1"),
 		"DECKHAND_NATS_EVENTS_URL=" + url("hub-events", "change-me-2"),
 		"DECKHAND_NATS_WORKER_URL=" + url("worker", "change-me-3"),
@@ -58,6 +65,31 @@ func (r *rig) startNATS(on *host, address string) {
 		cmd.Env = append(os.Environ(), envNATS+"="+config)
 		return cmd
 	})
+}
+
+// natsPEM returns the file of the certificate or the key of the NATS server, which
+// it makes the first time.
+func (r *rig) natsPEM(address, which string) string {
+	path := func(name string) string { return filepath.Join(r.dir, "nats-"+name+".pem") }
+	if _, err := os.Stat(path(which)); err == nil {
+		return path(which)
+	}
+	host, _, err := net.SplitHostPort(address)
+	require.NoError(r.t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(r.t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(r.t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(r.t, err)
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: certificate}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
+		require.NoError(r.t, os.WriteFile(path(name), pem.EncodeToMemory(block), 0o600))
+	}
+	return path(which)
 }
 
 // startPostgres starts a cluster that keeps what it has committed.

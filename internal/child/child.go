@@ -101,8 +101,10 @@ func (p *Process) Adopted() bool { return p.adopted }
 // PID answers the pid of the daemon that Start last found or made.
 func (p *Process) PID() int { return p.id.PID }
 
+// LogFile returns the path of the file that holds what the daemon prints.
+func (p *Process) LogFile() string { return filepath.Join(p.cfg.StateDir, p.cfg.Name+".log") }
+
 func (p *Process) pidFile() string { return filepath.Join(p.cfg.StateDir, p.cfg.Name+".pid") }
-func (p *Process) logFile() string { return filepath.Join(p.cfg.StateDir, p.cfg.Name+".log") }
 
 // Start implements lifecycle.Service.
 func (p *Process) Start(ctx context.Context) error {
@@ -146,7 +148,7 @@ func (p *Process) Start(ctx context.Context) error {
 const recorder = `cat /proc/sys/kernel/random/boot_id "/proc/$$/stat" >&3 && exec "$0" "$@" 3>&-`
 
 func (p *Process) spawn() (Identity, <-chan exit, error) {
-	log, err := openLog(p.logFile())
+	log, err := openLog(p.LogFile())
 	if err != nil {
 		return Identity{}, nil, err
 	}
@@ -248,7 +250,7 @@ func openLog(path string) (*os.File, error) {
 
 // logTail answers the log's last lines as part of an error message.
 func (p *Process) logTail() string {
-	f, err := os.Open(p.logFile())
+	f, err := os.Open(p.LogFile())
 	if err != nil {
 		return ""
 	}
@@ -262,5 +264,5 @@ func (p *Process) logTail() string {
 	if len(lines) > 3 {
 		lines = lines[len(lines)-3:]
 	}
-	return fmt.Sprintf("; %s ends with: %s", p.logFile(), strings.Join(lines, " / "))
+	return fmt.Sprintf("; %s ends with: %s", p.LogFile(), strings.Join(lines, " / "))
 }

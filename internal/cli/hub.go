@@ -29,7 +29,7 @@ token and puts them into the data folder.
 `,
 		example: `
 DECKHAND_DATABASE_URL=postgres://deckhand:…@db.example.com/deckhand \
-DECKHAND_NATS_URL=nats://hub:…@nats.example.com:4222 \
+DECKHAND_NATS_URL=tls://hub:…@nats.example.com:4222 \
 deckhand hub --listen 0.0.0.0:7800 --tls-cert hub.pem --tls-key hub.key --edge-address hub.example.com:7801
 `,
 		flags: hubFlags,
@@ -56,7 +56,8 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("nats-url", "", "NATS server with JetStream, as the hub's user; better in DECKHAND_NATS_URL")
 	flags.String("nats-events-url", "", "the same server, as the user of the events account; --nats-url by default")
 	flags.String("nats-worker-url", "", "the same server, as the workers' user")
-	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url")
+	flags.String("nats-ca", "", "PEM file of the authority that vouches for the servers of tls:// NATS URLs; those of the system by default")
+	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url; with TLS unless it is loopback")
 	flags.String("nats-lifecycle-password", "", "let others listen to lifecycle events on --nats-listen, as the user lifecycle; better in DECKHAND_NATS_LIFECYCLE_PASSWORD")
 	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
 	flags.String("provider-allow", "", "networks, besides public ones, in which model servers, search engines and login servers may be: 10.20.0.0/16,127.0.0.1")

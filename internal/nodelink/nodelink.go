@@ -23,6 +23,10 @@ const (
 	// other server.
 	ServerName = "edge.deckhand.internal"
 
+	// BusServerName is the name in the certificate of the NATS server inside a
+	// hub, wherever workers reach it.
+	BusServerName = "bus.deckhand.internal"
+
 	// NodeURIScheme is the first part of the URI that names the node in its
 	// certificate: deckhand://node/<node id>.
 	NodeURIScheme = "deckhand"

@@ -3,9 +3,10 @@
 // running, a private containerd. It is the same code as production; only the
 // wiring differs.
 //
-// Stopping ends all of it in order. After a kill -9 the next start adopts the
-// PostgreSQL and the containerd that were left, and the node finds its
-// commands again.
+// Stopping ends all of it in order. A PostgreSQL or containerd that dies is
+// started again, and the rest waits for it; one that does not stay up ends all
+// of it. After a kill -9 the next start adopts the PostgreSQL and the containerd
+// that were left, and the node finds its commands again.
 package up
 
 import (
@@ -49,6 +50,8 @@ type Config struct {
 	DatabaseURL config.Secret `koanf:"database-url"`
 	// NATSURL uses an existing NATS server instead of the in-process one.
 	NATSURL config.Secret `koanf:"nats-url"`
+	// NATSCA is hub.Config's.
+	NATSCA string `koanf:"nats-ca"`
 	// NotifyAllow is hub.Config's.
 	NotifyAllow string `koanf:"notify-allow"`
 	// UndoWindow is hub.Config's.
@@ -151,7 +154,7 @@ func (u *Up) assemble(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		u.Add("containerd", d)
+		u.Add("containerd", u.restarted("containerd", d))
 		address = d.Address()
 	}
 	if u.cfg.DatabaseURL == "" {
@@ -159,7 +162,7 @@ func (u *Up) assemble(ctx context.Context) error {
 		if u.cluster, err = (postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}).Complete(ctx); err != nil {
 			return err
 		}
-		u.Add("PostgreSQL", u.cluster)
+		u.Add("PostgreSQL", u.restarted("PostgreSQL", u.cluster))
 	}
 	if u.cfg.MetricsListen != "" {
 		u.Add("metrics", scrape.New(u.cfg.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
@@ -168,6 +171,22 @@ func (u *Up) assemble(ctx context.Context) error {
 	u.Add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
 	u.Add("worker", &lifecycle.Lazy{Make: u.makeWorker})
 	return nil
+}
+
+// process is a daemon that up starts as a process of its own.
+type process interface {
+	lifecycle.Service
+
+	LogFile() string
+}
+
+// restarted keeps a daemon up, so that its death costs only the time until it
+// is back.
+func (u *Up) restarted(name string, d process) lifecycle.Service {
+	return &lifecycle.Restart{
+		Name: name, Service: d, Log: u.cfg.Log,
+		Fix: fmt.Sprintf("read the end of %s, mend what it names (a full disk, too little memory), and start deckhand up again: no data was removed", d.LogFile()),
+	}
 }
 
 func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
@@ -180,7 +199,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 	}
 	h, err := hub.Config{
 		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
-		NATSURL: u.cfg.NATSURL, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
+		NATSURL: u.cfg.NATSURL, NATSCA: u.cfg.NATSCA, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
 		NotifyAllow: u.cfg.NotifyAllow, ProviderAllow: u.cfg.ProviderAllow, UndoWindow: u.cfg.UndoWindow,
 		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,

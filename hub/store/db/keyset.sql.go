@@ -101,6 +101,16 @@ func (q *Queries) RetireKeys(ctx context.Context, keys []byte) error {
 	return err
 }
 
+const rewrapKeyset = `-- name: RewrapKeyset :exec
+UPDATE keysets SET keys = $1
+`
+
+// The same keys, encrypted with another: to hubs they are as old as before.
+func (q *Queries) RewrapKeyset(ctx context.Context, keys []byte) error {
+	_, err := q.db.Exec(ctx, rewrapKeyset, keys)
+	return err
+}
+
 const rotateKeyset = `-- name: RotateKeyset :one
 UPDATE keysets SET version = version + 1, keys = $1, changed_at = clock_timestamp(), rotating_since = clock_timestamp(),
     rotated_by = $2, rotated_org = $3

@@ -18,6 +18,10 @@ RETURNING *;
 -- name: RetireKeys :exec
 UPDATE keysets SET version = version + 1, keys = @keys, changed_at = clock_timestamp(), rotating_since = NULL;
 
+-- name: RewrapKeyset :exec
+-- The same keys, encrypted with another: to hubs they are as old as before.
+UPDATE keysets SET keys = @keys;
+
 -- name: BlocksOf :one
 -- How many blocks of 8 KiB a table has now.
 SELECT (pg_relation_size(to_regclass(@relation::text)) / current_setting('block_size')::bigint)::bigint;

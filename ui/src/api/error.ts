@@ -24,7 +24,7 @@ export function problemOf(error: unknown): Problem {
     message: info?.message || (unreachable ? "The hub cannot be reached." : e.rawMessage),
     fix:
       info?.fix ||
-      (unreachable ? "It is asked again by itself. If this lasts, look whether the hub runs: deckhand doctor" : ""),
+      (unreachable ? "The console tries again by itself. If this lasts, check on the hub's machine that the hub runs, and read its log." : ""),
     unreachable,
   };
 }

@@ -2255,10 +2255,15 @@ type RegisterWorkerResponse_Bus struct {
 	Url      string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	// A secret.
-	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
-	InboxPrefix   string `protobuf:"bytes,4,opt,name=inbox_prefix,json=inboxPrefix,proto3" json:"inbox_prefix,omitempty"`
-	Stream        string `protobuf:"bytes,5,opt,name=stream,proto3" json:"stream,omitempty"`
-	Consumer      string `protobuf:"bytes,6,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	Password    string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	InboxPrefix string `protobuf:"bytes,4,opt,name=inbox_prefix,json=inboxPrefix,proto3" json:"inbox_prefix,omitempty"`
+	Stream      string `protobuf:"bytes,5,opt,name=stream,proto3" json:"stream,omitempty"`
+	Consumer    string `protobuf:"bytes,6,opt,name=consumer,proto3" json:"consumer,omitempty"`
+	// The authority, as PEM, that vouches for the server; empty where the system's
+	// own do, and for a server on loopback, which speaks plain text.
+	Authority string `protobuf:"bytes,7,opt,name=authority,proto3" json:"authority,omitempty"`
+	// The name in the server's certificate; empty for the host in the URL.
+	ServerName    string `protobuf:"bytes,8,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2331,6 +2336,20 @@ func (x *RegisterWorkerResponse_Bus) GetStream() string {
 func (x *RegisterWorkerResponse_Bus) GetConsumer() string {
 	if x != nil {
 		return x.Consumer
+	}
+	return ""
+}
+
+func (x *RegisterWorkerResponse_Bus) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *RegisterWorkerResponse_Bus) GetServerName() string {
+	if x != nil {
+		return x.ServerName
 	}
 	return ""
 }
@@ -2513,19 +2532,22 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x01R\x05slots\x12!\n" +
 	"\aversion\x18\x03 \x01(\tB\a\xbaH\x04r\x02(@R\aversion\x12)\n" +
 	"\x04pool\x18\x04 \x01(\tB\x15\xbaH\x12r\x10( 2\f^[a-z0-9-]*$R\x04pool\x12%\n" +
-	"\tworker_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bworkerId\"\x93\x03\n" +
+	"\tworker_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bworkerId\"\xd2\x03\n" +
 	"\x16RegisterWorkerResponse\x12\x1b\n" +
 	"\tworker_id\x18\x01 \x01(\tR\bworkerId\x129\n" +
 	"\x03bus\x18\x02 \x01(\v2'.deckhand.v1.RegisterWorkerResponse.BusR\x03bus\x126\n" +
 	"\tlease_ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12@\n" +
-	"\x0erenew_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rrenewInterval\x1a\xa6\x01\n" +
+	"\x0erenew_interval\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\rrenewInterval\x1a\xe5\x01\n" +
 	"\x03Bus\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x03 \x01(\tR\bpassword\x12!\n" +
 	"\finbox_prefix\x18\x04 \x01(\tR\vinboxPrefix\x12\x16\n" +
 	"\x06stream\x18\x05 \x01(\tR\x06stream\x12\x1a\n" +
-	"\bconsumer\x18\x06 \x01(\tR\bconsumer\"}\n" +
+	"\bconsumer\x18\x06 \x01(\tR\bconsumer\x12\x1c\n" +
+	"\tauthority\x18\a \x01(\tR\tauthority\x12\x1f\n" +
+	"\vserver_name\x18\b \x01(\tR\n" +
+	"serverName\"}\n" +
 	"\x10ClaimTaskRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12!\n" +
