@@ -455,7 +455,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 }
 
 const createTaskInput = `-- name: CreateTaskInput :exec
-INSERT INTO task_inputs (task_id, path, org_id, content) VALUES ($1, $2, $3, $4)
+INSERT INTO task_inputs (task_id, path, org_id, content) VALUES ($1, $2, $3, coalesce($4::bytea, ''))
 `
 
 type CreateTaskInputParams struct {

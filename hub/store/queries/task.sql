@@ -25,7 +25,7 @@ RETURNING *;
 SELECT * FROM tasks WHERE org_id = @org_id AND idempotency_key = @idempotency_key;
 
 -- name: CreateTaskInput :exec
-INSERT INTO task_inputs (task_id, path, org_id, content) VALUES (@task_id, @path, @org_id, @content);
+INSERT INTO task_inputs (task_id, path, org_id, content) VALUES (@task_id, @path, @org_id, coalesce(@content::bytea, ''));
 
 -- name: TaskInputs :many
 SELECT path, content FROM task_inputs WHERE org_id = @org_id AND task_id = @task_id ORDER BY path;
