@@ -1,6 +1,9 @@
 package hub_test
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -387,4 +391,53 @@ func TestWhatEarlierCallsWroteIsLookedIntoWhenItRuns(t *testing.T) {
 	opaque := propose("shell_exec", command("sh c.sh"))
 	require.Equal(t, stepWaiting, opaque.GetState(), "nobody knows what is in it")
 	require.Contains(t, opaque.GetDecision().GetWhy(), "this task wrote")
+}
+
+// A file that a command wrote in a way that its words do not tell is read when a
+// later command runs it: the snapshots of the workspace know that it was changed,
+// and the node what is in it now. What the task did not change is run as it is.
+func TestWhatACommandWroteUnseenIsLookedIntoWhenItRuns(t *testing.T) {
+	t.Parallel()
+	wrote := map[string][]*nodev1.FileChange{
+		"./gen": {changedTo("tidy.sh", "rm -rf /\n"), changedTo("fine.sh", "ls\n"), changedTo("app", "\x7fELF\x00")},
+	}
+	r := newRig(t, hubtest.Config(t), func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+		changes := wrote[spec.GetArgv()[2]]
+		return "", &nodev1.Exec{Workspace: &nodev1.WorkspaceChange{Id: spec.GetExecId(), After: 1, Files: int32(len(changes)), Changes: changes}}
+	})
+	r.apply("writer", scripted("writer"))
+	lease, jail := r.beginIn(r.submit("writer").GetId(), 1)
+	for name, content := range map[string]string{"tidy.sh": "rm -rf /\n", "fine.sh": "ls\n", "app": "\x7fELF\x00", "old.sh": "rm -rf /\n"} {
+		_, err := r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: jail, Path: name, Content: []byte(content)})
+		require.NoError(t, err)
+	}
+	r.turn(lease, 1)
+	call := int32(0)
+	propose := func(text string) *deckhandv1.Step {
+		step, err := r.propose(lease, 1, call, "shell_exec", command(text))
+		require.NoError(t, err)
+		call++
+		return step
+	}
+	run := func(text string) {
+		step := propose(text)
+		require.Equal(t, stepGranted, step.GetState(), text)
+		_, err := r.execute(lease, step.GetId())
+		require.NoError(t, err)
+	}
+	run("sh tidy.sh")
+	run("./gen")
+	run("sh fine.sh")
+	run("./app --help")
+	run("sh old.sh")
+	asked := propose("sh tidy.sh")
+	require.Equal(t, stepWaiting, asked.GetState())
+	require.Equal(t, []string{"wipe"}, asked.GetDecision().GetDangers())
+}
+
+func changedTo(name, content string) *nodev1.FileChange {
+	sum := sha256.Sum256([]byte(content))
+	return &nodev1.FileChange{Path: []byte(name), Kind: nodev1.ChangeKind_CHANGE_KIND_ADDED, After: &nodev1.FileState{
+		Type: "file", Mode: 0o755, Size: int64(len(content)), Digest: hex.EncodeToString(sum[:]),
+	}}
 }

@@ -47,6 +47,9 @@ type Call struct {
 	At time.Time
 	// Written is what is known of the files that the task has written.
 	Written shell.Record
+	// Now looks into files that the task changed by other means; nil where nobody
+	// can.
+	Now shell.Look
 	// Mode is the persona's.
 	Mode string
 	// Undoable says that a snapshot of the workspace gives back what the call changes
@@ -138,7 +141,7 @@ func (c *Call) read() {
 	if !ok || c.script != nil || !shellTools[c.Tool] && !strings.HasPrefix(c.Tool, "shell") {
 		return
 	}
-	read := shell.Read(script, shell.Options{Before: c.Written, Dir: text(c.Arguments, "cwd")})
+	read := shell.Read(script, shell.Options{Before: c.Written, Now: c.Now, Dir: text(c.Arguments, "cwd")})
 	c.script = &read
 }
 

@@ -33,6 +33,9 @@ func (s *Steps) decide(ctx context.Context, q *db.Queries, t db.Task, p *persona
 		return policy.Decision{}, err
 	}
 	d := set.Decide(c)
+	if looks, ok := c.Now.(*changed); ok && looks.failed != nil {
+		return policy.Decision{}, fmt.Errorf("find what task %s has changed: %w", t.ID, looks.failed)
+	}
 	d.Command, d.Why = s.cfg.Redact.Org(t.OrgID).String(d.Command), s.cfg.Redact.Org(t.OrgID).String(d.Why)
 	return d, nil
 }
@@ -56,11 +59,14 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, t db.Task, p *pers
 		c = s.undoable(ctx, t, c)
 	}
 	if c.Runs() {
-		written, err := s.writtenBefore(ctx, q, t, before)
+		written, settled, err := s.writtenBefore(ctx, q, t, before)
 		if err != nil {
 			return c, err
 		}
 		c.Written = written
+		if settled && t.NodeID != nil {
+			c.Now = s.changedBefore(ctx, q, t, before, written)
+		}
 	}
 	return c, nil
 }

@@ -52,21 +52,21 @@ func (r *records) put(taskID string, w written) {
 // writtenBefore returns what is known of the files that a task has written, by
 // tools for files and by scripts, before a step; by all of its steps where before
 // is 0. Steps that are yet to be made count: one that is decided now may run after
-// them.
-func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, before int32) (shell.Record, error) {
+// them. Settled says that there are none.
+func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, before int32) (record shell.Record, settled bool, err error) {
 	from := s.written.get(t.ID)
 	if before > 0 && from.number >= before {
 		from = written{}
 	}
-	for settled := true; ; {
+	for settled = true; ; {
 		rows, err := q.WritingSteps(ctx, db.WritingStepsParams{OrgID: t.OrgID, TaskID: t.ID, After: from.number, Before: before, Tools: policy.WritingTools()})
 		if err != nil {
-			return shell.Record{}, fmt.Errorf("read what task %s wrote: %w", t.ID, err)
+			return shell.Record{}, false, fmt.Errorf("read what task %s wrote: %w", t.ID, err)
 		}
 		for _, row := range rows {
 			raw, err := s.arguments(db.Step{ID: row.ID, ArgumentsSealed: row.ArgumentsSealed, ChangedSealed: row.ChangedSealed})
 			if err != nil {
-				return shell.Record{}, err
+				return shell.Record{}, false, err
 			}
 			call := policy.Call{Tool: row.Tool, Written: from.record}
 			if json.Unmarshal(raw, &call.Arguments) == nil {
@@ -78,7 +78,7 @@ func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, bef
 			}
 		}
 		if len(rows) == 0 {
-			return from.record, nil
+			return from.record, settled, nil
 		}
 	}
 }

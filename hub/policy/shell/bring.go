@@ -203,11 +203,8 @@ func (w *walker) copied(name string, from Word, to string, symbolic bool, at int
 		w.link(src, to)
 	}
 	// What is below it comes along.
-	w.each(func(file string, v value) {
-		if rest, ok := strings.CutPrefix(file, src+"/"); ok {
-			w.keep(path.Join(to, rest), v)
-		}
-	})
+	below := func(file string) bool { return strings.HasPrefix(file, src+"/") }
+	w.each(below, func(file string, v value) { w.keep(path.Join(to, strings.TrimPrefix(file, src+"/")), v) })
 }
 
 // download notes the file that a program brings from elsewhere.
@@ -353,13 +350,12 @@ func (w *walker) conventions(name string, rest []Word, at int) {
 		}
 	}
 	patterns := conventionsOf[name]
-	if len(patterns) == 0 || len(w.files)+len(w.earlier.files) == 0 {
+	if len(patterns) == 0 || w.untouched() {
 		return
 	}
-	w.each(func(file string, v value) {
-		if !slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(file) }) || slices.Contains(w.running, file) {
-			return
-		}
+	w.each(func(file string) bool {
+		return slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(file) }) && !slices.Contains(w.running, file)
+	}, func(file string, v value) {
 		w.running = append(w.running, file)
 		w.convention(name, file, v, at)
 		w.running = w.running[:len(w.running)-1]
@@ -498,7 +494,7 @@ var imported = map[string]*regexp.Regexp{
 
 // imports looks into the files of the task that code brings in.
 func (w *walker) imports(at int, lang, dir, text string) {
-	if len(w.files)+len(w.earlier.files) == 0 {
+	if w.untouched() {
 		return
 	}
 	re := imported[lang]
@@ -514,10 +510,8 @@ func (w *walker) imports(at int, lang, dir, text string) {
 			}
 			for _, end := range []string{"", ".py", "/__init__.py", ".js", ".cjs", ".mjs", "/index.js", ".rb", ".pm", ".pl", ".lua", ".php"} {
 				full := resolve(name+end, dir, w.links)
-				if v, ok := w.files[full]; ok {
+				if v, ok := w.single(full); ok {
 					w.evaluateCode(at, lang, full, v)
-				} else if f, ok := w.earlier.files[full]; ok {
-					w.evaluateCode(at, lang, full, w.recorded(f))
 				}
 			}
 		}

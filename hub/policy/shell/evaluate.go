@@ -247,11 +247,10 @@ func (w *walker) git(rest []Word, in value, at int) value {
 	case "clone":
 		w.cloned(operands(rest[sub+1:]), at)
 	case "commit", "merge", "rebase", "checkout", "switch", "push", "pull", "am", "cherry-pick", "revert", "gc", "":
-		w.each(func(name string, v value) {
-			if dir := w.gits["core.hookspath"]; dir != "" && strings.HasPrefix(name, w.abs(dir)+"/") || strings.Contains(name, "/.git/hooks/") && !strings.HasSuffix(name, ".sample") || strings.Contains(name, "/.husky/") {
-				w.file("git "+verb, word(name), []string{name}, value{}, at)
-			}
-		})
+		w.each(func(name string) bool {
+			dir := w.gits["core.hookspath"]
+			return dir != "" && strings.HasPrefix(name, w.abs(dir)+"/") || strings.Contains(name, "/.git/hooks/") && !strings.HasSuffix(name, ".sample") || strings.Contains(name, "/.husky/")
+		}, func(name string, _ value) { w.file("git "+verb, word(name), []string{name}, value{}, at) })
 	}
 	if out, ok := w.wrap("git", rest, in, redirected{}, at); ok {
 		return out

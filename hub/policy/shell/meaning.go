@@ -217,9 +217,11 @@ func (w *walker) file(via string, name Word, args []string, in value, at int) va
 // as those that find and wildcards find.
 func (w *walker) anyOf(name Word, at int) {
 	pattern := w.abs(name.Text)
-	w.each(func(file string, v value) {
+	w.each(func(file string) bool {
+		return !slices.Contains(w.running, file) && (!name.Glob || holed(pattern) || Matches(pattern, file))
+	}, func(file string, v value) {
 		lang := languageOf(file, v.text)
-		if lang == "" || slices.Contains(w.running, file) || name.Glob && !holed(pattern) && !Matches(pattern, file) {
+		if lang == "" {
 			return
 		}
 		w.running = append(w.running, file)

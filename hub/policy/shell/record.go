@@ -159,14 +159,29 @@ func (w *walker) recorded(f File) value {
 	return unknown(from...)
 }
 
-// content returns what is known of a file that the script or an earlier one wrote,
-// by its path from the root. ok says that one of them did.
-func (w *walker) content(name string) (v value, ok bool) {
+// single returns what is known of a file that was written as one, by its path from
+// the root. ok says that it was.
+func (w *walker) single(name string) (v value, ok bool) {
 	if v, ok := w.files[name]; ok {
 		return v, true
 	}
+	if w.looks != nil {
+		if text, ok := w.looks.Text(name); ok {
+			return known(text), true
+		}
+	}
 	if f, ok := w.earlier.files[name]; ok {
 		return w.recorded(f), true
+	}
+	return value{}, false
+}
+
+// content returns what is known of a file that the script or an earlier one wrote,
+// as one or in a folder that was brought as a whole, by its path from the root. ok
+// says that one of them did.
+func (w *walker) content(name string) (v value, ok bool) {
+	if v, ok := w.single(name); ok {
+		return v, true
 	}
 	for dir := path.Dir(name); len(w.trees)+len(w.earlier.trees) > 0; dir = path.Dir(dir) {
 		if v, ok := w.trees[dir]; ok {
@@ -182,17 +197,23 @@ func (w *walker) content(name string) (v value, ok bool) {
 	return value{}, false
 }
 
-// each calls fn for the files that were written and that a pattern fits, by their
-// last part, in the order of their names.
-func (w *walker) each(fn func(name string, v value)) {
-	names := slices.Collect(maps.Keys(w.files))
-	for name := range w.earlier.files {
-		if _, ok := w.files[name]; !ok {
-			names = append(names, name)
-		}
+// untouched reports whether no file is known to have been written.
+func (w *walker) untouched() bool {
+	return len(w.files)+len(w.earlier.files) == 0 && (w.looks == nil || len(w.looks.Names()) == 0)
+}
+
+// each calls fn for the files that were written and that fit, in the order of
+// their names.
+func (w *walker) each(fits func(name string) bool, fn func(name string, v value)) {
+	names := slices.Concat(slices.Collect(maps.Keys(w.files)), slices.Collect(maps.Keys(w.earlier.files)))
+	if w.looks != nil {
+		names = append(names, w.looks.Names()...)
 	}
 	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Compact(names) {
+		if !fits(name) {
+			continue
+		}
 		if v, ok := w.content(name); ok {
 			fn(name, v)
 		}

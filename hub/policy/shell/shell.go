@@ -167,13 +167,26 @@ type Script struct {
 type Options struct {
 	// Before is what is known of files that were written before.
 	Before Record
+	// Now looks into files that were changed in ways that no reading of commands
+	// tells; nil where nobody can.
+	Now Look
 	// Dir is where the script starts; "" for /workspace.
 	Dir string
 }
 
+// Look looks into files that were changed before a script, by whatever.
+type Look interface {
+	// Names are those that are known to have been changed, by their paths from the
+	// root.
+	Names() []string
+	// Text returns what such a file holds now; ok is false for one that was not
+	// changed, and for one whose text nobody can know.
+	Text(name string) (text string, ok bool)
+}
+
 // Read answers what a script would run.
 func Read(script string, o Options) (out Script) {
-	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Before}
+	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Before, looks: o.Now}
 	w.links = o.Before.links
 	defer func() {
 		// The expander has panics for forms that it does not know.

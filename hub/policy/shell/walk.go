@@ -15,6 +15,7 @@ type walker struct {
 	*state
 	out         *Script
 	earlier     Record                    // what was written before the script
+	looks       Look                      // into what was changed before it
 	running     []string                  // script files, as they are nested
 	files       map[string]value          // written by the script itself
 	trees       map[string]value          // folders that it brought from elsewhere

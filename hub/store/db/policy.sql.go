@@ -12,6 +12,51 @@ import (
 	"time"
 )
 
+const changedFiles = `-- name: ChangedFiles :many
+SELECT c.files, c.changes FROM step_changes c JOIN steps s ON s.id = c.step_id
+WHERE c.org_id = $1 AND c.task_id = $2 AND c.undone_at IS NULL AND ($3::int = 0 OR s.number < $3::int)
+ORDER BY s.number DESC LIMIT $4
+`
+
+type ChangedFilesParams struct {
+	OrgID   string
+	TaskID  string
+	Before  int32
+	MaxRows int32
+}
+
+type ChangedFilesRow struct {
+	Files   int32
+	Changes json.RawMessage
+}
+
+// What the calls of a task changed in its workspace and nobody has taken back, the
+// newest first; before is a call's number, or 0 for all.
+func (q *Queries) ChangedFiles(ctx context.Context, arg ChangedFilesParams) ([]ChangedFilesRow, error) {
+	rows, err := q.db.Query(ctx, changedFiles,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Before,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ChangedFilesRow{}
+	for rows.Next() {
+		var i ChangedFilesRow
+		if err := rows.Scan(&i.Files, &i.Changes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countLimitedCalls = `-- name: CountLimitedCalls :one
 SELECT count(*) FROM limited_calls l JOIN steps s ON s.id = l.step_id
 WHERE l.org_id = $1 AND l.proposed_at > clock_timestamp() - $2::interval AND s.state <> 'denied'
