@@ -14,7 +14,7 @@ import (
 const createOrganisation = `-- name: CreateOrganisation :one
 INSERT INTO organisations (id, name) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
-RETURNING id, name, created_at
+RETURNING id, name, created_at, max_token_ttl, login_within
 `
 
 type CreateOrganisationParams struct {
@@ -25,7 +25,13 @@ type CreateOrganisationParams struct {
 func (q *Queries) CreateOrganisation(ctx context.Context, arg CreateOrganisationParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, createOrganisation, arg.ID, arg.Name)
 	var i Organisation
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
+	)
 	return i, err
 }
 
@@ -81,7 +87,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) error 
 const createUser = `-- name: CreateUser :one
 INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4)
 ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
-RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
+RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject, vouched_at
 `
 
 type CreateUserParams struct {
@@ -110,12 +116,13 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.DisabledAt,
 		&i.OidcIssuer,
 		&i.OidcSubject,
+		&i.VouchedAt,
 	)
 	return i, err
 }
 
 const insertOrganisation = `-- name: InsertOrganisation :one
-INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at
+INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, max_token_ttl, login_within
 `
 
 type InsertOrganisationParams struct {
@@ -127,12 +134,18 @@ type InsertOrganisationParams struct {
 func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisationParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, insertOrganisation, arg.ID, arg.Name)
 	var i Organisation
-	err := row.Scan(&i.ID, &i.Name, &i.CreatedAt)
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.CreatedAt,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
+	)
 	return i, err
 }
 
 const listOrganisations = `-- name: ListOrganisations :many
-SELECT o.id, o.name, o.created_at, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+SELECT o.id, o.name, o.created_at, o.max_token_ttl, o.login_within, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
 FROM organisations o ORDER BY o.name
@@ -158,6 +171,8 @@ func (q *Queries) ListOrganisations(ctx context.Context) ([]ListOrganisationsRow
 			&i.Organisation.ID,
 			&i.Organisation.Name,
 			&i.Organisation.CreatedAt,
+			&i.Organisation.MaxTokenTtl,
+			&i.Organisation.LoginWithin,
 			&i.Users,
 			&i.Tasks,
 			&i.Nodes,
@@ -203,15 +218,16 @@ func (q *Queries) RevokeTokens(ctx context.Context, arg RevokeTokensParams) erro
 const tokenByHash = `-- name: TokenByHash :one
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
        coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - $1::interval)::boolean AS stale,
-       (t.created_by = 'the hub' AND t.name LIKE 'file %')::boolean AS local
+       t.local
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.hash = $2 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
-  AND u.disabled_at IS NULL
+  AND u.disabled_at IS NULL AND young(t) AND vouched(t.org_id, u.vouched_at, $3)
 `
 
 type TokenByHashParams struct {
-	TouchAfter time.Duration
-	Hash       []byte
+	TouchAfter  time.Duration
+	Hash        []byte
+	LoginWithin time.Duration
 }
 
 type TokenByHashRow struct {
@@ -230,7 +246,7 @@ type TokenByHashRow struct {
 
 // Answers a token that may be used now, with its user's role.
 func (q *Queries) TokenByHash(ctx context.Context, arg TokenByHashParams) (TokenByHashRow, error) {
-	row := q.db.QueryRow(ctx, tokenByHash, arg.TouchAfter, arg.Hash)
+	row := q.db.QueryRow(ctx, tokenByHash, arg.TouchAfter, arg.Hash, arg.LoginWithin)
 	var i TokenByHashRow
 	err := row.Scan(
 		&i.ID,

@@ -83,6 +83,7 @@ type ApiToken struct {
 	Scope     json.RawMessage
 	CreatedBy string
 	UsedAt    *time.Time
+	Local     bool
 }
 
 type ArtifactTransfer struct {
@@ -535,9 +536,11 @@ type Notice struct {
 }
 
 type Organisation struct {
-	ID        string
-	Name      string
-	CreatedAt time.Time
+	ID          string
+	Name        string
+	CreatedAt   time.Time
+	MaxTokenTtl *time.Duration
+	LoginWithin *time.Duration
 }
 
 type Plan struct {
@@ -859,6 +862,7 @@ type User struct {
 	DisabledAt   *time.Time
 	OidcIssuer   string
 	OidcSubject  string
+	VouchedAt    *time.Time
 }
 
 type Worker struct {
