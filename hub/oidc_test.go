@@ -20,11 +20,14 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/go-jose/go-jose/v4"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // idp is an OpenID Connect provider on loopback: discovery, keys, the
@@ -227,6 +230,42 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 
 	do(t, h.Client(t, h.AdminToken).Users.UpdateUser, &deckhandv1.UpdateUserRequest{UserId: "dora@example.com", Disabled: new(true)})
 	stays("disabled", nil)
+
+	// Whom the provider has not vouched for in time has nothing that works, until
+	// they log in there again.
+	p.person = map[string]any{"sub": "s3", "preferred_username": "erin", "groups": []string{"ops"}}
+	out := walk(nil)
+	require.Equal(t, http.StatusSeeOther, out.status, out.text)
+	erins := browser(t, h, out.cookie)
+	token := h.Client(t, do(t, erins.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "ci"}).GetSecret())
+	refused := func(who string, client *sdk.Client) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			_, err := client.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+			return connect.CodeOf(err) == connect.CodeUnauthenticated
+		}, time.Minute, 50*time.Millisecond, who)
+	}
+	do(t, token.Agents.ListAgents, &deckhandv1.ListAgentsRequest{})
+	vouched := func(ago string) {
+		conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
+		require.NoError(t, err)
+		defer conn.Close(t.Context())
+		_, err = conn.Exec(t.Context(), "UPDATE users SET vouched_at = now() - $1::interval WHERE name = 'erin'", ago)
+		require.NoError(t, err)
+	}
+	vouched("31 days")
+	refused("her token", token)
+	refused("her session", erins)
+	enters("advanced")
+	do(t, token.Agents.ListAgents, &deckhandv1.ListAgentsRequest{})
+	vouched("2 hours")
+	admin := h.Client(t, h.AdminToken)
+	limits := do(t, admin.Tokens.SetTokenLimits, &deckhandv1.SetTokenLimitsRequest{Limits: &deckhandv1.TokenLimits{LoginWithin: durationpb.New(time.Hour)}})
+	require.Equal(t, time.Hour, limits.GetLimits().GetLoginWithin().AsDuration())
+	refused("her token, as the organisation has it", token)
+	do(t, admin.Agents.ListAgents, &deckhandv1.ListAgentsRequest{}) // who is not of the provider
+	enters("advanced")
+	do(t, token.Agents.ListAgents, &deckhandv1.ListAgentsRequest{})
 
 	// What is not signed, or not for this login, lets nobody in.
 	p.person = map[string]any{"sub": "s1", "preferred_username": "carol", "groups": []string{"root"}}

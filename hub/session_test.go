@@ -173,7 +173,7 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 		users := user.New(user.Config{Store: s, Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 		})})
-		require.NoError(t, users.SetPassword(t.Context(), org.ID, u.ID, "correct horse battery", "", event.Hub))
+		require.NoError(t, users.SetPassword(t.Context(), user.PasswordChange{OrgID: org.ID, UserID: u.ID, Password: "correct horse battery", By: event.Hub}))
 	}
 	shift(t, h, "UPDATE users SET disabled_at = now() WHERE name = 'gone'")
 	try := func(organisation, name, password string) (*connect.Response[deckhandv1.CreateSessionResponse], error) {

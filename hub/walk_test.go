@@ -202,6 +202,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			if out[name] = "NodeService"; m.Name() == "DeleteAccessRuleRequest" {
 				out[name] = "admin"
 			}
+		case "limits":
+			if m.Name() == "SetTokenLimitsRequest" {
+				out[name] = map[string]any{}
+			}
 		case "networks":
 			out[name] = []string{"192.0.2.0/24", "127.0.0.0/8"} // where the walk comes from
 		case "role":
@@ -298,7 +302,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ListDestinations", "ListNotices", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
-	"GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate"}
+	"GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate"}
 
 // O1, O2: every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
@@ -444,7 +448,7 @@ func (o others) untouched(t *testing.T, s *store.Store) {
 	require.NoError(t, err)
 	require.Equal(t, "running", row.Task.State)
 	require.Zero(t, row.Task.TurnCount)
-	steps, err := s.ListSteps(t.Context(), db.ListStepsParams{OrgID: o.org, TaskID: o.task})
+	steps, err := s.StepsUpTo(t.Context(), db.StepsUpToParams{OrgID: o.org, TaskID: o.task, UpTo: 1000})
 	require.NoError(t, err)
 	require.Len(t, steps, 1, "no step was added")
 	exec, err := s.GetNodeExec(t.Context(), db.GetNodeExecParams{OrgID: o.org, ID: o.exec})

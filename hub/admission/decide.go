@@ -22,11 +22,11 @@ type round struct {
 
 	orgID  string
 	active []db.ActiveTasksRow
-	slots  int               // that the organisation has left
-	users  map[string]int    // tasks under way, by user
-	busy   map[string]user   // who keeps a jail
-	pools  map[string]*pool  // that have workers, by name
-	nodes  []db.ListNodesRow // by name
+	slots  int              // that the organisation has left
+	users  map[string]int   // tasks under way, by user
+	busy   map[string]user  // who keeps a jail
+	pools  map[string]*pool // that have workers, by name
+	nodes  []db.AllNodesRow // by name
 	locks  map[string]*db.NodeLock
 	holds  hold.Standing
 	plan   *plan.Standing
@@ -121,7 +121,7 @@ func (r *round) lookAround(ctx context.Context, tx *event.Tx) (err error) {
 	if r.holds, err = hold.Of(ctx, tx.Queries, r.orgID); err != nil {
 		return err
 	}
-	if r.nodes, err = tx.ListNodes(ctx, db.ListNodesParams{OrgID: r.orgID, StaleAfter: r.cfg.StaleAfter}); err != nil {
+	if r.nodes, err = tx.AllNodes(ctx, db.AllNodesParams{OrgID: r.orgID, StaleAfter: r.cfg.StaleAfter}); err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
 	if r.plan, err = r.cfg.Plans.Standing(ctx, tx.Queries, r.orgID, false); err != nil {

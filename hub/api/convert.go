@@ -151,6 +151,17 @@ func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 	return m
 }
 
+// listedStep is a step with what a list reads of it: all that is shown.
+func listedStep(s db.ListStepsRow) db.Step {
+	return db.Step{
+		ID: s.ID, TaskID: s.TaskID, Number: s.Number, Turn: s.Turn, CallIndex: s.CallIndex, CallID: s.CallID, Attempt: s.Attempt, Tool: s.Tool,
+		Category: s.Category, Arguments: s.Arguments, Reasoning: s.Reasoning, State: s.State, DecisionReason: s.DecisionReason,
+		Observation: s.Observation, Outcome: s.Outcome, ErrorCode: s.ErrorCode, NodeID: s.NodeID, LogBytes: s.LogBytes, ProposedAt: s.ProposedAt,
+		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, ExecID: s.ExecID, ChangedArguments: s.ChangedArguments, ChangedBy: s.ChangedBy,
+		Decision: s.Decision,
+	}
+}
+
 func stepMessage(s db.Step) *deckhandv1.Step {
 	m := &deckhandv1.Step{
 		Id: s.ID, TaskId: s.TaskID, Number: s.Number, Turn: s.Turn, CallIndex: s.CallIndex, CallId: s.CallID,

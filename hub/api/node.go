@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -25,13 +26,13 @@ type Nodes struct {
 	Drained func(ctx context.Context, nodeID string)
 }
 
-// ListNodes answers the organisation's nodes by name.
-func (h *Nodes) ListNodes(ctx context.Context, _ *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
-	rows, err := h.Nodes.List(ctx, auth.From(ctx).OrgID)
+// ListNodes returns the organisation's nodes by name, a page at a time.
+func (h *Nodes) ListNodes(ctx context.Context, req *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
+	rows, next, err := h.Nodes.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodesResponse{}
+	res := &deckhandv1.ListNodesResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Nodes = append(res.Nodes, nodeMessage(row))
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -101,7 +102,7 @@ func (h *NodeExecs) GetNodeExec(ctx context.Context, req *connect.Request[deckha
 
 const execsPage = 50
 
-// ListNodeExecs answers people's commands, newest first.
+// ListNodeExecs returns people's commands, newest first, a page at a time.
 func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deckhandv1.ListNodeExecsRequest]) (*connect.Response[deckhandv1.ListNodeExecsResponse], error) {
 	org, nodeID := auth.From(ctx).OrgID, ""
 	if ref := req.Msg.GetNodeId(); ref != "" {
@@ -111,15 +112,11 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deck
 		}
 		nodeID = id
 	}
-	limit := req.Msg.GetPageSize()
-	if limit == 0 {
-		limit = execsPage
-	}
-	rows, err := h.Execs.List(ctx, viewer(ctx), nodeID, req.Msg.GetLiveOnly(), limit)
+	rows, next, err := h.Execs.List(ctx, viewer(ctx), nodeID, req.Msg.GetLiveOnly(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), execsPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodeExecsResponse{}
+	res := &deckhandv1.ListNodeExecsResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Execs = append(res.Execs, execMessage(db.GetNodeExecRow(row)))
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -230,20 +231,37 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 	return connect.NewResponse(res), nil
 }
 
-// ListSteps answers a task's steps in order.
+const (
+	// listPage is how many rows a page of most lists has where nobody says.
+	listPage = 100
+	// stepsBytes is what a page of steps ends with, in bytes.
+	stepsBytes = 4 << 20
+)
+
+// ListSteps returns a task's steps in order, a page at a time.
 func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.ListStepsRequest]) (*connect.Response[deckhandv1.ListStepsResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	rows, err := h.Store.ListSteps(ctx, db.ListStepsParams{OrgID: org, TaskID: id})
+	after, err := store.ParseNumberToken(req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	rows, err := h.Store.ListSteps(ctx, db.ListStepsParams{
+		OrgID: org, TaskID: id, StepID: req.Msg.GetStepId(), AfterNumber: after, MaxRows: size + 1, MaxBytes: stepsBytes,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list steps of %s: %w", id, err)
 	}
 	res := &deckhandv1.ListStepsResponse{}
-	for _, row := range rows {
-		res.Steps = append(res.Steps, stepMessage(row))
+	for _, row := range rows[:min(len(rows), int(size))] {
+		res.Steps = append(res.Steps, stepMessage(listedStep(row)))
+	}
+	if n := len(res.GetSteps()); n > 0 && n < int(rows[0].Found) {
+		res.NextPageToken = store.NumberToken(rows[n-1].Number)
 	}
 	return connect.NewResponse(res), nil
 }

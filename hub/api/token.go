@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
@@ -64,20 +66,15 @@ func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	rows, err := h.Tokens.List(ctx, who.OrgID, d.UserID)
+	row, err := h.Tokens.Get(ctx, who.OrgID, id)
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range rows {
-		if row.ID == id {
-			made, err := tokenMessage(row)
-			return connect.NewResponse(&deckhandv1.CreateTokenResponse{Token: made, Secret: secret}), err
-		}
-	}
-	return nil, fault.New(fault.Aborted, "token %s was revoked as it was made", id).WithFix("make another")
+	made, err := tokenMessage(row)
+	return connect.NewResponse(&deckhandv1.CreateTokenResponse{Token: made, Secret: secret}), err
 }
 
-// ListTokens answers one's own tokens, or all.
+// ListTokens returns one's own tokens, or all, a page at a time.
 func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1.ListTokensRequest]) (*connect.Response[deckhandv1.ListTokensResponse], error) {
 	who := auth.From(ctx)
 	whose := who.UserID
@@ -88,11 +85,11 @@ func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1
 		}
 		whose = ""
 	}
-	rows, err := h.Tokens.List(ctx, who.OrgID, whose)
+	rows, next, err := h.Tokens.List(ctx, who.OrgID, whose, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTokensResponse{}
+	res := &deckhandv1.ListTokensResponse{NextPageToken: next}
 	for _, row := range rows {
 		m, err := tokenMessage(row)
 		if err != nil {
@@ -112,4 +109,29 @@ func (h *Tokens) RevokeToken(ctx context.Context, req *connect.Request[deckhandv
 	}
 	err := h.Tokens.Revoke(ctx, who.OrgID, whose, req.Msg.GetTokenId(), actor(who))
 	return connect.NewResponse(&deckhandv1.RevokeTokenResponse{}), err
+}
+
+// GetTokenLimits returns how long tokens may be used.
+func (h *Tokens) GetTokenLimits(ctx context.Context, _ *connect.Request[deckhandv1.GetTokenLimitsRequest]) (*connect.Response[deckhandv1.GetTokenLimitsResponse], error) {
+	limits, err := h.Tokens.Limits(ctx, auth.From(ctx).OrgID)
+	return connect.NewResponse(&deckhandv1.GetTokenLimitsResponse{Limits: tokenLimits(limits)}), err
+}
+
+// SetTokenLimits changes that.
+func (h *Tokens) SetTokenLimits(ctx context.Context, req *connect.Request[deckhandv1.SetTokenLimitsRequest]) (*connect.Response[deckhandv1.SetTokenLimitsResponse], error) {
+	who, m := auth.From(ctx), req.Msg.GetLimits()
+	limits := token.Limits{MaxTTL: m.GetMaxTtl().AsDuration(), LoginWithin: m.GetLoginWithin().AsDuration()}
+	if err := h.Tokens.SetLimits(ctx, who.OrgID, limits, actor(who)); err != nil {
+		return nil, err
+	}
+	limits, err := h.Tokens.Limits(ctx, who.OrgID)
+	return connect.NewResponse(&deckhandv1.SetTokenLimitsResponse{Limits: tokenLimits(limits)}), err
+}
+
+func tokenLimits(l token.Limits) *deckhandv1.TokenLimits {
+	m := &deckhandv1.TokenLimits{LoginWithin: durationpb.New(l.LoginWithin)}
+	if l.MaxTTL > 0 {
+		m.MaxTtl = durationpb.New(l.MaxTTL)
+	}
+	return m
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/session"
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/team"
 	"github.com/deckhand-sh/deckhand/hub/user"
@@ -68,13 +69,22 @@ func (h *People) GetUser(ctx context.Context, req *connect.Request[deckhandv1.Ge
 	return connect.NewResponse(&deckhandv1.GetUserResponse{User: m}), err
 }
 
-// ListUsers answers all by name.
-func (h *People) ListUsers(ctx context.Context, _ *connect.Request[deckhandv1.ListUsersRequest]) (*connect.Response[deckhandv1.ListUsersResponse], error) {
-	rows, err := h.Users.List(ctx, auth.From(ctx).OrgID)
+// ListUsers returns users by name, a page at a time.
+func (h *People) ListUsers(ctx context.Context, req *connect.Request[deckhandv1.ListUsersRequest]) (*connect.Response[deckhandv1.ListUsersResponse], error) {
+	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	rows, err := h.Users.List(ctx, auth.From(ctx).OrgID, after, size+1)
 	if err != nil {
 		return nil, err
 	}
 	res := &deckhandv1.ListUsersResponse{}
+	if len(rows) > int(size) {
+		rows = rows[:size]
+		res.NextPageToken = store.NameToken(rows[size-1].User.Name, "")
+	}
 	for _, row := range rows {
 		res.Users = append(res.Users, userMessage(db.GetUserRow(row)))
 	}
@@ -128,7 +138,9 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 		return nil, fault.New(fault.Denied, "to set somebody else's password needs the role admin, and you have %s", who.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}
-	err := h.Users.SetPassword(ctx, who.OrgID, id, req.Msg.GetPassword(), keep, actor(who))
+	err := h.Users.SetPassword(ctx, user.PasswordChange{
+		OrgID: who.OrgID, UserID: id, Password: req.Msg.GetPassword(), Keep: keep, RevokeTokens: req.Msg.GetRevokeTokens(), By: actor(who),
+	})
 	return connect.NewResponse(&deckhandv1.SetPasswordResponse{}), err
 }
 

@@ -83,6 +83,11 @@ const (
 	touchAfter = time.Hour
 )
 
+// LoginWithin is how often people of an identity provider have to log in there,
+// where their organisation says nothing else: what the provider has taken from
+// somebody, their tokens and sessions have for no longer than that.
+const LoginWithin = 30 * 24 * time.Hour
+
 // theHub is who has made the tokens of a data folder; no user can have that name.
 const theHub = "the hub"
 
@@ -158,10 +163,10 @@ func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	if id, ok := t.found.Get(string(hash)); ok {
 		return id, nil
 	}
-	row, err := t.store.TokenByHash(ctx, db.TokenByHashParams{Hash: hash, TouchAfter: touchAfter})
+	row, err := t.store.TokenByHash(ctx, db.TokenByHashParams{Hash: hash, TouchAfter: touchAfter, LoginWithin: LoginWithin})
 	if store.IsNotFound(err) {
 		return Identity{}, fault.New(fault.Unauthenticated, "the token is not known to this hub, has expired or was revoked").
-			WithFix("check DECKHAND_TOKEN or --token, and that it belongs to this hub")
+			WithFix("check DECKHAND_TOKEN or --token, and that it belongs to this hub; if you log in by an identity provider, do so again")
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("look up token: %w", err)

@@ -349,21 +349,31 @@ type Record struct {
 	Lock *db.NodeLock
 }
 
-// List answers an organisation's nodes by name.
-func (n *Nodes) List(ctx context.Context, orgID string) ([]Record, error) {
-	rows, err := n.store.ListNodes(ctx, db.ListNodesParams{OrgID: orgID, StaleAfter: n.staleAfter})
+// List returns a page of an organisation's nodes by name, and the next page's
+// token.
+func (n *Nodes) List(ctx context.Context, orgID, token string, size int32) (out []Record, next string, err error) {
+	name, id, err := store.ParseNameToken(token)
 	if err != nil {
-		return nil, fmt.Errorf("list nodes: %w", err)
+		return nil, "", err
+	}
+	rows, err := n.store.ListNodes(ctx, db.ListNodesParams{OrgID: orgID, StaleAfter: n.staleAfter, AfterName: name, AfterID: id, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list nodes: %w", err)
+	}
+	if len(rows) > int(size) {
+		rows = rows[:size]
+		last := rows[size-1].Node
+		next = store.NameToken(last.Name, last.ID)
 	}
 	locks, err := HeldLocks(ctx, n.store.Queries, orgID)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	out := make([]Record, len(rows))
+	out = make([]Record, len(rows))
 	for i, row := range rows {
 		out[i] = Record{Node: row.Node, Connected: row.Connected, Lock: locks[row.Node.ID]}
 	}
-	return out, nil
+	return out, next, nil
 }
 
 // Find answers the id of the node that ref names: a name, an id or a unique

@@ -125,13 +125,27 @@ func (e *Execs) Find(ctx context.Context, v task.Viewer, ref string) (string, er
 	return store.One("command", ref, rows, err)
 }
 
-// List answers commands, newest first; nodeID "" for those of every node.
-func (e *Execs) List(ctx context.Context, v task.Viewer, nodeID string, live bool, limit int32) ([]db.ListNodeExecsRow, error) {
-	rows, err := e.cfg.Store.ListNodeExecs(ctx, db.ListNodeExecsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, NodeID: nodeID, LiveOnly: live, MaxRows: limit})
-	if err != nil {
-		return nil, fmt.Errorf("list commands: %w", err)
+// List returns a page of commands, newest first, and the next page's token; nodeID
+// "" for those of every node.
+func (e *Execs) List(ctx context.Context, v task.Viewer, nodeID string, live bool, page string, size int32) ([]db.ListNodeExecsRow, string, error) {
+	p := db.ListNodeExecsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, NodeID: nodeID, LiveOnly: live, MaxRows: size + 1}
+	if page != "" {
+		at, id, err := store.ParsePageToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
 	}
-	return rows, nil
+	rows, err := e.cfg.Store.ListNodeExecs(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list commands: %w", err)
+	}
+	if len(rows) <= int(size) {
+		return rows, "", nil
+	}
+	rows = rows[:size]
+	last := rows[size-1].NodeExec
+	return rows, store.PageToken(last.CreatedAt, last.ID), nil
 }
 
 // elsewhere is how often a command is looked at that another hub follows.

@@ -66,15 +66,9 @@ func (r *Reports) prepend(ctx context.Context, past *Past, t db.Task, upTo int32
 		}
 		turns = append(turns, turn)
 	}
-	all, err := s.ListSteps(ctx, db.ListStepsParams{OrgID: t.OrgID, TaskID: t.ID})
+	steps, err := s.StepsUpTo(ctx, db.StepsUpToParams{OrgID: t.OrgID, TaskID: t.ID, UpTo: upTo})
 	if err != nil {
 		return fmt.Errorf("load steps of %s: %w", t.ID, err)
-	}
-	var steps []db.Step
-	for _, step := range all {
-		if step.Turn <= upTo {
-			steps = append(steps, step)
-		}
 	}
 	// What was said after the turn that another task goes on from is not part
 	// of that one's past.

@@ -246,7 +246,7 @@ func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, 
 	if id, ok := s.found.Get(string(hash)); ok {
 		return id, nil
 	}
-	row, err := s.cfg.Store.SessionByHash(ctx, db.SessionByHashParams{Hash: hash, Idle: s.cfg.Idle, TouchAfter: touchAfter})
+	row, err := s.cfg.Store.SessionByHash(ctx, db.SessionByHashParams{Hash: hash, Idle: s.cfg.Idle, TouchAfter: touchAfter, LoginWithin: auth.LoginWithin})
 	if store.IsNotFound(err) {
 		return auth.Identity{}, fault.New(fault.Unauthenticated, "the session is over").WithFix("log in again")
 	}

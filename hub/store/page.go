@@ -1,9 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"encoding/base64"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -23,5 +26,48 @@ func ParsePageToken(token string) (at time.Time, id string, err error) {
 			return at, id, nil
 		}
 	}
-	return time.Time{}, "", fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
+	return time.Time{}, "", errPageToken()
+}
+
+// NameToken names a place in a list that is ordered by name and id: behind that
+// row.
+func NameToken(name, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(name + " " + id))
+}
+
+// ParseNameToken reads what NameToken has made, and "" as the place before all;
+// anything else is an error.
+func ParseNameToken(token string) (name, id string, err error) {
+	if token == "" {
+		return "", "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if i := strings.LastIndexByte(string(raw), ' '); err == nil && i >= 0 && utf8.Valid(raw) && !bytes.ContainsRune(raw, 0) {
+		return string(raw[:i]), string(raw[i+1:]), nil
+	}
+	return "", "", errPageToken()
+}
+
+// NumberToken names a place in a list that is ordered by number: behind that row.
+func NumberToken(n int32) string { return NameToken(strconv.Itoa(int(n)), "") }
+
+// ParseNumberToken reads what NumberToken has made, and "" as 0; anything else is an
+// error.
+func ParseNumberToken(token string) (int32, error) {
+	if token == "" {
+		return 0, nil
+	}
+	text, _, err := ParseNameToken(token)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		return 0, errPageToken()
+	}
+	return int32(n), nil
+}
+
+func errPageToken() error {
+	return fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
 }

@@ -112,7 +112,7 @@ func TestTransactionsAreWholeOrNothing(t *testing.T) {
 		var n int
 		require.NoError(t, s.Tx(ctx, func(q *db.Queries) error {
 			for _, name := range []string{"first", "last", "query"} {
-				if _, err := q.TokenByHash(ctx, db.TokenByHashParams{Hash: []byte(name), TouchAfter: time.Hour}); err == nil {
+				if _, err := q.TokenByHash(ctx, db.TokenByHashParams{Hash: []byte(name), TouchAfter: time.Hour, LoginWithin: time.Hour}); err == nil {
 					n++
 				}
 			}

@@ -52,6 +52,13 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 	if d.Kind != auth.Worker && len(d.Scope.Pools) > 0 {
 		return "", "", fault.New(fault.Invalid, "pools is given, and only a worker is of a pool").WithFix("leave it out, or make a worker's token")
 	}
+	limits, err := s.Limits(ctx, d.OrgID)
+	if err != nil {
+		return "", "", err
+	}
+	if err := limits.allows(d); err != nil {
+		return "", "", err
+	}
 	id, secret = ident.New("token"), auth.NewSecret(d.Kind)
 	p := db.CreateTokenParams{
 		ID: id, OrgID: d.OrgID, Kind: string(d.Kind), Name: d.Name, Hash: ident.Hash(secret), Scope: d.Scope.Encode(), CreatedBy: d.By.ID,
@@ -72,10 +79,38 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 	})
 }
 
-// List answers a user's tokens that are not revoked, newest first; "" for
-// everybody's.
-func (s *Service) List(ctx context.Context, orgID, userID string) ([]db.ListTokensRow, error) {
-	return s.store.ListTokens(ctx, db.ListTokensParams{OrgID: orgID, UserID: userID})
+// List returns a page of a user's tokens that are not revoked, newest first, and
+// the next page's token; "" for everybody's.
+func (s *Service) List(ctx context.Context, orgID, userID, page string, size int32) ([]db.ListTokensRow, string, error) {
+	p := db.ListTokensParams{OrgID: orgID, UserID: userID, MaxRows: size + 1}
+	if page != "" {
+		at, id, err := store.ParsePageToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
+	}
+	rows, err := s.store.ListTokens(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list tokens: %w", err)
+	}
+	if len(rows) <= int(size) {
+		return rows, "", nil
+	}
+	rows = rows[:size]
+	return rows, store.PageToken(rows[size-1].CreatedAt, rows[size-1].ID), nil
+}
+
+// Get returns a token that is not revoked.
+func (s *Service) Get(ctx context.Context, orgID, id string) (db.ListTokensRow, error) {
+	rows, err := s.store.ListTokens(ctx, db.ListTokensParams{OrgID: orgID, ID: id, MaxRows: 1})
+	if err != nil {
+		return db.ListTokensRow{}, fmt.Errorf("load token %s: %w", id, err)
+	}
+	if len(rows) == 0 {
+		return db.ListTokensRow{}, fault.New(fault.Aborted, "token %s was revoked as it was made", id).WithFix("make another")
+	}
+	return rows[0], nil
 }
 
 // Revoke ends a token of a user's; "" for anybody's.

@@ -83,9 +83,9 @@ func missing(id string) error {
 	return fault.New(fault.NotFound, "there is no user %q", id).WithFix("list what there is with: deckhand user list").WithObject(id)
 }
 
-// List answers all by name.
-func (u *Users) List(ctx context.Context, orgID string) ([]db.ListUsersRow, error) {
-	return u.cfg.Store.ListUsers(ctx, orgID)
+// List returns at most limit users by name, after one.
+func (u *Users) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListUsersRow, error) {
+	return u.cfg.Store.ListUsers(ctx, db.ListUsersParams{OrgID: orgID, AfterName: after, MaxRows: limit})
 }
 
 // Create makes a user, who cannot log in before they have a token or a
@@ -136,9 +136,11 @@ func (u *Users) Federated(ctx context.Context, f Federation) (db.User, error) {
 		if err := u.Update(ctx, f.OrgID, found.ID, Change{Role: &f.Role}, provider); err != nil {
 			return found, err
 		}
-		return find()
 	}
-	return found, nil
+	if err := u.cfg.Store.VouchForUser(ctx, db.VouchForUserParams{OrgID: f.OrgID, ID: found.ID}); err != nil {
+		return found, fmt.Errorf("note that user %s has logged in: %w", found.Name, err)
+	}
+	return find()
 }
 
 func (u *Users) federate(ctx context.Context, f Federation) (made db.User, err error) {
@@ -243,9 +245,20 @@ func (u *Users) hash(ctx context.Context, account string, fn func() error) error
 	return fn()
 }
 
-// SetPassword gives a user a password, and ends all sessions of theirs but one;
-// keep is empty for none.
-func (u *Users) SetPassword(ctx context.Context, orgID, userID, password, keep string, by event.Actor) error {
+// PasswordChange is a password that a user is to have, and what ends with the one
+// before.
+type PasswordChange struct {
+	OrgID, UserID, Password string
+	// Keep is the session that goes on; empty for none.
+	Keep string
+	// RevokeTokens ends the user's API tokens, too.
+	RevokeTokens bool
+	By           event.Actor
+}
+
+// SetPassword gives a user a password.
+func (u *Users) SetPassword(ctx context.Context, c PasswordChange) error {
+	password := c.Password
 	switch {
 	case utf8.RuneCountInString(password) < minPassword:
 		return fault.New(fault.Invalid, "password has %d characters", utf8.RuneCountInString(password)).WithFix("use %d or more", minPassword)
@@ -253,24 +266,31 @@ func (u *Users) SetPassword(ctx context.Context, orgID, userID, password, keep s
 		return fault.New(fault.Invalid, "password has %d bytes", len(password)).WithFix("use at most %d", maxPassword)
 	}
 	var hash []byte
-	if err := u.hash(ctx, by.ID, func() (err error) {
+	if err := u.hash(ctx, c.By.ID, func() (err error) {
 		hash, err = bcrypt.GenerateFromPassword([]byte(password), passwordCost)
 		return err
 	}); err != nil {
 		return fmt.Errorf("hash a password: %w", err)
 	}
+	defer u.cfg.Changed()
 	return u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		n, err := tx.SetPassword(ctx, db.SetPasswordParams{OrgID: orgID, ID: userID, PasswordHash: string(hash)})
+		n, err := tx.SetPassword(ctx, db.SetPasswordParams{OrgID: c.OrgID, ID: c.UserID, PasswordHash: string(hash)})
 		if err != nil {
 			return fmt.Errorf("store a password: %w", err)
 		}
 		if n == 0 {
-			return missing(userID)
+			return missing(c.UserID)
 		}
-		if _, err := tx.EndSessions(ctx, db.EndSessionsParams{OrgID: orgID, UserID: userID, Keep: keep}); err != nil {
+		if _, err := tx.EndSessions(ctx, db.EndSessionsParams{OrgID: c.OrgID, UserID: c.UserID, Keep: c.Keep}); err != nil {
 			return fmt.Errorf("end sessions: %w", err)
 		}
-		return audit.Append(tx, audit.Entry{OrgID: orgID, By: by, Action: "user.password_set", ObjectKind: "user", ObjectID: userID})
+		after := map[string]any{}
+		if c.RevokeTokens {
+			if after["revoked_tokens"], err = tx.RevokeTokensOfUser(ctx, db.RevokeTokensOfUserParams{OrgID: c.OrgID, UserID: &c.UserID}); err != nil {
+				return fmt.Errorf("revoke tokens: %w", err)
+			}
+		}
+		return audit.Append(tx, audit.Entry{OrgID: c.OrgID, By: c.By, Action: "user.password_set", ObjectKind: "user", ObjectID: c.UserID, After: after})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) nodeCommand() *cobra.Command {
@@ -41,14 +42,21 @@ func (a *app) nodeListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Nodes.ListNodes(cmd.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{}))
-			if err != nil {
+			var nodes []*deckhandv1.Node
+			if err := sdk.Pages(func(token string) (string, error) {
+				res, err := client.Nodes.ListNodes(cmd.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{PageToken: token}))
+				if err != nil {
+					return "", err
+				}
+				nodes = append(nodes, res.Msg.GetNodes()...)
+				return res.Msg.GetNextPageToken(), nil
+			}); err != nil {
 				return err
 			}
-			if len(res.Msg.GetNodes()) == 0 {
+			if len(nodes) == 0 {
 				a.notef("no nodes yet; add this machine or another: deckhand node token")
 			}
-			return output.List(a.printer(), a.nodeNoun(), res.Msg.GetNodes())
+			return output.List(a.printer(), a.nodeNoun(), nodes)
 		},
 	}
 }

@@ -261,6 +261,7 @@ func (o *outputs) close() error {
 
 func (a *app) nodeExecsCommand() *cobra.Command {
 	request := &deckhandv1.ListNodeExecsRequest{}
+	var limit int
 	cmd := &cobra.Command{
 		Use: "execs [NODE]", Short: "List people's commands and terminals", Example: "deckhand node execs web-1 --live",
 		Args: takes("[NODE]"),
@@ -269,20 +270,34 @@ func (a *app) nodeExecsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if limit < 0 {
+				return usage(cmd, "--limit is %d, give 0 for all or a positive number", limit)
+			}
 			request.NodeId = optional(args, 0)
-			res, err := client.NodeExecs.ListNodeExecs(cmd.Context(), connect.NewRequest(request))
-			if err != nil {
+			var execs []*deckhandv1.NodeExec
+			if err := sdk.Pages(func(token string) (string, error) {
+				if request.PageToken, request.PageSize = token, pageSize; limit > 0 {
+					request.PageSize = int32(min(pageSize, limit-len(execs)))
+				}
+				res, err := client.NodeExecs.ListNodeExecs(cmd.Context(), connect.NewRequest(request))
+				if err != nil {
+					return "", err
+				}
+				if execs = append(execs, res.Msg.GetExecs()...); limit > 0 && len(execs) >= limit {
+					return "", nil
+				}
+				return res.Msg.GetNextPageToken(), nil
+			}); err != nil {
 				return err
 			}
-			if len(res.Msg.GetExecs()) == 0 {
+			if len(execs) == 0 {
 				a.notef("no commands; run one: deckhand node exec NODE --agent AGENT -- COMMAND")
 			}
-			return output.List(a.printer(), a.execNoun(), res.Msg.GetExecs())
+			return output.List(a.printer(), a.execNoun(), execs)
 		},
 	}
 	cmd.Flags().BoolVar(&request.LiveOnly, "live", false, "only those that have not ended")
-	cmd.Flags().Int32Var(&request.PageSize, "limit", 0, "at most so many, the newest; 50 by default")
-	cmd.Flags().Lookup("limit").DefValue = "" // the help says it in words
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, the newest; 0 for all")
 	return cmd
 }
 

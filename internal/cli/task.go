@@ -141,14 +141,14 @@ func (a *app) taskStepsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Tasks.ListSteps(cmd.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: args[0]}))
+			steps, err := client.Steps(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetSteps()) == 0 {
+			if len(steps) == 0 {
 				a.notef("no steps yet; see what it is doing: deckhand task watch %s", args[0])
 			}
-			return output.List(a.printer(), a.stepNoun(), res.Msg.GetSteps())
+			return output.List(a.printer(), a.stepNoun(), steps)
 		},
 	}
 }

@@ -264,3 +264,19 @@ func TestWatchOfSeveralTasksNamesThemAndFailsWithOne(t *testing.T) {
 
 // lineWidth is how much of one argument list is shown.
 const lineWidth = 160
+
+// A list is read to its end, however many pages the hub has of it.
+func TestListsAreReadToTheirEnd(t *testing.T) {
+	t.Parallel()
+	h := withTasks(t)
+	h.steps["task_aaa1"] = nil
+	var want []string
+	for i := range 7 {
+		id := fmt.Sprintf("step_%d", i)
+		want = append(want, id)
+		h.steps["task_aaa1"] = append(h.steps["task_aaa1"], &deckhandv1.Step{Id: id, Number: int32(i + 1)})
+		h.nodes = append(h.nodes, &deckhandv1.Node{Id: fmt.Sprintf("node_%d", i), Name: fmt.Sprintf("n%d", i)})
+	}
+	require.Equal(t, strings.Join(want, "\n")+"\n", h.run(t, "task", "steps", "task_aaa1", "-o", "name").stdout)
+	require.Equal(t, "n0\nn1\nn2\nn3\nn4\nn5\nn6\n", h.run(t, "node", "list", "-o", "name").stdout)
+}

@@ -54,12 +54,12 @@ deckhand task logs task_3q9 > everything.log`,
 // copyTaskLogs prints the output of all of a task's steps, with a header for
 // each on standard error.
 func (a *app) copyTaskLogs(ctx context.Context, client *sdk.Client, taskID string) error {
-	res, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: taskID}))
+	steps, err := client.Steps(ctx, taskID)
 	if err != nil {
 		return err
 	}
 	printed := 0
-	for _, step := range res.Msg.GetSteps() {
+	for _, step := range steps {
 		if step.GetLogBytes() == 0 {
 			continue
 		}

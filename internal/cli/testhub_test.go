@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -310,7 +311,17 @@ func (h *testHub) ListSteps(_ context.Context, req *connect.Request[deckhandv1.L
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ListStepsResponse{Steps: h.steps[task.GetId()]}), nil
+	steps := h.steps[task.GetId()]
+	if id := req.Msg.GetStepId(); id != "" {
+		steps = slices.DeleteFunc(slices.Clone(steps), func(s *deckhandv1.Step) bool { return s.GetId() != id })
+	}
+	begin, _ := strconv.Atoi(req.Msg.GetPageToken())
+	const page = 2 // a list of more is followed
+	res := &deckhandv1.ListStepsResponse{Steps: steps[begin:min(len(steps), begin+page)]}
+	if begin+page < len(steps) {
+		res.NextPageToken = strconv.Itoa(begin + page)
+	}
+	return connect.NewResponse(res), nil
 }
 
 func (h *testHub) ReadLog(_ context.Context, req *connect.Request[deckhandv1.ReadLogRequest], out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
@@ -366,8 +377,14 @@ func (h *testHub) Watch(ctx context.Context, req *connect.Request[deckhandv1.Wat
 	}
 }
 
-func (h *testHub) ListNodes(context.Context, *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
-	return connect.NewResponse(&deckhandv1.ListNodesResponse{Nodes: h.nodes}), nil
+func (h *testHub) ListNodes(_ context.Context, req *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
+	begin, _ := strconv.Atoi(req.Msg.GetPageToken())
+	const page = 2 // a list of more is followed
+	res := &deckhandv1.ListNodesResponse{Nodes: h.nodes[begin:min(len(h.nodes), begin+page)]}
+	if begin+page < len(h.nodes) {
+		res.NextPageToken = strconv.Itoa(begin + page)
+	}
+	return connect.NewResponse(res), nil
 }
 
 func (h *testHub) GetNode(_ context.Context, req *connect.Request[deckhandv1.GetNodeRequest]) (*connect.Response[deckhandv1.GetNodeResponse], error) {

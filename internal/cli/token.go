@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // defaultTokenTTL has a token that nobody thinks of any more end by itself.
@@ -36,11 +37,18 @@ deckhand token revoke token_3q9
 			if err != nil {
 				return err
 			}
-			res, err := client.Tokens.ListTokens(cmd.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{All: all}))
-			if err != nil {
+			var tokens []*deckhandv1.Token
+			if err := sdk.Pages(func(token string) (string, error) {
+				res, err := client.Tokens.ListTokens(cmd.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{All: all, PageToken: token}))
+				if err != nil {
+					return "", err
+				}
+				tokens = append(tokens, res.Msg.GetTokens()...)
+				return res.Msg.GetNextPageToken(), nil
+			}); err != nil {
 				return err
 			}
-			return output.List(a.printer(), a.tokenNoun(), res.Msg.GetTokens())
+			return output.List(a.printer(), a.tokenNoun(), tokens)
 		},
 	}
 	list.Flags().Bool("all", false, "everybody's, as an administrator")
@@ -60,7 +68,7 @@ deckhand token revoke token_3q9
 			return nil
 		},
 	}
-	cmd.AddCommand(a.tokenCreateCommand(), list, revoke)
+	cmd.AddCommand(a.tokenCreateCommand(), list, revoke, a.tokenLimitsCommand())
 	return cmd
 }
 
@@ -107,6 +115,72 @@ deckhand token create rack-2 --worker --pool dmz --ttl 0`,
 	flags.StringSliceVar(&request.Pools, "pool", nil, "of a worker's: it may be of these pools only")
 	flags.DurationVar(&ttl, "ttl", defaultTokenTTL, "how long it can be used; 0 for ever")
 	return cmd
+}
+
+func (a *app) tokenLimitsCommand() *cobra.Command {
+	var maxTTL, loginWithin time.Duration
+	cmd := &cobra.Command{
+		Use: "limits", Short: "Show or change how long the organisation's tokens may be used",
+		Long: `Shows the limits, or as an administrator changes those that are given. They hold
+also for the tokens that there are. Tokens of workers, and those that a hub keeps
+in its data folder, have no limit.`,
+		Example: `deckhand token limits
+deckhand token limits --max-ttl 2160h --login-within 168h`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if maxTTL < 0 || loginWithin < 0 {
+				return usage(cmd, "--max-ttl and --login-within are 0 or more")
+			}
+			client, err := a.connect()
+			if err != nil {
+				return err
+			}
+			got, err := client.Tokens.GetTokenLimits(cmd.Context(), connect.NewRequest(&deckhandv1.GetTokenLimitsRequest{}))
+			if err != nil {
+				return err
+			}
+			limits := got.Msg.GetLimits()
+			changes := false
+			for flag, value := range map[string]**durationpb.Duration{"max-ttl": &limits.MaxTtl, "login-within": &limits.LoginWithin} {
+				if !cmd.Flags().Changed(flag) {
+					continue
+				}
+				changes = true
+				if *value = nil; maxTTL > 0 && flag == "max-ttl" {
+					*value = durationpb.New(maxTTL)
+				} else if loginWithin > 0 && flag == "login-within" {
+					*value = durationpb.New(loginWithin)
+				}
+			}
+			if changes {
+				res, err := client.Tokens.SetTokenLimits(cmd.Context(), connect.NewRequest(&deckhandv1.SetTokenLimitsRequest{Limits: limits}))
+				if err != nil {
+					return err
+				}
+				limits = res.Msg.GetLimits()
+			}
+			return output.One(a.printer(), a.limitsNoun(), limits)
+		},
+	}
+	cmd.Flags().DurationVar(&maxTTL, "max-ttl", 0, "the age at which people's tokens end; 0 for none")
+	cmd.Flags().DurationVar(&loginWithin, "login-within", 0, "how often people of the identity provider have to log in there; 0 for 720h")
+	return cmd
+}
+
+func (a *app) limitsNoun() output.Noun[*deckhandv1.TokenLimits] {
+	type limits = *deckhandv1.TokenLimits
+	return output.Noun[limits]{
+		Name: func(limits) string { return "limits" },
+		Columns: []output.Column[limits]{
+			{Header: "max ttl", Value: func(x limits) string {
+				if x.GetMaxTtl() == nil {
+					return "none"
+				}
+				return x.GetMaxTtl().AsDuration().String()
+			}},
+			{Header: "login within", Value: func(x limits) string { return x.GetLoginWithin().AsDuration().String() }},
+		},
+	}
 }
 
 func (a *app) tokenNoun() output.Noun[*deckhandv1.Token] {

@@ -69,11 +69,18 @@ func (a *app) userListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Users.ListUsers(cmd.Context(), connect.NewRequest(&deckhandv1.ListUsersRequest{}))
-			if err != nil {
+			var users []*deckhandv1.User
+			if err := sdk.Pages(func(token string) (string, error) {
+				res, err := client.Users.ListUsers(cmd.Context(), connect.NewRequest(&deckhandv1.ListUsersRequest{PageToken: token}))
+				if err != nil {
+					return "", err
+				}
+				users = append(users, res.Msg.GetUsers()...)
+				return res.Msg.GetNextPageToken(), nil
+			}); err != nil {
 				return err
 			}
-			return output.List(a.printer(), a.userNoun(), res.Msg.GetUsers())
+			return output.List(a.printer(), a.userNoun(), users)
 		},
 	}
 }
@@ -134,7 +141,7 @@ func (a *app) userPasswordCommand() *cobra.Command {
 	var file, current string
 	cmd := &cobra.Command{
 		Use: "password [USER]", Short: "Set a password, your own or as an administrator anybody's",
-		Long: "Set a password of 12 characters or more. It is read from a file, so that it is on no\ncommand line. All other sessions of that user end.",
+		Long: "Set a password of 12 characters or more. It is read from a file, so that it is on no\ncommand line. All other sessions of that user end; with --revoke-tokens their tokens,\ntoo, also the one that calls.",
 		Example: `deckhand user password alice --password-file alice-password
 deckhand user password --password-file new --current-file old`, Args: takes("[USER]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -160,6 +167,7 @@ deckhand user password --password-file new --current-file old`, Args: takes("[US
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&request.RevokeTokens, "revoke-tokens", false, "end all API tokens of that user, too")
 	cmd.Flags().StringVar(&file, "password-file", "", "file that holds the password; - for standard input")
 	cmd.Flags().StringVar(&current, "current-file", "", "file that holds your password so far, where you have one")
 	return cmd

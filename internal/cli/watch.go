@@ -122,26 +122,16 @@ func (a *app) eventLines(w io.Writer, r *renderer) func(*deckhandv1.Event) error
 	}
 }
 
-// observations answers a look-up of what steps gave back. Steps are asked for
-// when one is wanted that had not ended when they were last.
+// observations returns a look-up of what steps gave back.
 func observations(ctx context.Context, client *sdk.Client) func(taskID, stepID string) string {
-	ended := map[string]string{}
 	return func(taskID, stepID string) string {
-		if text, ok := ended[stepID]; ok {
-			return text
-		}
-		res, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: taskID}))
-		if err != nil {
+		res, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: taskID, StepId: stepID}))
+		if err != nil || len(res.Msg.GetSteps()) == 0 || res.Msg.GetSteps()[0].GetFinishedAt() == nil {
 			// The watch goes on without; it has the same hub and will say if
 			// that is gone.
 			return ""
 		}
-		for _, step := range res.Msg.GetSteps() {
-			if step.GetFinishedAt() != nil {
-				ended[step.GetId()] = step.GetObservation()
-			}
-		}
-		return ended[stepID]
+		return res.Msg.GetSteps()[0].GetObservation()
 	}
 }
 

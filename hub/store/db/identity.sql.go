@@ -14,7 +14,7 @@ import (
 const createOrganisation = `-- name: CreateOrganisation :one
 INSERT INTO organisations (id, name) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
-RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within
 `
 
 type CreateOrganisationParams struct {
@@ -34,6 +34,8 @@ func (q *Queries) CreateOrganisation(ctx context.Context, arg CreateOrganisation
 		&i.JailPids,
 		&i.JailWorkspaceBytes,
 		&i.UndoWindowSeconds,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
 	)
 	return i, err
 }
@@ -90,7 +92,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) error 
 const createUser = `-- name: CreateUser :one
 INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4)
 ON CONFLICT (org_id, name) DO UPDATE SET name = excluded.name
-RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
+RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject, vouched_at
 `
 
 type CreateUserParams struct {
@@ -119,12 +121,13 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 		&i.DisabledAt,
 		&i.OidcIssuer,
 		&i.OidcSubject,
+		&i.VouchedAt,
 	)
 	return i, err
 }
 
 const insertOrganisation = `-- name: InsertOrganisation :one
-INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds
+INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within
 `
 
 type InsertOrganisationParams struct {
@@ -145,12 +148,14 @@ func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisation
 		&i.JailPids,
 		&i.JailWorkspaceBytes,
 		&i.UndoWindowSeconds,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
 	)
 	return i, err
 }
 
 const listOrganisations = `-- name: ListOrganisations :many
-SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
 FROM organisations o ORDER BY o.name
@@ -181,6 +186,8 @@ func (q *Queries) ListOrganisations(ctx context.Context) ([]ListOrganisationsRow
 			&i.Organisation.JailPids,
 			&i.Organisation.JailWorkspaceBytes,
 			&i.Organisation.UndoWindowSeconds,
+			&i.Organisation.MaxTokenTtl,
+			&i.Organisation.LoginWithin,
 			&i.Users,
 			&i.Tasks,
 			&i.Nodes,
@@ -207,7 +214,7 @@ func (q *Queries) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 }
 
 const organisationByID = `-- name: OrganisationByID :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within FROM organisations WHERE id = $1
 `
 
 func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation, error) {
@@ -222,6 +229,8 @@ func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation
 		&i.JailPids,
 		&i.JailWorkspaceBytes,
 		&i.UndoWindowSeconds,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
 	)
 	return i, err
 }
@@ -252,7 +261,7 @@ UPDATE organisations SET
     undo_window_seconds = CASE WHEN $5::bigint < 0 THEN NULL
                                ELSE coalesce($5, undo_window_seconds) END
 WHERE name = $6
-RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within
 `
 
 type SetOrganisationLimitsParams struct {
@@ -285,6 +294,8 @@ func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisation
 		&i.JailPids,
 		&i.JailWorkspaceBytes,
 		&i.UndoWindowSeconds,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
 	)
 	return i, err
 }
@@ -292,15 +303,16 @@ func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisation
 const tokenByHash = `-- name: TokenByHash :one
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
        coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - $1::interval)::boolean AS stale,
-       (t.created_by = 'the hub' AND t.name LIKE 'file %')::boolean AS local
+       t.local
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.hash = $2 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
-  AND u.disabled_at IS NULL
+  AND u.disabled_at IS NULL AND young(t) AND vouched(t.org_id, u.vouched_at, $3)
 `
 
 type TokenByHashParams struct {
-	TouchAfter time.Duration
-	Hash       []byte
+	TouchAfter  time.Duration
+	Hash        []byte
+	LoginWithin time.Duration
 }
 
 type TokenByHashRow struct {
@@ -319,7 +331,7 @@ type TokenByHashRow struct {
 
 // Answers a token that may be used now, with its user's role.
 func (q *Queries) TokenByHash(ctx context.Context, arg TokenByHashParams) (TokenByHashRow, error) {
-	row := q.db.QueryRow(ctx, tokenByHash, arg.TouchAfter, arg.Hash)
+	row := q.db.QueryRow(ctx, tokenByHash, arg.TouchAfter, arg.Hash, arg.LoginWithin)
 	var i TokenByHashRow
 	err := row.Scan(
 		&i.ID,

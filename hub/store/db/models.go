@@ -83,6 +83,7 @@ type ApiToken struct {
 	Scope     json.RawMessage
 	CreatedBy string
 	UsedAt    *time.Time
+	Local     bool
 }
 
 type ArtifactTransfer struct {
@@ -543,6 +544,8 @@ type Organisation struct {
 	JailPids           int64
 	JailWorkspaceBytes int64
 	UndoWindowSeconds  *int64
+	MaxTokenTtl        *time.Duration
+	LoginWithin        *time.Duration
 }
 
 type Plan struct {
@@ -864,6 +867,7 @@ type User struct {
 	DisabledAt   *time.Time
 	OidcIssuer   string
 	OidcSubject  string
+	VouchedAt    *time.Time
 }
 
 type Worker struct {

@@ -11,6 +11,62 @@ import (
 	"time"
 )
 
+const allNodes = `-- name: AllNodes :many
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
+WHERE n.org_id = $2
+ORDER BY n.name, n.id
+`
+
+type AllNodesParams struct {
+	StaleAfter time.Duration
+	OrgID      string
+}
+
+type AllNodesRow struct {
+	Node      Node
+	Connected bool
+}
+
+func (q *Queries) AllNodes(ctx context.Context, arg AllNodesParams) ([]AllNodesRow, error) {
+	rows, err := q.db.Query(ctx, allNodes, arg.StaleAfter, arg.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AllNodesRow{}
+	for rows.Next() {
+		var i AllNodesRow
+		if err := rows.Scan(
+			&i.Node.ID,
+			&i.Node.OrgID,
+			&i.Node.Name,
+			&i.Node.KeyFingerprint,
+			&i.Node.Labels,
+			&i.Node.Version,
+			&i.Node.Capability,
+			&i.Node.Runtimes,
+			&i.Node.CreatedAt,
+			&i.Node.LastSeenAt,
+			&i.Node.RevokedAt,
+			&i.Node.DrainedAt,
+			&i.Node.DrainedBy,
+			&i.Node.DrainReason,
+			&i.Node.Pressure,
+			&i.Node.Skills,
+			&i.Node.PinnedLabels,
+			&i.Connected,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const closeNodeSession = `-- name: CloseNodeSession :execrows
 UPDATE node_sessions SET connected = false WHERE node_id = $1 AND epoch = $2
 `
@@ -186,13 +242,16 @@ func (q *Queries) GetNode(ctx context.Context, arg GetNodeParams) (GetNodeRow, e
 const listNodes = `-- name: ListNodes :many
 SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
-WHERE n.org_id = $2
-ORDER BY n.name, n.id
+WHERE n.org_id = $2 AND (n.name, n.id) > ($3::text, $4::text)
+ORDER BY n.name, n.id LIMIT $5
 `
 
 type ListNodesParams struct {
 	StaleAfter time.Duration
 	OrgID      string
+	AfterName  string
+	AfterID    string
+	MaxRows    int32
 }
 
 type ListNodesRow struct {
@@ -200,8 +259,15 @@ type ListNodesRow struct {
 	Connected bool
 }
 
+// A page by name, after a keyset position.
 func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNodesRow, error) {
-	rows, err := q.db.Query(ctx, listNodes, arg.StaleAfter, arg.OrgID)
+	rows, err := q.db.Query(ctx, listNodes,
+		arg.StaleAfter,
+		arg.OrgID,
+		arg.AfterName,
+		arg.AfterID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

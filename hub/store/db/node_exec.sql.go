@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-
 	"time"
 )
 
@@ -220,16 +219,20 @@ const listNodeExecs = `-- name: ListNodeExecs :many
 SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = $1 AND ($2::text = '' OR e.node_id = $2) AND (NOT $3::boolean OR e.state <> 'ended')
   AND ($4::boolean OR e.user_name = nullif($5::text, ''))
-ORDER BY e.created_at DESC, e.id DESC LIMIT $6
+  AND ($6::timestamptz IS NULL
+       OR (e.created_at, e.id) < ($6::timestamptz, $7::text))
+ORDER BY e.created_at DESC, e.id DESC LIMIT $8
 `
 
 type ListNodeExecsParams struct {
-	OrgID    string
-	NodeID   string
-	LiveOnly bool
-	SeesAll  bool
-	Viewer   string
-	MaxRows  int32
+	OrgID      string
+	NodeID     string
+	LiveOnly   bool
+	SeesAll    bool
+	Viewer     string
+	BeforeTime *time.Time
+	BeforeID   string
+	MaxRows    int32
 }
 
 type ListNodeExecsRow struct {
@@ -237,6 +240,7 @@ type ListNodeExecsRow struct {
 	NodeName string
 }
 
+// Newest first, after a keyset position.
 func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([]ListNodeExecsRow, error) {
 	rows, err := q.db.Query(ctx, listNodeExecs,
 		arg.OrgID,
@@ -244,6 +248,8 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 		arg.LiveOnly,
 		arg.SeesAll,
 		arg.Viewer,
+		arg.BeforeTime,
+		arg.BeforeID,
 		arg.MaxRows,
 	)
 	if err != nil {

@@ -233,8 +233,24 @@ func (q *Queries) GetTeam(ctx context.Context, arg GetTeamParams) (GetTeamRow, e
 	return i, err
 }
 
+const getTokenLimits = `-- name: GetTokenLimits :one
+SELECT max_token_ttl, login_within FROM organisations WHERE id = $1
+`
+
+type GetTokenLimitsRow struct {
+	MaxTokenTtl *time.Duration
+	LoginWithin *time.Duration
+}
+
+func (q *Queries) GetTokenLimits(ctx context.Context, orgID string) (GetTokenLimitsRow, error) {
+	row := q.db.QueryRow(ctx, getTokenLimits, orgID)
+	var i GetTokenLimitsRow
+	err := row.Scan(&i.MaxTokenTtl, &i.LoginWithin)
+	return i, err
+}
+
 const getUser = `-- name: GetUser :one
-SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, effective_role(u.id)::text AS effective_role,
+SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, u.vouched_at, effective_role(u.id)::text AS effective_role,
        (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
 FROM users u WHERE u.org_id = $1 AND u.id = $2
 `
@@ -263,6 +279,7 @@ func (q *Queries) GetUser(ctx context.Context, arg GetUserParams) (GetUserRow, e
 		&i.User.DisabledAt,
 		&i.User.OidcIssuer,
 		&i.User.OidcSubject,
+		&i.User.VouchedAt,
 		&i.EffectiveRole,
 		&i.Teams,
 	)
@@ -270,8 +287,8 @@ func (q *Queries) GetUser(ctx context.Context, arg GetUserParams) (GetUserRow, e
 }
 
 const insertOIDCUser = `-- name: InsertOIDCUser :one
-INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject) VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
+INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject, vouched_at) VALUES ($1, $2, $3, $4, $5, $6, now())
+ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject, vouched_at
 `
 
 type InsertOIDCUserParams struct {
@@ -304,12 +321,13 @@ func (q *Queries) InsertOIDCUser(ctx context.Context, arg InsertOIDCUserParams) 
 		&i.DisabledAt,
 		&i.OidcIssuer,
 		&i.OidcSubject,
+		&i.VouchedAt,
 	)
 	return i, err
 }
 
 const insertUser = `-- name: InsertUser :one
-INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4) ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
+INSERT INTO users (id, org_id, name, role) VALUES ($1, $2, $3, $4) ON CONFLICT (org_id, name) DO NOTHING RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject, vouched_at
 `
 
 type InsertUserParams struct {
@@ -338,6 +356,7 @@ func (q *Queries) InsertUser(ctx context.Context, arg InsertUserParams) (User, e
 		&i.DisabledAt,
 		&i.OidcIssuer,
 		&i.OidcSubject,
+		&i.VouchedAt,
 	)
 	return i, err
 }
@@ -384,12 +403,19 @@ const listTokens = `-- name: ListTokens :many
 SELECT t.id, t.kind, t.name, t.scope, t.created_at, t.created_by, t.expires_at, t.used_at, coalesce(u.name, '') AS user_name
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.org_id = $1 AND t.revoked_at IS NULL AND ($2::text = '' OR t.user_id = $2)
-ORDER BY t.created_at DESC, t.id
+  AND ($3::text = '' OR t.id = $3)
+  AND ($4::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($4::timestamptz, $5::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $6
 `
 
 type ListTokensParams struct {
-	OrgID  string
-	UserID string
+	OrgID      string
+	UserID     string
+	ID         string
+	BeforeTime *time.Time
+	BeforeID   string
+	MaxRows    int32
 }
 
 type ListTokensRow struct {
@@ -404,9 +430,16 @@ type ListTokensRow struct {
 	UserName  string
 }
 
-// ” for everybody's.
+// Newest first, after a keyset position; ” for everybody's, or for every token.
 func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListTokensRow, error) {
-	rows, err := q.db.Query(ctx, listTokens, arg.OrgID, arg.UserID)
+	rows, err := q.db.Query(ctx, listTokens,
+		arg.OrgID,
+		arg.UserID,
+		arg.ID,
+		arg.BeforeTime,
+		arg.BeforeID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -436,10 +469,16 @@ func (q *Queries) ListTokens(ctx context.Context, arg ListTokensParams) ([]ListT
 }
 
 const listUsers = `-- name: ListUsers :many
-SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, effective_role(u.id)::text AS effective_role,
+SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, u.vouched_at, effective_role(u.id)::text AS effective_role,
        (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
-FROM users u WHERE u.org_id = $1 ORDER BY u.name
+FROM users u WHERE u.org_id = $1 AND u.name > $2 ORDER BY u.name LIMIT $3
 `
+
+type ListUsersParams struct {
+	OrgID     string
+	AfterName string
+	MaxRows   int32
+}
 
 type ListUsersRow struct {
 	User          User
@@ -447,8 +486,9 @@ type ListUsersRow struct {
 	Teams         []string
 }
 
-func (q *Queries) ListUsers(ctx context.Context, orgID string) ([]ListUsersRow, error) {
-	rows, err := q.db.Query(ctx, listUsers, orgID)
+// A page by name, after one.
+func (q *Queries) ListUsers(ctx context.Context, arg ListUsersParams) ([]ListUsersRow, error) {
+	rows, err := q.db.Query(ctx, listUsers, arg.OrgID, arg.AfterName, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -466,6 +506,7 @@ func (q *Queries) ListUsers(ctx context.Context, orgID string) ([]ListUsersRow, 
 			&i.User.DisabledAt,
 			&i.User.OidcIssuer,
 			&i.User.OidcSubject,
+			&i.User.VouchedAt,
 			&i.EffectiveRole,
 			&i.Teams,
 		); err != nil {
@@ -528,6 +569,23 @@ func (q *Queries) RevokeToken(ctx context.Context, arg RevokeTokenParams) (Revok
 	return i, err
 }
 
+const revokeTokensOfUser = `-- name: RevokeTokensOfUser :execrows
+UPDATE api_tokens SET revoked_at = now() WHERE org_id = $1 AND user_id = $2 AND revoked_at IS NULL AND NOT local
+`
+
+type RevokeTokensOfUserParams struct {
+	OrgID  string
+	UserID *string
+}
+
+func (q *Queries) RevokeTokensOfUser(ctx context.Context, arg RevokeTokensOfUserParams) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeTokensOfUser, arg.OrgID, arg.UserID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const roleOfUser = `-- name: RoleOfUser :one
 SELECT (CASE WHEN disabled_at IS NULL THEN effective_role(id) ELSE '' END)::text AS role FROM users WHERE org_id = $1 AND name = $2
 `
@@ -543,6 +601,21 @@ func (q *Queries) RoleOfUser(ctx context.Context, arg RoleOfUserParams) (string,
 	var role string
 	err := row.Scan(&role)
 	return role, err
+}
+
+const setTokenLimits = `-- name: SetTokenLimits :exec
+UPDATE organisations SET max_token_ttl = $1, login_within = $2 WHERE id = $3
+`
+
+type SetTokenLimitsParams struct {
+	MaxTokenTtl *time.Duration
+	LoginWithin *time.Duration
+	OrgID       string
+}
+
+func (q *Queries) SetTokenLimits(ctx context.Context, arg SetTokenLimitsParams) error {
+	_, err := q.db.Exec(ctx, setTokenLimits, arg.MaxTokenTtl, arg.LoginWithin, arg.OrgID)
+	return err
 }
 
 const touchToken = `-- name: TouchToken :exec
@@ -574,7 +647,7 @@ func (q *Queries) UpdateTeam(ctx context.Context, arg UpdateTeamParams) (int64, 
 
 const updateUser = `-- name: UpdateUser :one
 UPDATE users SET role = $1, disabled_at = CASE WHEN $2::boolean THEN coalesce(disabled_at, now()) END
-WHERE org_id = $3 AND id = $4 RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject
+WHERE org_id = $3 AND id = $4 RETURNING id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject, vouched_at
 `
 
 type UpdateUserParams struct {
@@ -602,12 +675,13 @@ func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, e
 		&i.DisabledAt,
 		&i.OidcIssuer,
 		&i.OidcSubject,
+		&i.VouchedAt,
 	)
 	return i, err
 }
 
 const userOfOIDC = `-- name: UserOfOIDC :one
-SELECT id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject FROM users WHERE org_id = $1 AND oidc_issuer = $2 AND oidc_subject = $3 AND oidc_subject <> ''
+SELECT id, org_id, name, role, created_at, password_hash, disabled_at, oidc_issuer, oidc_subject, vouched_at FROM users WHERE org_id = $1 AND oidc_issuer = $2 AND oidc_subject = $3 AND oidc_subject <> ''
 `
 
 type UserOfOIDCParams struct {
@@ -629,6 +703,22 @@ func (q *Queries) UserOfOIDC(ctx context.Context, arg UserOfOIDCParams) (User, e
 		&i.DisabledAt,
 		&i.OidcIssuer,
 		&i.OidcSubject,
+		&i.VouchedAt,
 	)
 	return i, err
+}
+
+const vouchForUser = `-- name: VouchForUser :exec
+UPDATE users SET vouched_at = now() WHERE org_id = $1 AND id = $2 AND oidc_subject <> ''
+`
+
+type VouchForUserParams struct {
+	OrgID string
+	ID    string
+}
+
+// Their identity provider says that they are still there.
+func (q *Queries) VouchForUser(ctx context.Context, arg VouchForUserParams) error {
+	_, err := q.db.Exec(ctx, vouchForUser, arg.OrgID, arg.ID)
+	return err
 }

@@ -172,7 +172,7 @@ func (q *Queries) ForgiveLogin(ctx context.Context, key []byte) error {
 }
 
 const getOrganisation = `-- name: GetOrganisation :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within FROM organisations WHERE id = $1
 `
 
 func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation, error) {
@@ -187,6 +187,8 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 		&i.JailPids,
 		&i.JailWorkspaceBytes,
 		&i.UndoWindowSeconds,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
 	)
 	return i, err
 }
@@ -291,7 +293,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 }
 
 const organisationByName = `-- name: OrganisationByName :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds FROM organisations WHERE name = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within FROM organisations WHERE name = $1
 `
 
 func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisation, error) {
@@ -306,6 +308,8 @@ func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisa
 		&i.JailPids,
 		&i.JailWorkspaceBytes,
 		&i.UndoWindowSeconds,
+		&i.MaxTokenTtl,
+		&i.LoginWithin,
 	)
 	return i, err
 }
@@ -343,12 +347,14 @@ SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS u
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
 WHERE s.hash = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval
   AND u.disabled_at IS NULL AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+  AND (t.id IS NULL OR young(t)) AND vouched(s.org_id, u.vouched_at, $4)
 `
 
 type SessionByHashParams struct {
-	TouchAfter time.Duration
-	Hash       []byte
-	Idle       time.Duration
+	TouchAfter  time.Duration
+	Hash        []byte
+	Idle        time.Duration
+	LoginWithin time.Duration
 }
 
 type SessionByHashRow struct {
@@ -365,7 +371,12 @@ type SessionByHashRow struct {
 
 // Answers a session that may be used now, with its user's role.
 func (q *Queries) SessionByHash(ctx context.Context, arg SessionByHashParams) (SessionByHashRow, error) {
-	row := q.db.QueryRow(ctx, sessionByHash, arg.TouchAfter, arg.Hash, arg.Idle)
+	row := q.db.QueryRow(ctx, sessionByHash,
+		arg.TouchAfter,
+		arg.Hash,
+		arg.Idle,
+		arg.LoginWithin,
+	)
 	var i SessionByHashRow
 	err := row.Scan(
 		&i.ID,
@@ -442,7 +453,7 @@ func (q *Queries) TouchSession(ctx context.Context, id string) error {
 }
 
 const userForLogin = `-- name: UserForLogin :one
-SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject FROM users u JOIN organisations o ON o.id = u.org_id WHERE o.name = $1 AND u.name = $2
+SELECT u.id, u.org_id, u.name, u.role, u.created_at, u.password_hash, u.disabled_at, u.oidc_issuer, u.oidc_subject, u.vouched_at FROM users u JOIN organisations o ON o.id = u.org_id WHERE o.name = $1 AND u.name = $2
 `
 
 type UserForLoginParams struct {
@@ -467,6 +478,7 @@ func (q *Queries) UserForLogin(ctx context.Context, arg UserForLoginParams) (Use
 		&i.User.DisabledAt,
 		&i.User.OidcIssuer,
 		&i.User.OidcSubject,
+		&i.User.VouchedAt,
 	)
 	return i, err
 }

@@ -719,26 +719,79 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 }
 
 const listSteps = `-- name: ListSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 ORDER BY number
+SELECT s.id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.reasoning, s.state,
+       s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.exec_id,
+       s.changed_arguments, s.changed_by, s.decision, page.found
+FROM (SELECT sized.id, count(*) OVER ()::int AS found, sum(sized.bytes) OVER (ORDER BY sized.number) - sized.bytes AS before
+      FROM (SELECT c.id, c.number, octet_length(c.arguments::text) + coalesce(octet_length(c.changed_arguments::text), 0) + octet_length(c.reasoning)
+                   + octet_length(c.observation) + octet_length(c.outcome::text) + octet_length(c.decision::text) AS bytes
+            FROM steps c WHERE c.org_id = $1 AND c.task_id = $2 AND c.number > $3
+              AND ($4::text = '' OR c.id = $4)
+            ORDER BY c.number LIMIT $5) AS sized) AS page
+JOIN steps s ON s.id = page.id
+WHERE page.before < $6::bigint
+ORDER BY s.number
 `
 
 type ListStepsParams struct {
-	OrgID  string
-	TaskID string
+	OrgID       string
+	TaskID      string
+	AfterNumber int32
+	StepID      string
+	MaxRows     int32
+	MaxBytes    int64
 }
 
-func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, error) {
-	rows, err := q.db.Query(ctx, listSteps, arg.OrgID, arg.TaskID)
+type ListStepsRow struct {
+	ID               string
+	TaskID           string
+	Number           int32
+	Turn             int32
+	CallIndex        int32
+	CallID           string
+	Attempt          int32
+	Tool             string
+	Category         string
+	Arguments        json.RawMessage
+	Reasoning        string
+	State            string
+	DecisionReason   string
+	Observation      string
+	Outcome          json.RawMessage
+	ErrorCode        string
+	NodeID           *string
+	LogBytes         int64
+	ProposedAt       time.Time
+	StartedAt        *time.Time
+	FinishedAt       *time.Time
+	ExecID           string
+	ChangedArguments []byte
+	ChangedBy        string
+	Decision         json.RawMessage
+	Found            int32
+}
+
+// A page of a task's steps, after a number, or of one step alone, with what is
+// shown of them. The page ends with the step that brings it to so many bytes; found
+// says how many there would be otherwise.
+func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]ListStepsRow, error) {
+	rows, err := q.db.Query(ctx, listSteps,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AfterNumber,
+		arg.StepID,
+		arg.MaxRows,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []Step{}
+	items := []ListStepsRow{}
 	for rows.Next() {
-		var i Step
+		var i ListStepsRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.OrgID,
 			&i.TaskID,
 			&i.Number,
 			&i.Turn,
@@ -748,8 +801,6 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.Tool,
 			&i.Category,
 			&i.Arguments,
-			&i.ArgumentsSealed,
-			&i.ArgumentsDigest,
 			&i.Reasoning,
 			&i.State,
 			&i.DecisionReason,
@@ -757,23 +808,15 @@ func (q *Queries) ListSteps(ctx context.Context, arg ListStepsParams) ([]Step, e
 			&i.Outcome,
 			&i.ErrorCode,
 			&i.NodeID,
-			&i.JailID,
 			&i.LogBytes,
 			&i.ProposedAt,
 			&i.StartedAt,
 			&i.FinishedAt,
-			&i.Run,
 			&i.ExecID,
-			&i.GrantedBinding,
 			&i.ChangedArguments,
-			&i.ChangedSealed,
 			&i.ChangedBy,
-			&i.WorkspaceState,
-			&i.WorkspaceRecord,
-			&i.AskedState,
-			&i.AskedRecord,
 			&i.Decision,
-			&i.Released,
+			&i.Found,
 		); err != nil {
 			return nil, err
 		}
@@ -1359,4 +1402,73 @@ func (q *Queries) StepStands(ctx context.Context, arg StepStandsParams) (int32, 
 	var run int32
 	err := row.Scan(&run)
 	return run, err
+}
+
+const stepsUpTo = `-- name: StepsUpTo :many
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released FROM steps WHERE org_id = $1 AND task_id = $2 AND turn <= $3 ORDER BY number
+`
+
+type StepsUpToParams struct {
+	OrgID  string
+	TaskID string
+	UpTo   int32
+}
+
+// A task's steps of its turns up to one.
+func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, stepsUpTo, arg.OrgID, arg.TaskID, arg.UpTo)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Step{}
+	for rows.Next() {
+		var i Step
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.Number,
+			&i.Turn,
+			&i.CallIndex,
+			&i.CallID,
+			&i.Attempt,
+			&i.Tool,
+			&i.Category,
+			&i.Arguments,
+			&i.ArgumentsSealed,
+			&i.ArgumentsDigest,
+			&i.Reasoning,
+			&i.State,
+			&i.DecisionReason,
+			&i.Observation,
+			&i.Outcome,
+			&i.ErrorCode,
+			&i.NodeID,
+			&i.JailID,
+			&i.LogBytes,
+			&i.ProposedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
+			&i.Decision,
+			&i.Released,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

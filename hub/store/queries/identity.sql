@@ -22,10 +22,10 @@ WHERE org_id = @org_id AND kind = @kind AND name = @name AND revoked_at IS NULL;
 -- Answers a token that may be used now, with its user's role.
 SELECT t.id, t.org_id, t.kind, t.name, t.scope, t.expires_at, coalesce(u.id, '') AS user_id, coalesce(u.name, '') AS user_name,
        coalesce(effective_role(u.id), '')::text AS role, (t.used_at IS NULL OR t.used_at < now() - @touch_after::interval)::boolean AS stale,
-       (t.created_by = 'the hub' AND t.name LIKE 'file %')::boolean AS local
+       t.local
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.hash = @hash AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
-  AND u.disabled_at IS NULL;
+  AND u.disabled_at IS NULL AND young(t) AND vouched(t.org_id, u.vouched_at, @login_within);
 
 -- name: LoadSecret :one
 SELECT sealed FROM cluster_secrets WHERE name = @name;

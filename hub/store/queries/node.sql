@@ -30,11 +30,18 @@ SELECT sqlc.embed(n), coalesce(s.connected AND s.touched_at > clock_timestamp() 
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = @org_id AND n.id = @id;
 
--- name: ListNodes :many
+-- name: AllNodes :many
 SELECT sqlc.embed(n), coalesce(s.connected AND s.touched_at > clock_timestamp() - @stale_after::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = @org_id
 ORDER BY n.name, n.id;
+
+-- name: ListNodes :many
+-- A page by name, after a keyset position.
+SELECT sqlc.embed(n), coalesce(s.connected AND s.touched_at > clock_timestamp() - @stale_after::interval, false)::boolean AS connected
+FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
+WHERE n.org_id = @org_id AND (n.name, n.id) > (@after_name::text, @after_id::text)
+ORDER BY n.name, n.id LIMIT @max_rows;
 
 -- name: RevokeNode :execrows
 UPDATE nodes SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND revoked_at IS NULL;

@@ -21,9 +21,12 @@ WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) AND (@sees_all::boolea
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListNodeExecs :many
+-- Newest first, after a keyset position.
 SELECT sqlc.embed(e), n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = @org_id AND (@node_id::text = '' OR e.node_id = @node_id) AND (NOT @live_only::boolean OR e.state <> 'ended')
   AND (@sees_all::boolean OR e.user_name = nullif(@viewer::text, ''))
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (e.created_at, e.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY e.created_at DESC, e.id DESC LIMIT @max_rows;
 
 -- name: LiveNodeExecs :many

@@ -8,9 +8,10 @@ SELECT sqlc.embed(u), effective_role(u.id)::text AS effective_role,
 FROM users u WHERE u.org_id = @org_id AND u.id = @id;
 
 -- name: ListUsers :many
+-- A page by name, after one.
 SELECT sqlc.embed(u), effective_role(u.id)::text AS effective_role,
        (SELECT array_agg(t.name ORDER BY t.name) FROM team_members m JOIN teams t ON t.id = m.team_id WHERE m.user_id = u.id)::text[] AS teams
-FROM users u WHERE u.org_id = @org_id ORDER BY u.name;
+FROM users u WHERE u.org_id = @org_id AND u.name > @after_name ORDER BY u.name LIMIT @max_rows;
 
 -- name: FindUsers :many
 SELECT id, (id = @ref OR name = @ref)::boolean AS exact FROM users WHERE org_id = @org_id AND (id = @ref OR name = @ref OR id LIKE @prefix)
@@ -58,11 +59,14 @@ INSERT INTO team_members (org_id, team_id, user_id) VALUES (@org_id, @team_id, @
 DELETE FROM team_members WHERE org_id = @org_id AND team_id = @team_id AND user_id = @user_id;
 
 -- name: ListTokens :many
--- '' for everybody's.
+-- Newest first, after a keyset position; '' for everybody's, or for every token.
 SELECT t.id, t.kind, t.name, t.scope, t.created_at, t.created_by, t.expires_at, t.used_at, coalesce(u.name, '') AS user_name
 FROM api_tokens t LEFT JOIN users u ON u.id = t.user_id
 WHERE t.org_id = @org_id AND t.revoked_at IS NULL AND (@user_id::text = '' OR t.user_id = @user_id)
-ORDER BY t.created_at DESC, t.id;
+  AND (@id::text = '' OR t.id = @id)
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;
 
 -- name: FindTokens :many
 -- '' for everybody's.
@@ -81,8 +85,21 @@ SELECT * FROM users WHERE org_id = @org_id AND oidc_issuer = @oidc_issuer AND oi
 
 -- name: InsertOIDCUser :one
 -- Answers no row when the name is taken.
-INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject) VALUES (@id, @org_id, @name, @role, @oidc_issuer, @oidc_subject)
+INSERT INTO users (id, org_id, name, role, oidc_issuer, oidc_subject, vouched_at) VALUES (@id, @org_id, @name, @role, @oidc_issuer, @oidc_subject, now())
 ON CONFLICT (org_id, name) DO NOTHING RETURNING *;
+
+-- name: VouchForUser :exec
+-- Their identity provider says that they are still there.
+UPDATE users SET vouched_at = now() WHERE org_id = @org_id AND id = @id AND oidc_subject <> '';
+
+-- name: RevokeTokensOfUser :execrows
+UPDATE api_tokens SET revoked_at = now() WHERE org_id = @org_id AND user_id = @user_id AND revoked_at IS NULL AND NOT local;
+
+-- name: GetTokenLimits :one
+SELECT max_token_ttl, login_within FROM organisations WHERE id = @org_id;
+
+-- name: SetTokenLimits :exec
+UPDATE organisations SET max_token_ttl = sqlc.narg(max_token_ttl), login_within = sqlc.narg(login_within) WHERE id = @org_id;
 
 -- name: RoleOfUser :one
 -- Empty for somebody who is disabled.

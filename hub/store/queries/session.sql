@@ -9,7 +9,8 @@ SELECT s.id, s.org_id, s.user_id, s.token_id, s.scope, s.expires_at, u.name AS u
        (s.seen_at < now() - @touch_after::interval)::boolean AS stale
 FROM sessions s JOIN users u ON u.id = s.user_id LEFT JOIN api_tokens t ON t.id = s.token_id
 WHERE s.hash = @hash AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - @idle::interval
-  AND u.disabled_at IS NULL AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now());
+  AND u.disabled_at IS NULL AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())
+  AND (t.id IS NULL OR young(t)) AND vouched(s.org_id, u.vouched_at, @login_within);
 
 -- name: TouchSession :exec
 UPDATE sessions SET seen_at = now() WHERE id = @id AND ended_at IS NULL;

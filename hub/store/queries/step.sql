@@ -22,8 +22,26 @@ SELECT s.id, (s.id = @ref)::boolean AS exact FROM steps s JOIN tasks t ON t.id =
 WHERE s.org_id = @org_id AND (s.id = @ref OR s.id LIKE @prefix) AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
 ORDER BY exact DESC, s.id LIMIT 2;
 
+-- name: StepsUpTo :many
+-- A task's steps of its turns up to one.
+SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND turn <= @up_to ORDER BY number;
+
 -- name: ListSteps :many
-SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id ORDER BY number;
+-- A page of a task's steps, after a number, or of one step alone, with what is
+-- shown of them. The page ends with the step that brings it to so many bytes; found
+-- says how many there would be otherwise.
+SELECT s.id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.reasoning, s.state,
+       s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.exec_id,
+       s.changed_arguments, s.changed_by, s.decision, page.found
+FROM (SELECT sized.id, count(*) OVER ()::int AS found, sum(sized.bytes) OVER (ORDER BY sized.number) - sized.bytes AS before
+      FROM (SELECT c.id, c.number, octet_length(c.arguments::text) + coalesce(octet_length(c.changed_arguments::text), 0) + octet_length(c.reasoning)
+                   + octet_length(c.observation) + octet_length(c.outcome::text) + octet_length(c.decision::text) AS bytes
+            FROM steps c WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.number > @after_number
+              AND (@step_id::text = '' OR c.id = @step_id)
+            ORDER BY c.number LIMIT @max_rows) AS sized) AS page
+JOIN steps s ON s.id = page.id
+WHERE page.before < @max_bytes::bigint
+ORDER BY s.number;
 
 -- name: StartStep :one
 -- The caller has looked at what the grant is bound to.

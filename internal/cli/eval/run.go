@@ -230,11 +230,11 @@ func (r *Runner) look(ctx context.Context, s Scenario, out *Result) (*deckhandv1
 		return nil, fmt.Errorf("read what it asked: %w", err)
 	}
 	out.Intervened = out.Intervened || len(asked.Msg.GetItems()) > 0
-	steps, err := r.Client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: out.TaskID}))
+	steps, err := r.Client.Steps(ctx, out.TaskID)
 	if err != nil {
 		return nil, fmt.Errorf("read the steps: %w", err)
 	}
-	for _, step := range steps.Msg.GetSteps() {
+	for _, step := range steps {
 		out.Calls++
 		denied := step.GetState() == deckhandv1.StepState_STEP_STATE_DENIED
 		if s.fits(step.GetTool()) && !denied {

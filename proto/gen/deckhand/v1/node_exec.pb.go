@@ -679,8 +679,10 @@ type ListNodeExecsRequest struct {
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	// Only those that have not ended.
 	LiveOnly bool `protobuf:"varint,2,opt,name=live_only,json=liveOnly,proto3" json:"live_only,omitempty"`
-	// 0 for 50.
-	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// At most this many; 0 for 50.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -736,9 +738,18 @@ func (x *ListNodeExecsRequest) GetPageSize() int32 {
 	return 0
 }
 
+func (x *ListNodeExecsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListNodeExecsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Execs         []*NodeExec            `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Execs []*NodeExec            `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +789,13 @@ func (x *ListNodeExecsResponse) GetExecs() []*NodeExec {
 		return x.Execs
 	}
 	return nil
+}
+
+func (x *ListNodeExecsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type KillNodeExecRequest struct {
@@ -1425,14 +1443,17 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12;\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\"@\n" +
 	"\x13GetNodeExecResponse\x12)\n" +
-	"\x04exec\x18\x01 \x01(\v2\x15.deckhand.v1.NodeExecR\x04exec\"\x7f\n" +
+	"\x04exec\x18\x01 \x01(\v2\x15.deckhand.v1.NodeExecR\x04exec\"\xa8\x01\n" +
 	"\x14ListNodeExecsRequest\x12!\n" +
 	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1b\n" +
 	"\tlive_only\x18\x02 \x01(\bR\bliveOnly\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\"D\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
 	"\x15ListNodeExecsResponse\x12+\n" +
-	"\x05execs\x18\x01 \x03(\v2\x15.deckhand.v1.NodeExecR\x05execs\":\n" +
+	"\x05execs\x18\x01 \x03(\v2\x15.deckhand.v1.NodeExecR\x05execs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
 	"\x13KillNodeExecRequest\x12#\n" +
 	"\aexec_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\"A\n" +

@@ -374,7 +374,11 @@ func (x *CreateTokenResponse) GetSecret() string {
 type ListTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As an administrator: everybody's.
-	All           bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	All bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,9 +420,25 @@ func (x *ListTokensRequest) GetAll() bool {
 	return false
 }
 
+func (x *ListTokensRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTokensRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListTokensResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tokens        []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tokens []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,6 +478,13 @@ func (x *ListTokensResponse) GetTokens() []*Token {
 		return x.Tokens
 	}
 	return nil
+}
+
+func (x *ListTokensResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type RevokeTokenRequest struct {
@@ -541,6 +568,233 @@ func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_token_proto_rawDescGZIP(), []int{6}
 }
 
+// TokenLimits is how long people's tokens may be used, whatever they say
+// themselves. Tokens of workers, and those that a hub keeps in its data folder, have
+// no limit.
+type TokenLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The age at which every token ends; absent for none. A token that would live
+	// longer is not made.
+	MaxTtl *durationpb.Duration `protobuf:"bytes,1,opt,name=max_ttl,json=maxTtl,proto3" json:"max_ttl,omitempty"`
+	// How often somebody of the organisation's identity provider has to log in there.
+	// Later their tokens and sessions are refused, until they do. Absent for 30 days.
+	LoginWithin   *durationpb.Duration `protobuf:"bytes,2,opt,name=login_within,json=loginWithin,proto3" json:"login_within,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenLimits) Reset() {
+	*x = TokenLimits{}
+	mi := &file_deckhand_v1_token_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenLimits) ProtoMessage() {}
+
+func (x *TokenLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_token_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenLimits.ProtoReflect.Descriptor instead.
+func (*TokenLimits) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_token_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TokenLimits) GetMaxTtl() *durationpb.Duration {
+	if x != nil {
+		return x.MaxTtl
+	}
+	return nil
+}
+
+func (x *TokenLimits) GetLoginWithin() *durationpb.Duration {
+	if x != nil {
+		return x.LoginWithin
+	}
+	return nil
+}
+
+type GetTokenLimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTokenLimitsRequest) Reset() {
+	*x = GetTokenLimitsRequest{}
+	mi := &file_deckhand_v1_token_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTokenLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTokenLimitsRequest) ProtoMessage() {}
+
+func (x *GetTokenLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_token_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTokenLimitsRequest.ProtoReflect.Descriptor instead.
+func (*GetTokenLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_token_proto_rawDescGZIP(), []int{8}
+}
+
+type GetTokenLimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        *TokenLimits           `protobuf:"bytes,1,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTokenLimitsResponse) Reset() {
+	*x = GetTokenLimitsResponse{}
+	mi := &file_deckhand_v1_token_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTokenLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTokenLimitsResponse) ProtoMessage() {}
+
+func (x *GetTokenLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_token_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTokenLimitsResponse.ProtoReflect.Descriptor instead.
+func (*GetTokenLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_token_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetTokenLimitsResponse) GetLimits() *TokenLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type SetTokenLimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        *TokenLimits           `protobuf:"bytes,1,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTokenLimitsRequest) Reset() {
+	*x = SetTokenLimitsRequest{}
+	mi := &file_deckhand_v1_token_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTokenLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTokenLimitsRequest) ProtoMessage() {}
+
+func (x *SetTokenLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_token_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTokenLimitsRequest.ProtoReflect.Descriptor instead.
+func (*SetTokenLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_token_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SetTokenLimitsRequest) GetLimits() *TokenLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type SetTokenLimitsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        *TokenLimits           `protobuf:"bytes,1,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTokenLimitsResponse) Reset() {
+	*x = SetTokenLimitsResponse{}
+	mi := &file_deckhand_v1_token_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTokenLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTokenLimitsResponse) ProtoMessage() {}
+
+func (x *SetTokenLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_token_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTokenLimitsResponse.ProtoReflect.Descriptor instead.
+func (*SetTokenLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_token_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SetTokenLimitsResponse) GetLimits() *TokenLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 var File_deckhand_v1_token_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_token_proto_rawDesc = "" +
@@ -575,24 +829,41 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\x05pools\x18\b \x03(\tB\x1c\xbaH\x19\x92\x01\x16\x10\x14\"\x12r\x10( 2\f^[a-z0-9-]+$R\x05pools\"W\n" +
 	"\x13CreateTokenResponse\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.deckhand.v1.TokenR\x05token\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"%\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"w\n" +
 	"\x11ListTokensRequest\x12\x10\n" +
-	"\x03all\x18\x01 \x01(\bR\x03all\"@\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"h\n" +
 	"\x12ListTokensResponse\x12*\n" +
-	"\x06tokens\x18\x01 \x03(\v2\x12.deckhand.v1.TokenR\x06tokens\";\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x12.deckhand.v1.TokenR\x06tokens\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\";\n" +
 	"\x12RevokeTokenRequest\x12%\n" +
 	"\btoken_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\atokenId\"\x15\n" +
-	"\x13RevokeTokenResponse*S\n" +
+	"\x13RevokeTokenResponse\"\xa8\x01\n" +
+	"\vTokenLimits\x12F\n" +
+	"\amax_ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x12\xbaH\x0f\xaa\x01\f\"\x06\b\x80\x86\xb0\x96\x012\x02\b<R\x06maxTtl\x12Q\n" +
+	"\flogin_within\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x13\xbaH\x10\xaa\x01\r\"\x06\b\x80\x86\xb0\x96\x012\x03\b\x90\x1cR\vloginWithin\"\x17\n" +
+	"\x15GetTokenLimitsRequest\"J\n" +
+	"\x16GetTokenLimitsResponse\x120\n" +
+	"\x06limits\x18\x01 \x01(\v2\x18.deckhand.v1.TokenLimitsR\x06limits\"Q\n" +
+	"\x15SetTokenLimitsRequest\x128\n" +
+	"\x06limits\x18\x01 \x01(\v2\x18.deckhand.v1.TokenLimitsB\x06\xbaH\x03\xc8\x01\x01R\x06limits\"J\n" +
+	"\x16SetTokenLimitsResponse\x120\n" +
+	"\x06limits\x18\x01 \x01(\v2\x18.deckhand.v1.TokenLimitsR\x06limits*S\n" +
 	"\tTokenKind\x12\x1a\n" +
 	"\x16TOKEN_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOKEN_KIND_USER\x10\x01\x12\x15\n" +
-	"\x11TOKEN_KIND_WORKER\x10\x022\x81\x02\n" +
+	"\x11TOKEN_KIND_WORKER\x10\x022\xb7\x03\n" +
 	"\fTokenService\x12P\n" +
 	"\vCreateToken\x12\x1f.deckhand.v1.CreateTokenRequest\x1a .deckhand.v1.CreateTokenResponse\x12M\n" +
 	"\n" +
 	"ListTokens\x12\x1e.deckhand.v1.ListTokensRequest\x1a\x1f.deckhand.v1.ListTokensResponse\x12P\n" +
-	"\vRevokeToken\x12\x1f.deckhand.v1.RevokeTokenRequest\x1a .deckhand.v1.RevokeTokenResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\vRevokeToken\x12\x1f.deckhand.v1.RevokeTokenRequest\x1a .deckhand.v1.RevokeTokenResponse\x12Y\n" +
+	"\x0eGetTokenLimits\x12\".deckhand.v1.GetTokenLimitsRequest\x1a#.deckhand.v1.GetTokenLimitsResponse\x12Y\n" +
+	"\x0eSetTokenLimits\x12\".deckhand.v1.SetTokenLimitsRequest\x1a#.deckhand.v1.SetTokenLimitsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_token_proto_rawDescOnce sync.Once
@@ -607,39 +878,53 @@ func file_deckhand_v1_token_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_token_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_token_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_deckhand_v1_token_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_deckhand_v1_token_proto_goTypes = []any{
-	(TokenKind)(0),                // 0: deckhand.v1.TokenKind
-	(*Token)(nil),                 // 1: deckhand.v1.Token
-	(*CreateTokenRequest)(nil),    // 2: deckhand.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),   // 3: deckhand.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),     // 4: deckhand.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),    // 5: deckhand.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),    // 6: deckhand.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),   // 7: deckhand.v1.RevokeTokenResponse
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(TokenKind)(0),                 // 0: deckhand.v1.TokenKind
+	(*Token)(nil),                  // 1: deckhand.v1.Token
+	(*CreateTokenRequest)(nil),     // 2: deckhand.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 3: deckhand.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 4: deckhand.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 5: deckhand.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),     // 6: deckhand.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 7: deckhand.v1.RevokeTokenResponse
+	(*TokenLimits)(nil),            // 8: deckhand.v1.TokenLimits
+	(*GetTokenLimitsRequest)(nil),  // 9: deckhand.v1.GetTokenLimitsRequest
+	(*GetTokenLimitsResponse)(nil), // 10: deckhand.v1.GetTokenLimitsResponse
+	(*SetTokenLimitsRequest)(nil),  // 11: deckhand.v1.SetTokenLimitsRequest
+	(*SetTokenLimitsResponse)(nil), // 12: deckhand.v1.SetTokenLimitsResponse
+	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
 }
 var file_deckhand_v1_token_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Token.kind:type_name -> deckhand.v1.TokenKind
-	8,  // 1: deckhand.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 2: deckhand.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
-	8,  // 3: deckhand.v1.Token.used_at:type_name -> google.protobuf.Timestamp
+	13, // 1: deckhand.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	13, // 2: deckhand.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	13, // 3: deckhand.v1.Token.used_at:type_name -> google.protobuf.Timestamp
 	0,  // 4: deckhand.v1.CreateTokenRequest.kind:type_name -> deckhand.v1.TokenKind
-	9,  // 5: deckhand.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	14, // 5: deckhand.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	1,  // 6: deckhand.v1.CreateTokenResponse.token:type_name -> deckhand.v1.Token
 	1,  // 7: deckhand.v1.ListTokensResponse.tokens:type_name -> deckhand.v1.Token
-	2,  // 8: deckhand.v1.TokenService.CreateToken:input_type -> deckhand.v1.CreateTokenRequest
-	4,  // 9: deckhand.v1.TokenService.ListTokens:input_type -> deckhand.v1.ListTokensRequest
-	6,  // 10: deckhand.v1.TokenService.RevokeToken:input_type -> deckhand.v1.RevokeTokenRequest
-	3,  // 11: deckhand.v1.TokenService.CreateToken:output_type -> deckhand.v1.CreateTokenResponse
-	5,  // 12: deckhand.v1.TokenService.ListTokens:output_type -> deckhand.v1.ListTokensResponse
-	7,  // 13: deckhand.v1.TokenService.RevokeToken:output_type -> deckhand.v1.RevokeTokenResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	14, // 8: deckhand.v1.TokenLimits.max_ttl:type_name -> google.protobuf.Duration
+	14, // 9: deckhand.v1.TokenLimits.login_within:type_name -> google.protobuf.Duration
+	8,  // 10: deckhand.v1.GetTokenLimitsResponse.limits:type_name -> deckhand.v1.TokenLimits
+	8,  // 11: deckhand.v1.SetTokenLimitsRequest.limits:type_name -> deckhand.v1.TokenLimits
+	8,  // 12: deckhand.v1.SetTokenLimitsResponse.limits:type_name -> deckhand.v1.TokenLimits
+	2,  // 13: deckhand.v1.TokenService.CreateToken:input_type -> deckhand.v1.CreateTokenRequest
+	4,  // 14: deckhand.v1.TokenService.ListTokens:input_type -> deckhand.v1.ListTokensRequest
+	6,  // 15: deckhand.v1.TokenService.RevokeToken:input_type -> deckhand.v1.RevokeTokenRequest
+	9,  // 16: deckhand.v1.TokenService.GetTokenLimits:input_type -> deckhand.v1.GetTokenLimitsRequest
+	11, // 17: deckhand.v1.TokenService.SetTokenLimits:input_type -> deckhand.v1.SetTokenLimitsRequest
+	3,  // 18: deckhand.v1.TokenService.CreateToken:output_type -> deckhand.v1.CreateTokenResponse
+	5,  // 19: deckhand.v1.TokenService.ListTokens:output_type -> deckhand.v1.ListTokensResponse
+	7,  // 20: deckhand.v1.TokenService.RevokeToken:output_type -> deckhand.v1.RevokeTokenResponse
+	10, // 21: deckhand.v1.TokenService.GetTokenLimits:output_type -> deckhand.v1.GetTokenLimitsResponse
+	12, // 22: deckhand.v1.TokenService.SetTokenLimits:output_type -> deckhand.v1.SetTokenLimitsResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_token_proto_init() }
@@ -653,7 +938,7 @@ func file_deckhand_v1_token_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_token_proto_rawDesc), len(file_deckhand_v1_token_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -314,7 +314,11 @@ func (x *GetUserResponse) GetUser() *User {
 }
 
 type ListUsersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,9 +353,25 @@ func (*ListUsersRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_user_proto_rawDescGZIP(), []int{5}
 }
 
+func (x *ListUsersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListUsersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListUsersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Users         []*User                `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Users []*User                `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,6 +411,13 @@ func (x *ListUsersResponse) GetUsers() []*User {
 		return x.Users
 	}
 	return nil
+}
+
+func (x *ListUsersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type UpdateUserRequest struct {
@@ -506,8 +533,11 @@ type SetPasswordRequest struct {
 	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
 	// The one before; needed for oneself, where there is one.
 	CurrentPassword string `protobuf:"bytes,3,opt,name=current_password,json=currentPassword,proto3" json:"current_password,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Also ends all of their API tokens, but for one that a hub keeps in its data
+	// folder. Their sessions end in any case, but for the one that calls.
+	RevokeTokens  bool `protobuf:"varint,4,opt,name=revoke_tokens,json=revokeTokens,proto3" json:"revoke_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetPasswordRequest) Reset() {
@@ -559,6 +589,13 @@ func (x *SetPasswordRequest) GetCurrentPassword() string {
 		return x.CurrentPassword
 	}
 	return ""
+}
+
+func (x *SetPasswordRequest) GetRevokeTokens() bool {
+	if x != nil {
+		return x.RevokeTokens
+	}
+	return false
 }
 
 type SetPasswordResponse struct {
@@ -621,10 +658,15 @@ const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\auser_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06userId\"8\n" +
 	"\x0fGetUserResponse\x12%\n" +
-	"\x04user\x18\x01 \x01(\v2\x11.deckhand.v1.UserR\x04user\"\x12\n" +
-	"\x10ListUsersRequest\"<\n" +
+	"\x04user\x18\x01 \x01(\v2\x11.deckhand.v1.UserR\x04user\"d\n" +
+	"\x10ListUsersRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"d\n" +
 	"\x11ListUsersResponse\x12'\n" +
-	"\x05users\x18\x01 \x03(\v2\x11.deckhand.v1.UserR\x05users\"\xa3\x01\n" +
+	"\x05users\x18\x01 \x03(\v2\x11.deckhand.v1.UserR\x05users\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa3\x01\n" +
 	"\x11UpdateUserRequest\x12#\n" +
 	"\auser_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06userId\x12;\n" +
@@ -632,11 +674,12 @@ const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\bdisabled\x18\x03 \x01(\bH\x00R\bdisabled\x88\x01\x01B\v\n" +
 	"\t_disabled\";\n" +
 	"\x12UpdateUserResponse\x12%\n" +
-	"\x04user\x18\x01 \x01(\v2\x11.deckhand.v1.UserR\x04user\"\x92\x01\n" +
+	"\x04user\x18\x01 \x01(\v2\x11.deckhand.v1.UserR\x04user\"\xb7\x01\n" +
 	"\x12SetPasswordRequest\x12!\n" +
 	"\auser_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06userId\x12%\n" +
 	"\bpassword\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\f(HR\bpassword\x122\n" +
-	"\x10current_password\x18\x03 \x01(\tB\a\xbaH\x04r\x02(HR\x0fcurrentPassword\"\x15\n" +
+	"\x10current_password\x18\x03 \x01(\tB\a\xbaH\x04r\x02(HR\x0fcurrentPassword\x12#\n" +
+	"\rrevoke_tokens\x18\x04 \x01(\bR\frevokeTokens\"\x15\n" +
 	"\x13SetPasswordResponse2\x8f\x03\n" +
 	"\vUserService\x12M\n" +
 	"\n" +

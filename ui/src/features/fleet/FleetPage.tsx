@@ -1,6 +1,7 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useCallback, useDeferredValue, useMemo, useRef, useState } from "react";
+import { byToken, useRest } from "@/api/pages";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
 import { Page } from "@/components/Page";
@@ -42,9 +43,10 @@ export function FleetPage() {
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
   const tasks = useQuery(TaskService.method.listTasks, { states: live, pageSize: 500 });
   // Nodes have no events: they are asked for while somebody looks.
-  const nodes = useQuery(NodeService.method.listNodes, {}, { refetchInterval: 5_000 });
+  const nodes = useInfiniteQuery(NodeService.method.listNodes, { pageSize: 500, pageToken: "" }, { ...byToken, refetchInterval: 5_000 });
+  useRest(nodes);
   const triggers = useQuery(TriggerService.method.listTriggers, { pageSize: 500 });
-  const all = nodes.data?.nodes ?? none;
+  const all = useMemo(() => nodes.data?.pages.flatMap((page) => page.nodes) ?? none, [nodes.data]);
   const samples = useSamples(all.filter((n) => n.status === "connected").map((n) => n.id));
   const pace = usePace();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());

@@ -1,6 +1,7 @@
-import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useMutation } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { byToken, useRest } from "@/api/pages";
 import { base } from "@/api/base";
 import { Button } from "@/components/Button";
 import { Command } from "@/components/Command";
@@ -26,8 +27,9 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
   const [labels, setLabels] = useState("");
   const parsed = parseLabels(labels);
   const token = useMutation(NodeService.method.createJoinToken, { gcTime: 0 });
-  const list = useQuery(NodeService.method.listNodes, {}, { enabled: token.data !== undefined });
-  const joined = list.data?.nodes.find((node) => !known.has(node.id));
+  const list = useInfiniteQuery(NodeService.method.listNodes, { pageSize: 500, pageToken: "" }, { ...byToken, enabled: token.data !== undefined });
+  useRest(list);
+  const joined = list.data?.pages.flatMap((page) => page.nodes).find((node) => !known.has(node.id));
   return (
     <Dialog open onClose={props.onClose} title="Enrol a node">
       {token.data ? (

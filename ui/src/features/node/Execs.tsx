@@ -1,7 +1,8 @@
 import { createClient } from "@connectrpc/connect";
-import { useMutation, useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useMutation } from "@connectrpc/connect-query";
 import { useMemo, useState } from "react";
 import { toast } from "sonner";
+import { byToken } from "@/api/pages";
 import { problemOf } from "@/api/error";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -13,6 +14,7 @@ import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
 import { commandLine } from "./commandLine";
 import { bytes } from "@/components/money";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
@@ -35,13 +37,17 @@ export const execLog =
 export function Execs({ node }: { node: Node }) {
   const session = useSession();
   // People's commands have no events: the list is asked for again.
-  const list = useQuery(NodeExecService.method.listNodeExecs, { nodeId: node.id, pageSize: 50 }, { refetchInterval: 5_000 });
+  const list = useInfiniteQuery(
+    NodeExecService.method.listNodeExecs,
+    { nodeId: node.id, pageSize: 50, pageToken: "" },
+    { ...byToken, refetchInterval: 5_000 },
+  );
   const kill = useMutation(NodeExecService.method.killNodeExec, {
     onSuccess: () => void list.refetch(),
     onError: (e) => toast.error(problemOf(e).message),
   });
   const [shown, setShown] = useState<NodeExec>();
-  const all = list.data?.execs ?? [];
+  const all = list.data?.pages.flatMap((page) => page.execs) ?? [];
   return (
     <Section title="People's commands">
       {list.isPending ? (
@@ -90,6 +96,7 @@ export function Execs({ node }: { node: Node }) {
           ))}
         </Table>
       )}
+      <More pages={list}>Older commands</More>
       {shown && <ExecLog exec={shown} onClose={() => setShown(undefined)} />}
     </Section>
   );

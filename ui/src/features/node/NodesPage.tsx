@@ -1,7 +1,8 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
+import { byToken, useRest } from "@/api/pages";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
@@ -30,8 +31,9 @@ export function NodesPage() {
   const [enrolling, setEnrolling] = useState(false);
   useShortcut("n", "Enrol a node", "Nodes", () => setEnrolling(true), admin);
   // Nodes have no events: the list is asked for again.
-  const list = useQuery(NodeService.method.listNodes, {}, { refetchInterval: 5_000 });
-  const all = list.data?.nodes ?? [];
+  const list = useInfiniteQuery(NodeService.method.listNodes, { pageSize: 500, pageToken: "" }, { ...byToken, refetchInterval: 5_000 });
+  useRest(list);
+  const all = list.data?.pages.flatMap((page) => page.nodes) ?? [];
   const nodes = all.filter((node) => matches(node, search));
   return (
     <Page

@@ -112,6 +112,19 @@ describe("the list", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
+  it("has the nodes of all pages", async () => {
+    const pages: Record<string, string> = { "": "web-1", a: "web-2", b: "web-3" };
+    showPage("/nodes", nodeRoutes, (r) =>
+      r.service(NodeService, {
+        listNodes: (req) => ({
+          nodes: [node({ id: `node_${req.pageToken}`, name: pages[req.pageToken] })],
+          nextPageToken: { "": "a", a: "b" }[req.pageToken] ?? "",
+        }),
+      }),
+    );
+    for (const name of Object.values(pages)) expect(await screen.findByRole("link", { name })).toBeTruthy();
+  });
+
   it("says what went wrong, with its code", async () => {
     showPage("/nodes", nodeRoutes, (r) =>
       r.service(NodeService, {

@@ -1,4 +1,5 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { byToken, useRest } from "@/api/pages";
 import { Field, Input, Select, TextArea } from "@/components/Field";
 import { Skeletons } from "@/components/Skeleton";
 import { Problem } from "@/components/Problem";
@@ -59,8 +60,9 @@ function NodeSettings(props: {
   onChange: (change: Partial<Settings>) => void;
 }) {
   const { nodes, labels } = props;
-  const known = useQuery(NodeService.method.listNodes, {});
-  const standing = (known.data?.nodes ?? []).filter((n) => n.status !== "revoked");
+  const known = useInfiniteQuery(NodeService.method.listNodes, { pageSize: 500, pageToken: "" }, byToken);
+  useRest(known);
+  const standing = (known.data?.pages.flatMap((page) => page.nodes) ?? []).filter((n) => n.status !== "revoked");
   const names = [...new Set([...standing.map((n) => n.name), ...nodes])].sort();
   const pairs = [
     ...new Set([...standing.flatMap((n) => Object.entries(n.labels)), ...Object.entries(labels)].map(([k, v]) => `${k}=${v}`)),

@@ -1,10 +1,12 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useMemo, useState } from "react";
+import { byToken } from "@/api/pages";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
 import { Literal, LiteralBlock, Prose } from "@/components/Literal";
 import { argumentsOf } from "@/components/marks";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { StepBadge } from "@/components/state";
@@ -17,35 +19,40 @@ import { Arguments } from "./Arguments";
 // Steps lists a task's tool calls, with what each was told, what came of it, and
 // its log.
 export function Steps(props: { taskId: string }) {
-  const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId: props.taskId });
+  const pages = useInfiniteQuery(TaskService.method.listSteps, { taskId: props.taskId, pageSize: 500, pageToken: "" }, byToken);
+  const { error, isPending, refetch } = pages;
   const [chosen, setChosen] = useState<string>();
   if (isPending) return <Skeletons rows={6} />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  if (data.steps.length === 0) return <Empty title="No step yet">Each tool call is recorded here before it happens.</Empty>;
-  const step = data.steps.find((s) => s.id === chosen) ?? data.steps.at(-1)!;
+  const steps = pages.data.pages.flatMap((page) => page.steps);
+  if (steps.length === 0) return <Empty title="No step yet">Each tool call is recorded here before it happens.</Empty>;
+  const step = steps.find((s) => s.id === chosen) ?? steps.at(-1)!;
   return (
     <div className="grid gap-4 lg:grid-cols-[minmax(16rem,26rem)_minmax(0,1fr)]">
-      <ol aria-label="Steps" className="max-h-[70vh] overflow-y-auto rounded-md border bg-panel" tabIndex={0}>
-        {data.steps.map((s) => {
-          const from = millis(s.startedAt);
-          const to = millis(s.finishedAt);
-          return (
-            <li key={s.id} className="border-b last:border-0">
-              <button
-                type="button"
-                aria-current={s.id === step.id ? "true" : undefined}
-                onClick={() => setChosen(s.id)}
-                className={cx("flex w-full items-center gap-2 px-3 py-1.5 text-left hover:bg-raised", s.id === step.id && "bg-raised")}
-              >
-                <span className="w-6 text-right text-dim">{s.number}</span>
-                <Literal className="min-w-0 flex-1 truncate font-mono text-xs" text={s.tool} />
-                {from && to && <span className="text-xs text-dim">{duration(to - from)}</span>}
-                <StepBadge state={s.state} />
-              </button>
-            </li>
-          );
-        })}
-      </ol>
+      <div>
+        <ol aria-label="Steps" className="max-h-[70vh] overflow-y-auto rounded-md border bg-panel" tabIndex={0}>
+          {steps.map((s) => {
+            const from = millis(s.startedAt);
+            const to = millis(s.finishedAt);
+            return (
+              <li key={s.id} className="border-b last:border-0">
+                <button
+                  type="button"
+                  aria-current={s.id === step.id ? "true" : undefined}
+                  onClick={() => setChosen(s.id)}
+                  className={cx("flex w-full items-center gap-2 px-3 py-1.5 text-left hover:bg-raised", s.id === step.id && "bg-raised")}
+                >
+                  <span className="w-6 text-right text-dim">{s.number}</span>
+                  <Literal className="min-w-0 flex-1 truncate font-mono text-xs" text={s.tool} />
+                  {from && to && <span className="text-xs text-dim">{duration(to - from)}</span>}
+                  <StepBadge state={s.state} />
+                </button>
+              </li>
+            );
+          })}
+        </ol>
+        <More pages={pages}>Later steps</More>
+      </div>
       <StepDetail key={step.id} step={step} />
     </div>
   );

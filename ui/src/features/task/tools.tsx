@@ -97,7 +97,7 @@ export function CallArguments(props: { call: Call; taskId: string }) {
 // StepArguments shows all arguments of a step as the hub has them: those that a
 // person changed, where one did.
 export function StepArguments(props: { taskId: string; stepId: string }) {
-  const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId: props.taskId });
+  const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId: props.taskId, stepId: props.stepId });
   const step = data?.steps.find((s) => s.id === props.stepId);
   const args = useMemo(() => argumentsOf(step?.changedArguments ?? step?.arguments), [step]);
   useProgress("Arguments", step ? 1 : 0, 1);

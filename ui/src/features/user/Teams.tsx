@@ -1,8 +1,9 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { X } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
+import { byToken, useRest } from "@/api/pages";
 import { problemOf } from "@/api/error";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
@@ -33,7 +34,8 @@ function useChanged() {
 export function Teams(props: { making: boolean; onMade: () => void }) {
   const admin = may(useSession(), "admin");
   const list = useQuery(TeamService.method.listTeams, {});
-  const people = useQuery(UserService.method.listUsers, {});
+  const people = useInfiniteQuery(UserService.method.listUsers, { pageSize: 500, pageToken: "" }, byToken);
+  useRest(people);
   const changed = useChanged();
   const [deleting, setDeleting] = useState<Team>();
   const change = async (run: () => Promise<unknown>) => {
@@ -55,7 +57,7 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
       ) : (
         <Table label="Teams" head={["Name", "Role", "Members", ...(admin ? [""] : [])]}>
           {list.data.teams.map((t) => {
-            const others = (people.data?.users ?? []).filter((u) => !t.members.includes(u.name));
+            const others = (people.data?.pages.flatMap((page) => page.users) ?? []).filter((u) => !t.members.includes(u.name));
             return (
               <Row key={t.id}>
                 <Cell className="font-medium">{t.name}</Cell>

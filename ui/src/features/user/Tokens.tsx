@@ -1,8 +1,9 @@
 import { create } from "@bufbuild/protobuf";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
+import { byToken, useRest } from "@/api/pages";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -12,6 +13,7 @@ import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Field, Input, Select } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Secret } from "@/components/Secret";
 import { Skeletons } from "@/components/Skeleton";
@@ -38,21 +40,22 @@ export const servicesOf = (text: string) => [...new Set(text.split(/[\s,]+/).fil
 
 // Tokens lists tokens: one's own, or everybody's.
 export function Tokens(props: { all: boolean; making: boolean; onMade: () => void }) {
-  const list = useQuery(TokenService.method.listTokens, { all: props.all });
+  const list = useInfiniteQuery(TokenService.method.listTokens, { all: props.all, pageSize: 100, pageToken: "" }, byToken);
   const refresh = useRefresh(TokenService);
   const [revoking, setRevoking] = useState<Token>();
   const [secret, setSecret] = useState<{ name: string; secret: string }>();
   if (list.isPending) return <Skeletons />;
   if (list.error) return <Problem error={list.error} retry={() => void list.refetch()} />;
+  const shown = list.data.pages.flatMap((page) => page.tokens);
   return (
     <>
-      {list.data.tokens.length === 0 ? (
+      {shown.length === 0 ? (
         <Empty title="No token" command="deckhand token create ci --role basic --ttl 720h">
           Programs call the hub with tokens, as the people whose they are.
         </Empty>
       ) : (
         <Table label="Tokens" head={["Name", "Of", "May", "Made", "Last used", "Expires", ""]}>
-          {list.data.tokens.map((t) => (
+          {shown.map((t) => (
             <Row key={t.id}>
               <Cell className="font-medium">{t.name}</Cell>
               <Cell>{t.kind === TokenKind.WORKER ? <Badge tone="info">worker</Badge> : t.userName}</Cell>
@@ -79,6 +82,7 @@ export function Tokens(props: { all: boolean; making: boolean; onMade: () => voi
           ))}
         </Table>
       )}
+      <More pages={list}>Older tokens</More>
       {props.making && <NewToken own={!props.all} onClose={props.onMade} onMade={(name, s) => setSecret({ name, secret: s })} />}
       {secret && (
         <Secret
@@ -115,7 +119,8 @@ function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: str
   const admin = may(useSession(), "admin");
   const refresh = useRefresh(TokenService);
   const others = admin && !props.own;
-  const people = useQuery(UserService.method.listUsers, {}, { enabled: others });
+  const people = useInfiniteQuery(UserService.method.listUsers, { pageSize: 500, pageToken: "" }, { ...byToken, enabled: others });
+  useRest(people);
   const [name, setName] = useState("");
   const [user, setUser] = useState("");
   const [role, setRole] = useState("");
@@ -145,7 +150,7 @@ function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: str
         <Field label="Whose it is">
           <Select value={user} onChange={(e) => setUser(e.target.value)}>
             <option value="">mine</option>
-            {people.data?.users.map((u) => (
+            {people.data?.pages.flatMap((page) => page.users).map((u) => (
               <option key={u.id} value={u.id}>
                 {u.name}
               </option>

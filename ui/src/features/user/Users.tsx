@@ -1,7 +1,8 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
 import { toast } from "sonner";
+import { byToken } from "@/api/pages";
 import { problemOf } from "@/api/error";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
@@ -11,6 +12,7 @@ import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { Field, Input } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
@@ -27,7 +29,7 @@ const users = createClient(UserService, transport);
 export function Users(props: { making: boolean; onMade: () => void }) {
   const session = useSession();
   const admin = may(session, "admin");
-  const list = useQuery(UserService.method.listUsers, {});
+  const list = useInfiniteQuery(UserService.method.listUsers, { pageSize: 100, pageToken: "" }, byToken);
   const refresh = useRefresh(UserService);
   const [changing, setChanging] = useState<User>();
   const [disabling, setDisabling] = useState<User>();
@@ -46,7 +48,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
   return (
     <>
       <Table label="Users" head={["Name", "Role", "Teams", "Password", "Since", ...(admin ? [""] : [])]}>
-        {list.data.users.map((u) => (
+        {list.data.pages.flatMap((page) => page.users).map((u) => (
           <Row key={u.id}>
             <Cell className="font-medium">
               {u.name} {u.id === session.userId && <Badge>you</Badge>} {u.disabled && <Badge tone="bad">disabled</Badge>}
@@ -84,6 +86,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
           </Row>
         ))}
       </Table>
+      <More pages={list}>More users</More>
       {props.making && <NewUser onClose={props.onMade} />}
       {changing && <ChangeRole user={changing} onClose={() => setChanging(undefined)} />}
       {password && <NewPassword user={password} onClose={() => setPassword(undefined)} />}
@@ -167,6 +170,7 @@ export function NewPassword(props: { user: User; onClose: () => void }) {
   const [current, setCurrent] = useState("");
   const [password, setPassword] = useState("");
   const [again, setAgain] = useState("");
+  const [revokeTokens, setRevokeTokens] = useState(false);
   const problem = passwordProblem(password);
   const differs = again !== "" && again !== password ? "It differs from the first." : "";
   return (
@@ -175,7 +179,7 @@ export function NewPassword(props: { user: User; onClose: () => void }) {
       action="Set"
       ready={password !== "" && !problem && again === password && (!own || !props.user.hasPassword || current !== "")}
       run={async () => {
-        await users.setPassword({ userId: own ? "" : props.user.id, password, currentPassword: current });
+        await users.setPassword({ userId: own ? "" : props.user.id, password, currentPassword: current, revokeTokens });
         await refresh();
         toast.success("The password is set");
       }}
@@ -193,6 +197,9 @@ export function NewPassword(props: { user: User; onClose: () => void }) {
       <Field label="Once more" problem={differs || undefined}>
         <Input type="password" autoComplete="new-password" value={again} onChange={(e) => setAgain(e.target.value)} />
       </Field>
+      <label className="flex min-h-6 items-center gap-2">
+        <input type="checkbox" checked={revokeTokens} onChange={(e) => setRevokeTokens(e.target.checked)} /> Revoke all API tokens, too
+      </label>
     </FormDialog>
   );
 }

@@ -97,7 +97,7 @@ type TaskServiceClient interface {
 	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
 	// KeepCheckpoint keeps a checkpoint for longer than a day.
 	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
-	// ListSteps answers a task's steps in order.
+	// ListSteps returns a task's steps in order, in keyset pages.
 	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
 	// ReadLog streams the raw output of one step's command from the node's log.
 	ReadLog(context.Context, *connect.Request[v1.ReadLogRequest]) (*connect.ServerStreamForClient[v1.ReadLogResponse], error)
@@ -310,7 +310,7 @@ type TaskServiceHandler interface {
 	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
 	// KeepCheckpoint keeps a checkpoint for longer than a day.
 	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
-	// ListSteps answers a task's steps in order.
+	// ListSteps returns a task's steps in order, in keyset pages.
 	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
 	// ReadLog streams the raw output of one step's command from the node's log.
 	ReadLog(context.Context, *connect.Request[v1.ReadLogRequest], *connect.ServerStream[v1.ReadLogResponse]) error

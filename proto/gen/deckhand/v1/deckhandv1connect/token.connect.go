@@ -41,6 +41,12 @@ const (
 	// TokenServiceRevokeTokenProcedure is the fully-qualified name of the TokenService's RevokeToken
 	// RPC.
 	TokenServiceRevokeTokenProcedure = "/deckhand.v1.TokenService/RevokeToken"
+	// TokenServiceGetTokenLimitsProcedure is the fully-qualified name of the TokenService's
+	// GetTokenLimits RPC.
+	TokenServiceGetTokenLimitsProcedure = "/deckhand.v1.TokenService/GetTokenLimits"
+	// TokenServiceSetTokenLimitsProcedure is the fully-qualified name of the TokenService's
+	// SetTokenLimits RPC.
+	TokenServiceSetTokenLimitsProcedure = "/deckhand.v1.TokenService/SetTokenLimits"
 )
 
 // TokenServiceClient is a client for the deckhand.v1.TokenService service.
@@ -54,6 +60,10 @@ type TokenServiceClient interface {
 	// RevokeToken ends one within two seconds, with the sessions that were made
 	// with it.
 	RevokeToken(context.Context, *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error)
+	// GetTokenLimits returns how long the organisation's tokens may be used.
+	GetTokenLimits(context.Context, *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error)
+	// SetTokenLimits changes that, also for the tokens that there are.
+	SetTokenLimits(context.Context, *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error)
 }
 
 // NewTokenServiceClient constructs a client for the deckhand.v1.TokenService service. By default,
@@ -85,14 +95,28 @@ func NewTokenServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(tokenServiceMethods.ByName("RevokeToken")),
 			connect.WithClientOptions(opts...),
 		),
+		getTokenLimits: connect.NewClient[v1.GetTokenLimitsRequest, v1.GetTokenLimitsResponse](
+			httpClient,
+			baseURL+TokenServiceGetTokenLimitsProcedure,
+			connect.WithSchema(tokenServiceMethods.ByName("GetTokenLimits")),
+			connect.WithClientOptions(opts...),
+		),
+		setTokenLimits: connect.NewClient[v1.SetTokenLimitsRequest, v1.SetTokenLimitsResponse](
+			httpClient,
+			baseURL+TokenServiceSetTokenLimitsProcedure,
+			connect.WithSchema(tokenServiceMethods.ByName("SetTokenLimits")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // tokenServiceClient implements TokenServiceClient.
 type tokenServiceClient struct {
-	createToken *connect.Client[v1.CreateTokenRequest, v1.CreateTokenResponse]
-	listTokens  *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
-	revokeToken *connect.Client[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
+	createToken    *connect.Client[v1.CreateTokenRequest, v1.CreateTokenResponse]
+	listTokens     *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
+	revokeToken    *connect.Client[v1.RevokeTokenRequest, v1.RevokeTokenResponse]
+	getTokenLimits *connect.Client[v1.GetTokenLimitsRequest, v1.GetTokenLimitsResponse]
+	setTokenLimits *connect.Client[v1.SetTokenLimitsRequest, v1.SetTokenLimitsResponse]
 }
 
 // CreateToken calls deckhand.v1.TokenService.CreateToken.
@@ -110,6 +134,16 @@ func (c *tokenServiceClient) RevokeToken(ctx context.Context, req *connect.Reque
 	return c.revokeToken.CallUnary(ctx, req)
 }
 
+// GetTokenLimits calls deckhand.v1.TokenService.GetTokenLimits.
+func (c *tokenServiceClient) GetTokenLimits(ctx context.Context, req *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error) {
+	return c.getTokenLimits.CallUnary(ctx, req)
+}
+
+// SetTokenLimits calls deckhand.v1.TokenService.SetTokenLimits.
+func (c *tokenServiceClient) SetTokenLimits(ctx context.Context, req *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error) {
+	return c.setTokenLimits.CallUnary(ctx, req)
+}
+
 // TokenServiceHandler is an implementation of the deckhand.v1.TokenService service.
 type TokenServiceHandler interface {
 	// CreateToken makes one. It is in this answer and in no other. A token with a
@@ -121,6 +155,10 @@ type TokenServiceHandler interface {
 	// RevokeToken ends one within two seconds, with the sessions that were made
 	// with it.
 	RevokeToken(context.Context, *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error)
+	// GetTokenLimits returns how long the organisation's tokens may be used.
+	GetTokenLimits(context.Context, *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error)
+	// SetTokenLimits changes that, also for the tokens that there are.
+	SetTokenLimits(context.Context, *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error)
 }
 
 // NewTokenServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -148,6 +186,18 @@ func NewTokenServiceHandler(svc TokenServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(tokenServiceMethods.ByName("RevokeToken")),
 		connect.WithHandlerOptions(opts...),
 	)
+	tokenServiceGetTokenLimitsHandler := connect.NewUnaryHandler(
+		TokenServiceGetTokenLimitsProcedure,
+		svc.GetTokenLimits,
+		connect.WithSchema(tokenServiceMethods.ByName("GetTokenLimits")),
+		connect.WithHandlerOptions(opts...),
+	)
+	tokenServiceSetTokenLimitsHandler := connect.NewUnaryHandler(
+		TokenServiceSetTokenLimitsProcedure,
+		svc.SetTokenLimits,
+		connect.WithSchema(tokenServiceMethods.ByName("SetTokenLimits")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.TokenService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TokenServiceCreateTokenProcedure:
@@ -156,6 +206,10 @@ func NewTokenServiceHandler(svc TokenServiceHandler, opts ...connect.HandlerOpti
 			tokenServiceListTokensHandler.ServeHTTP(w, r)
 		case TokenServiceRevokeTokenProcedure:
 			tokenServiceRevokeTokenHandler.ServeHTTP(w, r)
+		case TokenServiceGetTokenLimitsProcedure:
+			tokenServiceGetTokenLimitsHandler.ServeHTTP(w, r)
+		case TokenServiceSetTokenLimitsProcedure:
+			tokenServiceSetTokenLimitsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -175,4 +229,12 @@ func (UnimplementedTokenServiceHandler) ListTokens(context.Context, *connect.Req
 
 func (UnimplementedTokenServiceHandler) RevokeToken(context.Context, *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.RevokeToken is not implemented"))
+}
+
+func (UnimplementedTokenServiceHandler) GetTokenLimits(context.Context, *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.GetTokenLimits is not implemented"))
+}
+
+func (UnimplementedTokenServiceHandler) SetTokenLimits(context.Context, *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.SetTokenLimits is not implemented"))
 }

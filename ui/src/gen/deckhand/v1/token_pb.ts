@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/token.proto.
  */
 export const file_deckhand_v1_token: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS90b2tlbi5wcm90bxILZGVja2hhbmQudjEivQIKBVRva2VuEgoKAmlkGAEgASgJEiQKBGtpbmQYAiABKA4yFi5kZWNraGFuZC52MS5Ub2tlbktpbmQSDAoEbmFtZRgDIAEoCRIRCgl1c2VyX25hbWUYBCABKAkSDAoEcm9sZRgFIAEoCRIRCglyZWFkX29ubHkYBiABKAgSEAoIc2VydmljZXMYByADKAkSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY3JlYXRlZF9ieRgJIAEoCRIuCgpleHBpcmVzX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgd1c2VkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVwb29scxgMIAMoCSLDAQoSQ3JlYXRlVG9rZW5SZXF1ZXN0EiQKBGtpbmQYASABKA4yFi5kZWNraGFuZC52MS5Ub2tlbktpbmQSDAoEbmFtZRgCIAEoCRIPCgd1c2VyX2lkGAMgASgJEgwKBHJvbGUYBCABKAkSEQoJcmVhZF9vbmx5GAUgASgIEhAKCHNlcnZpY2VzGAYgAygJEiYKA3R0bBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVwb29scxgIIAMoCSJIChNDcmVhdGVUb2tlblJlc3BvbnNlEiEKBXRva2VuGAEgASgLMhIuZGVja2hhbmQudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJIiAKEUxpc3RUb2tlbnNSZXF1ZXN0EgsKA2FsbBgBIAEoCCI4ChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIuZGVja2hhbmQudjEuVG9rZW4iJgoSUmV2b2tlVG9rZW5SZXF1ZXN0EhAKCHRva2VuX2lkGAEgASgJIhUKE1Jldm9rZVRva2VuUmVzcG9uc2UqUwoJVG9rZW5LaW5kEhoKFlRPS0VOX0tJTkRfVU5TUEVDSUZJRUQQABITCg9UT0tFTl9LSU5EX1VTRVIQARIVChFUT0tFTl9LSU5EX1dPUktFUhACMoECCgxUb2tlblNlcnZpY2USUAoLQ3JlYXRlVG9rZW4SHy5kZWNraGFuZC52MS5DcmVhdGVUb2tlblJlcXVlc3QaIC5kZWNraGFuZC52MS5DcmVhdGVUb2tlblJlc3BvbnNlEk0KCkxpc3RUb2tlbnMSHi5kZWNraGFuZC52MS5MaXN0VG9rZW5zUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RUb2tlbnNSZXNwb25zZRJQCgtSZXZva2VUb2tlbhIfLmRlY2toYW5kLnYxLlJldm9rZVRva2VuUmVxdWVzdBogLmRlY2toYW5kLnYxLlJldm9rZVRva2VuUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS90b2tlbi5wcm90bxILZGVja2hhbmQudjEivQIKBVRva2VuEgoKAmlkGAEgASgJEiQKBGtpbmQYAiABKA4yFi5kZWNraGFuZC52MS5Ub2tlbktpbmQSDAoEbmFtZRgDIAEoCRIRCgl1c2VyX25hbWUYBCABKAkSDAoEcm9sZRgFIAEoCRIRCglyZWFkX29ubHkYBiABKAgSEAoIc2VydmljZXMYByADKAkSLgoKY3JlYXRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY3JlYXRlZF9ieRgJIAEoCRIuCgpleHBpcmVzX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgd1c2VkX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVwb29scxgMIAMoCSLDAQoSQ3JlYXRlVG9rZW5SZXF1ZXN0EiQKBGtpbmQYASABKA4yFi5kZWNraGFuZC52MS5Ub2tlbktpbmQSDAoEbmFtZRgCIAEoCRIPCgd1c2VyX2lkGAMgASgJEgwKBHJvbGUYBCABKAkSEQoJcmVhZF9vbmx5GAUgASgIEhAKCHNlcnZpY2VzGAYgAygJEiYKA3R0bBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVwb29scxgIIAMoCSJIChNDcmVhdGVUb2tlblJlc3BvbnNlEiEKBXRva2VuGAEgASgLMhIuZGVja2hhbmQudjEuVG9rZW4SDgoGc2VjcmV0GAIgASgJIkcKEUxpc3RUb2tlbnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJRChJMaXN0VG9rZW5zUmVzcG9uc2USIgoGdG9rZW5zGAEgAygLMhIuZGVja2hhbmQudjEuVG9rZW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiYKElJldm9rZVRva2VuUmVxdWVzdBIQCgh0b2tlbl9pZBgBIAEoCSIVChNSZXZva2VUb2tlblJlc3BvbnNlImoKC1Rva2VuTGltaXRzEioKB21heF90dGwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMbG9naW5fd2l0aGluGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIhcKFUdldFRva2VuTGltaXRzUmVxdWVzdCJCChZHZXRUb2tlbkxpbWl0c1Jlc3BvbnNlEigKBmxpbWl0cxgBIAEoCzIYLmRlY2toYW5kLnYxLlRva2VuTGltaXRzIkEKFVNldFRva2VuTGltaXRzUmVxdWVzdBIoCgZsaW1pdHMYASABKAsyGC5kZWNraGFuZC52MS5Ub2tlbkxpbWl0cyJCChZTZXRUb2tlbkxpbWl0c1Jlc3BvbnNlEigKBmxpbWl0cxgBIAEoCzIYLmRlY2toYW5kLnYxLlRva2VuTGltaXRzKlMKCVRva2VuS2luZBIaChZUT0tFTl9LSU5EX1VOU1BFQ0lGSUVEEAASEwoPVE9LRU5fS0lORF9VU0VSEAESFQoRVE9LRU5fS0lORF9XT1JLRVIQAjK3AwoMVG9rZW5TZXJ2aWNlElAKC0NyZWF0ZVRva2VuEh8uZGVja2hhbmQudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GiAuZGVja2hhbmQudjEuQ3JlYXRlVG9rZW5SZXNwb25zZRJNCgpMaXN0VG9rZW5zEh4uZGVja2hhbmQudjEuTGlzdFRva2Vuc1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0VG9rZW5zUmVzcG9uc2USUAoLUmV2b2tlVG9rZW4SHy5kZWNraGFuZC52MS5SZXZva2VUb2tlblJlcXVlc3QaIC5kZWNraGFuZC52MS5SZXZva2VUb2tlblJlc3BvbnNlElkKDkdldFRva2VuTGltaXRzEiIuZGVja2hhbmQudjEuR2V0VG9rZW5MaW1pdHNSZXF1ZXN0GiMuZGVja2hhbmQudjEuR2V0VG9rZW5MaW1pdHNSZXNwb25zZRJZCg5TZXRUb2tlbkxpbWl0cxIiLmRlY2toYW5kLnYxLlNldFRva2VuTGltaXRzUmVxdWVzdBojLmRlY2toYW5kLnYxLlNldFRva2VuTGltaXRzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Token is one without its secret.
@@ -195,6 +195,20 @@ export type ListTokensRequest = Message<"deckhand.v1.ListTokensRequest"> & {
    * @generated from field: bool all = 1;
    */
   all: boolean;
+
+  /**
+   * At most this many; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
 };
 
 /**
@@ -212,6 +226,13 @@ export type ListTokensResponse = Message<"deckhand.v1.ListTokensResponse"> & {
    * @generated from field: repeated deckhand.v1.Token tokens = 1;
    */
   tokens: Token[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**
@@ -252,6 +273,102 @@ export type RevokeTokenResponse = Message<"deckhand.v1.RevokeTokenResponse"> & {
  */
 export const RevokeTokenResponseSchema: GenMessage<RevokeTokenResponse> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_token, 6);
+
+/**
+ * TokenLimits is how long people's tokens may be used, whatever they say
+ * themselves. Tokens of workers, and those that a hub keeps in its data folder, have
+ * no limit.
+ *
+ * @generated from message deckhand.v1.TokenLimits
+ */
+export type TokenLimits = Message<"deckhand.v1.TokenLimits"> & {
+  /**
+   * The age at which every token ends; absent for none. A token that would live
+   * longer is not made.
+   *
+   * @generated from field: google.protobuf.Duration max_ttl = 1;
+   */
+  maxTtl?: Duration | undefined;
+
+  /**
+   * How often somebody of the organisation's identity provider has to log in there.
+   * Later their tokens and sessions are refused, until they do. Absent for 30 days.
+   *
+   * @generated from field: google.protobuf.Duration login_within = 2;
+   */
+  loginWithin?: Duration | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.TokenLimits.
+ * Use `create(TokenLimitsSchema)` to create a new message.
+ */
+export const TokenLimitsSchema: GenMessage<TokenLimits> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_token, 7);
+
+/**
+ * @generated from message deckhand.v1.GetTokenLimitsRequest
+ */
+export type GetTokenLimitsRequest = Message<"deckhand.v1.GetTokenLimitsRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.GetTokenLimitsRequest.
+ * Use `create(GetTokenLimitsRequestSchema)` to create a new message.
+ */
+export const GetTokenLimitsRequestSchema: GenMessage<GetTokenLimitsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_token, 8);
+
+/**
+ * @generated from message deckhand.v1.GetTokenLimitsResponse
+ */
+export type GetTokenLimitsResponse = Message<"deckhand.v1.GetTokenLimitsResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.TokenLimits limits = 1;
+   */
+  limits?: TokenLimits | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.GetTokenLimitsResponse.
+ * Use `create(GetTokenLimitsResponseSchema)` to create a new message.
+ */
+export const GetTokenLimitsResponseSchema: GenMessage<GetTokenLimitsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_token, 9);
+
+/**
+ * @generated from message deckhand.v1.SetTokenLimitsRequest
+ */
+export type SetTokenLimitsRequest = Message<"deckhand.v1.SetTokenLimitsRequest"> & {
+  /**
+   * @generated from field: deckhand.v1.TokenLimits limits = 1;
+   */
+  limits?: TokenLimits | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetTokenLimitsRequest.
+ * Use `create(SetTokenLimitsRequestSchema)` to create a new message.
+ */
+export const SetTokenLimitsRequestSchema: GenMessage<SetTokenLimitsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_token, 10);
+
+/**
+ * @generated from message deckhand.v1.SetTokenLimitsResponse
+ */
+export type SetTokenLimitsResponse = Message<"deckhand.v1.SetTokenLimitsResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.TokenLimits limits = 1;
+   */
+  limits?: TokenLimits | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetTokenLimitsResponse.
+ * Use `create(SetTokenLimitsResponseSchema)` to create a new message.
+ */
+export const SetTokenLimitsResponseSchema: GenMessage<SetTokenLimitsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_token, 11);
 
 /**
  * TokenKind is whose token it is.
@@ -321,6 +438,26 @@ export const TokenService: GenService<{
     methodKind: "unary";
     input: typeof RevokeTokenRequestSchema;
     output: typeof RevokeTokenResponseSchema;
+  },
+  /**
+   * GetTokenLimits returns how long the organisation's tokens may be used.
+   *
+   * @generated from rpc deckhand.v1.TokenService.GetTokenLimits
+   */
+  getTokenLimits: {
+    methodKind: "unary";
+    input: typeof GetTokenLimitsRequestSchema;
+    output: typeof GetTokenLimitsResponseSchema;
+  },
+  /**
+   * SetTokenLimits changes that, also for the tokens that there are.
+   *
+   * @generated from rpc deckhand.v1.TokenService.SetTokenLimits
+   */
+  setTokenLimits: {
+    methodKind: "unary";
+    input: typeof SetTokenLimitsRequestSchema;
+    output: typeof SetTokenLimitsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_token, 0);

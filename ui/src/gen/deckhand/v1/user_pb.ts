@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/user.proto.
  */
 export const file_deckhand_v1_user: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS91c2VyLnByb3RvEgtkZWNraGFuZC52MSKtAQoEVXNlchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBHJvbGUYAyABKAkSFgoOZWZmZWN0aXZlX3JvbGUYBCABKAkSDQoFdGVhbXMYBSADKAkSEAoIZGlzYWJsZWQYBiABKAgSFAoMaGFzX3Bhc3N3b3JkGAcgASgIEi4KCmNyZWF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi8KEUNyZWF0ZVVzZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCSI1ChJDcmVhdGVVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiIQoOR2V0VXNlclJlcXVlc3QSDwoHdXNlcl9pZBgBIAEoCSIyCg9HZXRVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiEgoQTGlzdFVzZXJzUmVxdWVzdCI1ChFMaXN0VXNlcnNSZXNwb25zZRIgCgV1c2VycxgBIAMoCzIRLmRlY2toYW5kLnYxLlVzZXIiVgoRVXBkYXRlVXNlclJlcXVlc3QSDwoHdXNlcl9pZBgBIAEoCRIMCgRyb2xlGAIgASgJEhUKCGRpc2FibGVkGAMgASgISACIAQFCCwoJX2Rpc2FibGVkIjUKElVwZGF0ZVVzZXJSZXNwb25zZRIfCgR1c2VyGAEgASgLMhEuZGVja2hhbmQudjEuVXNlciJRChJTZXRQYXNzd29yZFJlcXVlc3QSDwoHdXNlcl9pZBgBIAEoCRIQCghwYXNzd29yZBgCIAEoCRIYChBjdXJyZW50X3Bhc3N3b3JkGAMgASgJIhUKE1NldFBhc3N3b3JkUmVzcG9uc2UyjwMKC1VzZXJTZXJ2aWNlEk0KCkNyZWF0ZVVzZXISHi5kZWNraGFuZC52MS5DcmVhdGVVc2VyUmVxdWVzdBofLmRlY2toYW5kLnYxLkNyZWF0ZVVzZXJSZXNwb25zZRJECgdHZXRVc2VyEhsuZGVja2hhbmQudjEuR2V0VXNlclJlcXVlc3QaHC5kZWNraGFuZC52MS5HZXRVc2VyUmVzcG9uc2USSgoJTGlzdFVzZXJzEh0uZGVja2hhbmQudjEuTGlzdFVzZXJzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RVc2Vyc1Jlc3BvbnNlEk0KClVwZGF0ZVVzZXISHi5kZWNraGFuZC52MS5VcGRhdGVVc2VyUmVxdWVzdBofLmRlY2toYW5kLnYxLlVwZGF0ZVVzZXJSZXNwb25zZRJQCgtTZXRQYXNzd29yZBIfLmRlY2toYW5kLnYxLlNldFBhc3N3b3JkUmVxdWVzdBogLmRlY2toYW5kLnYxLlNldFBhc3N3b3JkUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS91c2VyLnByb3RvEgtkZWNraGFuZC52MSKtAQoEVXNlchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBHJvbGUYAyABKAkSFgoOZWZmZWN0aXZlX3JvbGUYBCABKAkSDQoFdGVhbXMYBSADKAkSEAoIZGlzYWJsZWQYBiABKAgSFAoMaGFzX3Bhc3N3b3JkGAcgASgIEi4KCmNyZWF0ZWRfYXQYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi8KEUNyZWF0ZVVzZXJSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEcm9sZRgCIAEoCSI1ChJDcmVhdGVVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiIQoOR2V0VXNlclJlcXVlc3QSDwoHdXNlcl9pZBgBIAEoCSIyCg9HZXRVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiOQoQTGlzdFVzZXJzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VXNlcnNSZXNwb25zZRIgCgV1c2VycxgBIAMoCzIRLmRlY2toYW5kLnYxLlVzZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlYKEVVwZGF0ZVVzZXJSZXF1ZXN0Eg8KB3VzZXJfaWQYASABKAkSDAoEcm9sZRgCIAEoCRIVCghkaXNhYmxlZBgDIAEoCEgAiAEBQgsKCV9kaXNhYmxlZCI1ChJVcGRhdGVVc2VyUmVzcG9uc2USHwoEdXNlchgBIAEoCzIRLmRlY2toYW5kLnYxLlVzZXIiaAoSU2V0UGFzc3dvcmRSZXF1ZXN0Eg8KB3VzZXJfaWQYASABKAkSEAoIcGFzc3dvcmQYAiABKAkSGAoQY3VycmVudF9wYXNzd29yZBgDIAEoCRIVCg1yZXZva2VfdG9rZW5zGAQgASgIIhUKE1NldFBhc3N3b3JkUmVzcG9uc2UyjwMKC1VzZXJTZXJ2aWNlEk0KCkNyZWF0ZVVzZXISHi5kZWNraGFuZC52MS5DcmVhdGVVc2VyUmVxdWVzdBofLmRlY2toYW5kLnYxLkNyZWF0ZVVzZXJSZXNwb25zZRJECgdHZXRVc2VyEhsuZGVja2hhbmQudjEuR2V0VXNlclJlcXVlc3QaHC5kZWNraGFuZC52MS5HZXRVc2VyUmVzcG9uc2USSgoJTGlzdFVzZXJzEh0uZGVja2hhbmQudjEuTGlzdFVzZXJzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RVc2Vyc1Jlc3BvbnNlEk0KClVwZGF0ZVVzZXISHi5kZWNraGFuZC52MS5VcGRhdGVVc2VyUmVxdWVzdBofLmRlY2toYW5kLnYxLlVwZGF0ZVVzZXJSZXNwb25zZRJQCgtTZXRQYXNzd29yZBIfLmRlY2toYW5kLnYxLlNldFBhc3N3b3JkUmVxdWVzdBogLmRlY2toYW5kLnYxLlNldFBhc3N3b3JkUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * User is somebody.
@@ -155,6 +155,19 @@ export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
  * @generated from message deckhand.v1.ListUsersRequest
  */
 export type ListUsersRequest = Message<"deckhand.v1.ListUsersRequest"> & {
+  /**
+   * At most this many; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
 };
 
 /**
@@ -172,6 +185,13 @@ export type ListUsersResponse = Message<"deckhand.v1.ListUsersResponse"> & {
    * @generated from field: repeated deckhand.v1.User users = 1;
    */
   users: User[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**
@@ -251,6 +271,14 @@ export type SetPasswordRequest = Message<"deckhand.v1.SetPasswordRequest"> & {
    * @generated from field: string current_password = 3;
    */
   currentPassword: string;
+
+  /**
+   * Also ends all of their API tokens, but for one that a hub keeps in its data
+   * folder. Their sessions end in any case, but for the one that calls.
+   *
+   * @generated from field: bool revoke_tokens = 4;
+   */
+  revokeTokens: boolean;
 };
 
 /**
