@@ -1,16 +1,22 @@
 package hub_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/hub/hubtest/noisy"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/simnode"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -66,4 +72,58 @@ func TestASecretOfOneOrganisationIsTextOfAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.ReviewSecrets(t.Context()))
 	require.Equal(t, goal, cfg.Redact.Org(org).String(goal))
+}
+
+// An organisation that floods the hub with ten kinds of work at once keeps none of
+// another's calls from being done: those of people, of senders of webhooks, and of
+// workers.
+func TestANoisyOrganisationKeepsNothingFromAnother(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	cfg.APIRate, cfg.TrustedProxies, cfg.NotifyAllow = 0, "127.0.0.1", "127.0.0.0/8"
+	r := &triggerRig{newRig(t, cfg, nil)}
+	r.apply("watch", scripted("watch"))
+	trigger, secret := r.webhook("ours", &deckhandv1.TriggerSpec{Goal: "look at {{ payload.n }}"})
+	other, err := noisy.Make(t.Context(), r.user, "noisy")
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	node, err := simnode.New(t.Context(), simnode.Config{
+		Dir: t.TempDir(), HubURL: r.URL(), JoinToken: other.JoinToken, Name: noisy.NodeName, Log: hubtest.Log(t),
+	})
+	require.NoError(t, err)
+	require.NoError(t, node.Start(t.Context()))
+	t.Cleanup(node.Stop)
+	require.NoError(t, other.Prepare(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var noise sync.WaitGroup
+	noise.Go(func() { other.Run(ctx) })
+	defer noise.Wait()
+	defer cancel()
+
+	const rounds = 3
+	for n := range rounds {
+		require.Equal(t, http.StatusAccepted, r.post(trigger, secret, fmt.Sprint("ours-", n), fmt.Sprintf(`{"n":%d}`, n)).status)
+		task := r.submit("walker")
+		lease := r.begin(task.GetId(), 1)
+		r.turn(lease, 1)
+		step, err := r.propose(lease, 1, 0, "shell_exec", command("echo ours"))
+		require.NoError(t, err)
+		step, err = r.execute(lease, step.GetId())
+		require.NoError(t, err)
+		require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, step.GetState())
+		r.finish(lease)
+		require.NotEmpty(t, r.events(task.GetId(), false))
+		require.Equal(t, deckhandv1.TaskState_TASK_STATE_SUCCEEDED, r.task(task.GetId()).GetState())
+		require.Empty(t, r.items(&deckhandv1.ListInboxRequest{}))
+	}
+	require.Eventually(t, func() bool {
+		return len(r.deliveries(trigger.GetId(), deckhandv1.DeliveryState_DELIVERY_STATE_STARTED)) == rounds
+	}, time.Minute, 20*time.Millisecond, "every webhook starts its task")
+	cancel()
+	noise.Wait()
+	for name, count := range other.Counts() {
+		t.Logf("%s: %d done, %d refused", name, count.Done.Load(), count.Refused.Load())
+		require.NotZero(t, count.Done.Load()+count.Refused.Load(), "there was no noise of %s", name)
+	}
+	require.Len(t, other.Counts(), 10)
 }

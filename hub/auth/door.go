@@ -23,6 +23,8 @@ const (
 	bodyEach = 128 << 20
 	// StreamsEach is how many streams a token or a session may have open at once.
 	StreamsEach = 100
+	// StreamsOrganisation is how many those of one organisation may, on one hub.
+	StreamsOrganisation = 2000
 )
 
 // Door stands before all procedures: it admits a caller by a request's headers
@@ -37,8 +39,8 @@ type Door struct {
 	// Begin is how long a body may take to begin; NewDoor sets 30 s.
 	Begin time.Duration
 
-	room    *fair.Room
-	streams *fair.Lanes
+	room                   *fair.Room
+	streams, organisations *fair.Lanes
 	// streaming says of each procedure who streams.
 	streaming map[string]streaming
 }
@@ -46,8 +48,8 @@ type Door struct {
 // NewDoor makes a Door.
 func NewDoor(g Guards, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
 	return &Door{
-		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), streams: fair.NewLanes(StreamsEach, 0),
-		streaming: streams(),
+		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach),
+		streams: fair.NewLanes(StreamsEach, 0), organisations: fair.NewLanes(StreamsOrganisation, 0), streaming: streams(),
 	}
 }
 
@@ -68,10 +70,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, streaming := callerOf(ctx, r), d.streaming[r.URL.Path]
 	if streaming.caller || streaming.hub {
-		leave, err := d.streams.Take(ctx, caller)
+		leave, err := d.stream(ctx, caller)
 		if err != nil {
-			d.Refuse(w, r, fault.New(fault.Exhausted, "%d streams are open already with this token", StreamsEach).WithCode(fault.RateLimited).
-				WithFix("end one of them first; one watch can have many tasks"))
+			d.Refuse(w, r, err)
 			return
 		}
 		defer leave()
@@ -91,6 +92,28 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = b
 	defer b.Leave()
 	d.Next.ServeHTTP(w, r)
+}
+
+// stream has a stream begin within the bounds of its caller and organisation.
+func (d *Door) stream(ctx context.Context, caller string) (leave func(), err error) {
+	refuse := func(n int, whose string) error {
+		return fault.New(fault.Exhausted, "%d streams are open already %s", n, whose).WithCode(fault.RateLimited).
+			WithFix("end one of them first; one watch can have many tasks")
+	}
+	own, err := d.streams.Take(ctx, caller)
+	if err != nil {
+		return nil, refuse(StreamsEach, "with this token")
+	}
+	id := Known(ctx)
+	if id.OrgID == "" || id.Kind != User {
+		return own, nil
+	}
+	shared, err := d.organisations.Take(ctx, id.OrgID)
+	if err != nil {
+		own()
+		return nil, refuse(StreamsOrganisation, "in this organisation on this hub")
+	}
+	return func() { shared(); own() }, nil
 }
 
 // callerOf names who calls: a token or session, or else an address.

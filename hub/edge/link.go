@@ -113,6 +113,7 @@ func (l *Link) clientOn(conn net.Conn) *grpc.ClientConn {
 		// A link is idle most of the time, and a hub has thousands: what is read
 		// comes by TLS records, and large frames pass the buffer by.
 		grpc.WithReadBufferSize(readBuffer),
+		grpc.WithMaxHeaderListSize(nodelink.MaxHeaderBytes),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(nodelink.MaxMessageBytes), grpc.MaxCallSendMsgSize(nodelink.MaxMessageBytes)),
 		grpc.WithDisableRetry(),

@@ -104,6 +104,7 @@ func newPeers(e *Edge) *peers {
 		grpc.UnknownServiceHandler(p.forward),
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(nodelink.MaxMessageBytes), grpc.MaxSendMsgSize(nodelink.MaxMessageBytes),
+		grpc.MaxHeaderListSize(nodelink.MaxHeaderBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: nodelink.MinPingInterval, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 	)

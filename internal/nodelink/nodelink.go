@@ -44,6 +44,10 @@ const (
 	// file that WriteFile takes, and room for the rest of the message.
 	MaxMessageBytes = 32<<20 + 1<<20
 
+	// MaxHeaderBytes bounds the headers of a call in either direction: a procedure's
+	// name, ids and an error's details.
+	MaxHeaderBytes = 64 << 10
+
 	// MissedHeartbeats is how many intervals a side waits without hearing
 	// anything before it drops the link.
 	MissedHeartbeats = 3

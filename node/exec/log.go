@@ -77,6 +77,11 @@ func logDeleted(id string, at *timestamppb.Timestamp) error {
 		WithFix("keep logs longer, or let them take more room, in the node's configuration").WithObject(id)
 }
 
+// MaxFollows is how many readers may follow logs at once: each has an open log and
+// a goroutine of the daemon's. Reading what is there is not counted, as steps do
+// when their command has ended.
+const MaxFollows = 256
+
 // ReadLog implements the service.
 func (s *Service) ReadLog(req *nodev1.ReadLogRequest, stream grpc.ServerStreamingServer[nodev1.ReadLogResponse]) error {
 	if err := s.readLog(req, stream); err != nil {
@@ -89,6 +94,13 @@ func (s *Service) readLog(req *nodev1.ReadLogRequest, stream grpc.ServerStreamin
 	ctx := stream.Context()
 	if err := validateRead(req); err != nil {
 		return err
+	}
+	if req.GetFollow() {
+		defer s.follows.Add(-1)
+		if s.follows.Add(1) > MaxFollows {
+			return fault.New(fault.Exhausted, "%d readers follow logs of this node already", MaxFollows).
+				WithCode(fault.RateLimited).WithFix("try again when one of them has ended, or read without following")
+		}
 	}
 	log, w, err := s.findLog(ctx, req.GetExecId())
 	if err != nil || log == nil {

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -96,6 +97,8 @@ type Service struct {
 	search  *grep.Slots
 	output  int64 // bytes after which a command is killed
 	contact contact
+	// follows counts the readers that wait for more of a log.
+	follows atomic.Int64
 	// recorded are those whose end the hub has on record, until the ledger knows;
 	// guarded by mu. Lost with the daemon, they are only kept for longer.
 	recorded []string

@@ -66,6 +66,10 @@ type Config struct {
 	// DrainTimeout is how long calls under way may last once the link is asked
 	// to stop; 0 for 3 s.
 	DrainTimeout time.Duration
+	// MaxCalls is how many calls of the hub's may be under way at once, streams among
+	// them; 0 for 4096. What comes above waits in the hub. Kinds of streams that
+	// people open have smaller bounds of their own, so that a kill never waits.
+	MaxCalls uint32
 	// RenewAfter is the part of a certificate's life after which it is renewed;
 	// 0 for two thirds.
 	RenewAfter float64
@@ -110,6 +114,9 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.DrainTimeout <= 0 {
 		cfg.DrainTimeout = 3 * time.Second
+	}
+	if cfg.MaxCalls == 0 {
+		cfg.MaxCalls = 4096
 	}
 	if cfg.RenewAfter <= 0 {
 		cfg.RenewAfter = 2.0 / 3
@@ -202,6 +209,8 @@ func (l *Link) serve(ctx context.Context, raw net.Conn) (stood bool, err error) 
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(nodelink.MaxMessageBytes),
 		grpc.MaxSendMsgSize(nodelink.MaxMessageBytes),
+		grpc.MaxHeaderListSize(nodelink.MaxHeaderBytes),
+		grpc.MaxConcurrentStreams(l.cfg.MaxCalls),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: nodelink.PingAfter, Timeout: nodelink.PingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: nodelink.MinPingInterval, PermitWithoutStream: true,

@@ -35,9 +35,17 @@ func (s *Service) GetTelemetry(_ context.Context, req *nodev1.GetTelemetryReques
 	return out, nil
 }
 
+// MaxWatchers is how many callers may watch at once.
+const MaxWatchers = 128
+
 // WatchTelemetry implements the service.
 func (s *Service) WatchTelemetry(req *nodev1.WatchTelemetryRequest, stream grpc.ServerStreamingServer[nodev1.WatchTelemetryResponse]) error {
 	s.mu.Lock()
+	if s.watchers >= MaxWatchers {
+		s.mu.Unlock()
+		return fault.ToGRPC(fault.New(fault.Exhausted, "%d callers watch the telemetry of this node already", MaxWatchers).
+			WithCode(fault.RateLimited).WithFix("try again when one of them has ended"))
+	}
 	s.watchers++
 	next := s.dropped + int64(len(s.events)) // the first event not sent
 	fresh := s.fresh

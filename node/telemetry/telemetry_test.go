@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
@@ -276,4 +277,27 @@ func TestRatesFollowFromTwoSamples(t *testing.T) {
 		s.last = step.sample
 		require.Equal(t, step.a, step.sample.GetJails()[0].CpuMillis)
 	}
+}
+
+// So many callers may watch; one more is told so, and one that leaves makes room.
+func TestCallersThatWatchAreBounded(t *testing.T) {
+	t.Parallel()
+	api := serve(t, Config{Jails: nobody{}, Dir: t.TempDir(), Every: time.Hour, Watched: time.Millisecond})
+	open := func() (leave func(), err error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		stream, err := api.WatchTelemetry(ctx, &nodev1.WatchTelemetryRequest{})
+		require.NoError(t, err)
+		_, err = stream.Recv()
+		return cancel, err
+	}
+	leave, err := open()
+	require.NoError(t, err)
+	for opened := 1; err == nil; opened++ {
+		require.LessOrEqual(t, opened, MaxWatchers, "no bound was reached")
+		_, err = open()
+	}
+	require.Equal(t, fault.RateLimited, fault.As(fault.FromGRPC(err)).Code)
+	leave()
+	require.Eventually(t, func() bool { _, err := open(); return err == nil }, time.Minute, 10*time.Millisecond)
 }

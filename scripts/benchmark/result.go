@@ -31,6 +31,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"memory":           memory,
 	"node-idle":        nodeIdle,
 	"nodes":            nodes,
+	"noisy-neighbour":  noisyNeighbour,
 	"policy":           policyDecision,
 	"redact":           redactStream,
 	"relay":            relayed,
