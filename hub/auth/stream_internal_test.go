@@ -2,8 +2,6 @@ package auth
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +15,7 @@ func TestAnOrganisationsStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	d := NewDoor(Guards{}, nil, nil)
 	open := func(org, token string, kind Kind) (func(), error) {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		return d.stream(WithIdentity(r.Context(), Identity{OrgID: org, TokenID: token, Kind: kind}), r)
+		return d.stream(WithIdentity(t.Context(), Identity{OrgID: org, TokenID: token, Kind: kind}), token)
 	}
 	var end func()
 	for i := range StreamsOrganisation {
