@@ -88,6 +88,14 @@ func TestListsComeInPages(t *testing.T) {
 	r.exec(`INSERT INTO node_execs (id, org_id, node_id, target, terminal, agent_id, jail_id, argv, spec_sealed, reason, user_id, user_name)
 		SELECT 'nexec_' || n, a.org_id, 'node_1', 'jail', false, a.id, 'jail_x', '{true}', '\x00', '', u.id, u.name
 		FROM agents a, users u, generate_series(1, 130) AS n WHERE a.name = 'walker' AND u.name = 'admin'`)
+	r.exec(`INSERT INTO sessions (id, org_id, user_id, hash, method, address, user_agent, expires_at)
+		SELECT 'session_' || n, u.org_id, u.id, decode(md5(n::text), 'hex'), 'token', '', '', now() + interval '1 day'
+		FROM users u, generate_series(1, 130) AS n WHERE u.name = 'admin'`)
+	task := r.submit("walker").GetId()
+	r.exec(fmt.Sprintf(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, state)
+		SELECT 'step_' || n, t.org_id, t.id, n, n, 0, 'c', 1, 'file_write', 'safe', '{}', '\x00', '\x00', 'granted' FROM tasks t, generate_series(1, 130) AS n WHERE t.id = '%s'`, task))
+	r.exec(`INSERT INTO step_changes (step_id, org_id, task_id, node_id, jail_id, change_id, state_before, state_after, files, changes, shared_with, unkept)
+		SELECT s.id, s.org_id, s.task_id, 'node_1', 'jail_x', s.id, 1, 2, 1, '[]', '{}', 0 FROM steps s`)
 	for name, c := range map[string]struct {
 		first int
 		page  func(token string, size int32) (ids []string, next string, err error)
@@ -119,6 +127,26 @@ func TestListsComeInPages(t *testing.T) {
 			}
 			for _, one := range res.Msg.GetTokens() {
 				ids = append(ids, one.GetId())
+			}
+			return ids, res.Msg.GetNextPageToken(), nil
+		}},
+		"sessions": {100, func(token string, size int32) (ids []string, next string, err error) {
+			res, err := r.user.Sessions.ListSessions(t.Context(), connect.NewRequest(&deckhandv1.ListSessionsRequest{PageToken: token, PageSize: size}))
+			if err != nil {
+				return nil, "", err
+			}
+			for _, one := range res.Msg.GetSessions() {
+				ids = append(ids, one.GetId())
+			}
+			return ids, res.Msg.GetNextPageToken(), nil
+		}},
+		"changes": {100, func(token string, size int32) (ids []string, next string, err error) {
+			res, err := r.user.Workspaces.ListChanges(t.Context(), connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: task, PageToken: token, PageSize: size}))
+			if err != nil {
+				return nil, "", err
+			}
+			for _, one := range res.Msg.GetSteps() {
+				ids = append(ids, one.GetStepId())
 			}
 			return ids, res.Msg.GetNextPageToken(), nil
 		}},

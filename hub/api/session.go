@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -104,13 +105,13 @@ func (h *Sessions) GetSession(ctx context.Context, _ *connect.Request[deckhandv1
 }
 
 // ListSessions answers the caller's sessions.
-func (h *Sessions) ListSessions(ctx context.Context, _ *connect.Request[deckhandv1.ListSessionsRequest]) (*connect.Response[deckhandv1.ListSessionsResponse], error) {
+func (h *Sessions) ListSessions(ctx context.Context, req *connect.Request[deckhandv1.ListSessionsRequest]) (*connect.Response[deckhandv1.ListSessionsResponse], error) {
 	id := auth.From(ctx)
-	rows, err := h.Sessions.List(ctx, id.OrgID, id.UserID)
+	rows, next, err := h.Sessions.List(ctx, id.OrgID, id.UserID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListSessionsResponse{}
+	res := &deckhandv1.ListSessionsResponse{NextPageToken: next}
 	for _, row := range rows {
 		m, err := sessionMessage(db.GetSessionRow(row))
 		if err != nil {

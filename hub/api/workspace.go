@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
@@ -73,11 +75,20 @@ func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	rows, span, err := h.Changes.Changes(ctx, t)
+	after, err := store.ParseNumberToken(req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	rows, span, err := h.Changes.ChangesAfter(ctx, t, after, size+1)
 	if err != nil {
 		return nil, err
 	}
 	out := &deckhandv1.ListChangesResponse{}
+	if len(rows) > int(size) {
+		rows = rows[:size]
+		out.NextPageToken = store.NumberToken(rows[size-1].Number)
+	}
 	out.UndoUntil, out.UndoLeft = left(span)
 	for _, row := range rows {
 		one := &deckhandv1.StepChanges{

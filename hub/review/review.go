@@ -19,6 +19,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -143,7 +144,7 @@ func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary str
 // may not call such a tool may not accept it.
 func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detail, category string, err error) {
 	category = tool.CategoryName(tool.CategoryOf("safe"))
-	changed, err := q.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID})
+	changed, err := q.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID, MaxRows: math.MaxInt32})
 	if err != nil {
 		return d, "", fmt.Errorf("list the changes of %s: %w", t.ID, err)
 	}

@@ -283,13 +283,27 @@ func (s *Sessions) Get(ctx context.Context, orgID, id string) (db.GetSessionRow,
 	return row, err
 }
 
-// List answers a user's sessions that stand, newest first.
-func (s *Sessions) List(ctx context.Context, orgID, userID string) ([]db.ListSessionsRow, error) {
-	rows, err := s.cfg.Store.ListSessions(ctx, db.ListSessionsParams{OrgID: orgID, UserID: userID, Idle: s.cfg.Idle})
-	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+// List returns a page of a user's sessions that stand, newest first, and the next
+// page's token.
+func (s *Sessions) List(ctx context.Context, orgID, userID, page string, size int32) ([]db.ListSessionsRow, string, error) {
+	p := db.ListSessionsParams{OrgID: orgID, UserID: userID, Idle: s.cfg.Idle, MaxRows: size + 1}
+	if page != "" {
+		at, id, err := store.ParsePageToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
 	}
-	return rows, nil
+	rows, err := s.cfg.Store.ListSessions(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list sessions: %w", err)
+	}
+	if len(rows) <= int(size) {
+		return rows, "", nil
+	}
+	rows = rows[:size]
+	last := rows[size-1].Session
+	return rows, store.PageToken(last.CreatedAt, last.ID), nil
 }
 
 // End ends a user's session.

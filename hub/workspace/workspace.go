@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,13 +167,18 @@ func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, cha
 // shownPaths is how many paths an event has.
 const shownPaths = 20
 
-// Changes answers the steps of a task that changed something, in order, and
-// how long that can be taken back. What is pending is settled first.
+// Changes returns all steps of a task that changed something, in order, and how
+// long that can be taken back. What is pending is settled first.
 func (w *Workspaces) Changes(ctx context.Context, t db.Task) ([]db.ListStepChangesRow, Span, error) {
+	return w.ChangesAfter(ctx, t, 0, math.MaxInt32)
+}
+
+// ChangesAfter is Changes of the first steps, at most limit, after a number.
+func (w *Workspaces) ChangesAfter(ctx context.Context, t db.Task, after, limit int32) ([]db.ListStepChangesRow, Span, error) {
 	if err := w.settle(ctx, t); err != nil && !fault.Is(err, fault.Unavailable) {
 		return nil, Span{}, err
 	}
-	rows, err := w.cfg.Store.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID})
+	rows, err := w.cfg.Store.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID, AfterNumber: after, MaxRows: limit})
 	if err != nil {
 		return nil, Span{}, fmt.Errorf("list the changes of %s: %w", t.ID, err)
 	}

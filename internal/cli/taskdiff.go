@@ -94,16 +94,24 @@ func (a *app) listChanges(ctx context.Context, taskID string) error {
 	if err != nil {
 		return err
 	}
-	res, err := client.Workspaces.ListChanges(ctx, connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: taskID}))
-	if err != nil {
+	var steps []*deckhandv1.StepChanges
+	var last *deckhandv1.ListChangesResponse
+	if err := sdk.Pages(func(token string) (string, error) {
+		res, err := client.Workspaces.ListChanges(ctx, connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: taskID, PageToken: token}))
+		if err != nil {
+			return "", err
+		}
+		last, steps = res.Msg, append(steps, res.Msg.GetSteps()...)
+		return last.GetNextPageToken(), nil
+	}); err != nil {
 		return err
 	}
-	if len(res.Msg.GetSteps()) == 0 {
+	if len(steps) == 0 {
 		a.notef("no step of it changed a file")
-	} else if res.Msg.GetUndoUntil() != nil {
-		a.notef("%s", undoTime(res.Msg.GetUndoLeft().AsDuration()))
+	} else if last.GetUndoUntil() != nil {
+		a.notef("%s", undoTime(last.GetUndoLeft().AsDuration()))
 	}
-	return output.List(a.printer(), a.stepChangesNoun(), res.Msg.GetSteps())
+	return output.List(a.printer(), a.stepChangesNoun(), steps)
 }
 
 func undoTime(left time.Duration) string {

@@ -239,13 +239,18 @@ const listSessions = `-- name: ListSessions :many
 SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.user_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval
-ORDER BY s.created_at DESC, s.id
+  AND ($4::timestamptz IS NULL
+       OR (s.created_at, s.id) < ($4::timestamptz, $5::text))
+ORDER BY s.created_at DESC, s.id DESC LIMIT $6
 `
 
 type ListSessionsParams struct {
-	OrgID  string
-	UserID string
-	Idle   time.Duration
+	OrgID      string
+	UserID     string
+	Idle       time.Duration
+	BeforeTime *time.Time
+	BeforeID   string
+	MaxRows    int32
 }
 
 type ListSessionsRow struct {
@@ -255,8 +260,16 @@ type ListSessionsRow struct {
 	OrganisationName string
 }
 
+// Newest first, after a keyset position.
 func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]ListSessionsRow, error) {
-	rows, err := q.db.Query(ctx, listSessions, arg.OrgID, arg.UserID, arg.Idle)
+	rows, err := q.db.Query(ctx, listSessions,
+		arg.OrgID,
+		arg.UserID,
+		arg.Idle,
+		arg.BeforeTime,
+		arg.BeforeID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

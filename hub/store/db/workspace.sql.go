@@ -264,13 +264,15 @@ func (q *Queries) FinishUndo(ctx context.Context, arg FinishUndoParams) (Undo, e
 const listStepChanges = `-- name: ListStepChanges :many
 SELECT step_changes.step_id, step_changes.org_id, step_changes.task_id, step_changes.node_id, step_changes.jail_id, step_changes.change_id, step_changes.state_before, step_changes.state_after, step_changes.files, step_changes.changes, step_changes.shared_with, step_changes.unkept, step_changes.undone_at, step_changes.undo_id, steps.number, steps.tool, steps.finished_at
 FROM step_changes JOIN steps ON steps.id = step_changes.step_id
-WHERE step_changes.org_id = $1 AND step_changes.task_id = $2
-ORDER BY steps.number
+WHERE step_changes.org_id = $1 AND step_changes.task_id = $2 AND steps.number > $3
+ORDER BY steps.number LIMIT $4
 `
 
 type ListStepChangesParams struct {
-	OrgID  string
-	TaskID string
+	OrgID       string
+	TaskID      string
+	AfterNumber int32
+	MaxRows     int32
 }
 
 type ListStepChangesRow struct {
@@ -280,8 +282,14 @@ type ListStepChangesRow struct {
 	FinishedAt *time.Time
 }
 
+// In order, after a step's number.
 func (q *Queries) ListStepChanges(ctx context.Context, arg ListStepChangesParams) ([]ListStepChangesRow, error) {
-	rows, err := q.db.Query(ctx, listStepChanges, arg.OrgID, arg.TaskID)
+	rows, err := q.db.Query(ctx, listStepChanges,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AfterNumber,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -21,10 +21,13 @@ FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = 
 WHERE s.org_id = @org_id AND s.id = @id;
 
 -- name: ListSessions :many
+-- Newest first, after a keyset position.
 SELECT sqlc.embed(s), u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = @org_id AND s.user_id = @user_id AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - @idle::interval
-ORDER BY s.created_at DESC, s.id;
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (s.created_at, s.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY s.created_at DESC, s.id DESC LIMIT @max_rows;
 
 -- name: EndSession :execrows
 UPDATE sessions SET ended_at = now() WHERE org_id = @org_id AND user_id = @user_id AND id = @id AND ended_at IS NULL;

@@ -4,10 +4,11 @@ VALUES (@step_id, @org_id, @task_id, @node_id, @jail_id, @change_id, @state_befo
 ON CONFLICT (step_id) DO NOTHING;
 
 -- name: ListStepChanges :many
+-- In order, after a step's number.
 SELECT sqlc.embed(step_changes), steps.number, steps.tool, steps.finished_at
 FROM step_changes JOIN steps ON steps.id = step_changes.step_id
-WHERE step_changes.org_id = @org_id AND step_changes.task_id = @task_id
-ORDER BY steps.number;
+WHERE step_changes.org_id = @org_id AND step_changes.task_id = @task_id AND steps.number > @after_number
+ORDER BY steps.number LIMIT @max_rows;
 
 -- name: CreateUndo :one
 INSERT INTO undos (id, org_id, task_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)

@@ -474,7 +474,11 @@ func (x *StepChanges) GetUnkept() int32 {
 type ListChangesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Task id or unique id prefix.
-	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -516,6 +520,20 @@ func (x *ListChangesRequest) GetTaskId() string {
 	return ""
 }
 
+func (x *ListChangesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListChangesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps that changed something, in order.
@@ -523,7 +541,9 @@ type ListChangesResponse struct {
 	// Until when they can be taken back; unset while the task has not ended.
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
 	// How long that still is; 0 when it is over.
-	UndoLeft      *durationpb.Duration `protobuf:"bytes,3,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
+	UndoLeft *durationpb.Duration `protobuf:"bytes,3,opt,name=undo_left,json=undoLeft,proto3" json:"undo_left,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,6 +597,13 @@ func (x *ListChangesResponse) GetUndoLeft() *durationpb.Duration {
 		return x.UndoLeft
 	}
 	return nil
+}
+
+func (x *ListChangesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type DiffChangesRequest struct {
@@ -1677,15 +1704,20 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\vfinished_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x16\n" +
 	"\x06unkept\x18\n" +
-	" \x01(\x05R\x06unkept\"9\n" +
+	" \x01(\x05R\x06unkept\"\x8b\x01\n" +
 	"\x12ListChangesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"\xb8\x01\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\xe0\x01\n" +
 	"\x13ListChangesResponse\x12.\n" +
 	"\x05steps\x18\x01 \x03(\v2\x18.deckhand.v1.StepChangesR\x05steps\x129\n" +
 	"\n" +
 	"undo_until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x126\n" +
-	"\tundo_left\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bundoLeft\"\xb6\x01\n" +
+	"\tundo_left\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bundoLeft\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xb6\x01\n" +
 	"\x12DiffChangesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12-\n" +

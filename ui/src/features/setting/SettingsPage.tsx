@@ -1,7 +1,8 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
 import { toast } from "sonner";
+import { byToken } from "@/api/pages";
 import { problemOf } from "@/api/error";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
@@ -13,6 +14,7 @@ import { Confirm } from "@/components/Confirm";
 import { Id } from "@/components/Id";
 import { Kbd } from "@/components/Kbd";
 import { Page } from "@/components/Page";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { useShortcutList } from "@/components/shortcuts";
@@ -89,7 +91,7 @@ function Account() {
 
 function Sessions() {
   const own = useSession();
-  const list = useQuery(SessionService.method.listSessions, {});
+  const list = useInfiniteQuery(SessionService.method.listSessions, { pageSize: 100, pageToken: "" }, byToken);
   const refresh = useRefresh(SessionService);
   const end = async (id: string) => {
     try {
@@ -107,7 +109,7 @@ function Sessions() {
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : (
         <Table label="Sessions" head={["With", "From", "By", "Since", "Last seen", "Ends", ""]}>
-          {list.data.sessions.map((s) => (
+          {list.data.pages.flatMap((page) => page.sessions).map((s) => (
             <Row key={s.id}>
               <Cell>
                 <span title={s.userAgent}>{browserOf(s.userAgent)}</span> {s.id === own.id && <Badge tone="good">this one</Badge>}
@@ -134,6 +136,7 @@ function Sessions() {
           ))}
         </Table>
       )}
+      <More pages={list}>Older sessions</More>
     </Section>
   );
 }

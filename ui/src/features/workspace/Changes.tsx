@@ -1,9 +1,10 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useQuery as usePlainQuery, useQueryClient } from "@tanstack/react-query";
 import { Undo2 } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
+import { byToken } from "@/api/pages";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge, type Tone } from "@/components/Badge";
@@ -15,6 +16,7 @@ import { Field, Select } from "@/components/Field";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
 import { line } from "@/components/marks";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { duration, millis, Time, useNow } from "@/components/Time";
@@ -35,16 +37,18 @@ const kinds: Record<ChangeKind, [string, Tone]> = {
 // back for as long as that goes.
 export function Changes(props: { taskId: string }) {
   const session = useSession();
-  const { data, error, isPending, refetch } = useQuery(WorkspaceService.method.listChanges, { taskId: props.taskId });
+  const pages = useInfiniteQuery(WorkspaceService.method.listChanges, { taskId: props.taskId, pageSize: 100, pageToken: "" }, byToken);
+  const { error, isPending, refetch } = pages;
   const [shown, setShown] = useState<string | undefined>();
   const [undo, setUndo] = useState<string[] | undefined>();
   const now = useNow();
   if (isPending) return <Skeletons rows={4} />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  const until = millis(data.undoUntil);
+  const steps = pages.data.pages.flatMap((page) => page.steps);
+  const until = millis(pages.data.pages[0]!.undoUntil);
   const left = until === undefined ? undefined : until - now;
   const over = left !== undefined && left <= 0;
-  if (data.steps.length === 0) {
+  if (steps.length === 0) {
     return <Empty title="No file was changed">What steps change in the workspace stands here, and can be undone.</Empty>;
   }
   return (
@@ -61,7 +65,7 @@ export function Changes(props: { taskId: string }) {
         )}
       </div>
       <ul className="space-y-2">
-        {data.steps.map((s) => (
+        {steps.map((s) => (
           <li key={s.stepId} className="rounded-md border bg-panel">
             <div className="flex flex-wrap items-center gap-2 p-2">
               <button
@@ -93,6 +97,7 @@ export function Changes(props: { taskId: string }) {
           </li>
         ))}
       </ul>
+      <More pages={pages}>Later steps</More>
       {undo && <Undo taskId={props.taskId} stepIds={undo} onClose={() => setUndo(undefined)} />}
     </div>
   );

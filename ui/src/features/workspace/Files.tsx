@@ -1,6 +1,7 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { ChevronDown, ChevronRight, File, Folder } from "lucide-react";
 import { useMemo, useState } from "react";
+import { byToken, useRest } from "@/api/pages";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
@@ -120,8 +121,13 @@ function Viewer(props: { taskId: string; path: string }) {
     { retry: false },
   );
   // Those of the task's steps that changed it, in order.
-  const changes = useQuery(WorkspaceService.method.listChanges, { taskId: props.taskId }, { retry: false });
-  const steps = changes.data?.steps.filter((s) => s.changes.some((c) => c.path === props.path)) ?? [];
+  const changes = useInfiniteQuery(
+    WorkspaceService.method.listChanges,
+    { taskId: props.taskId, pageSize: 500, pageToken: "" },
+    { ...byToken, retry: false },
+  );
+  useRest(changes);
+  const steps = changes.data?.pages.flatMap((page) => page.steps).filter((s) => s.changes.some((c) => c.path === props.path)) ?? [];
   const [since, setSince] = useState("");
   const from = steps.findIndex((s) => s.stepId === since);
   const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
