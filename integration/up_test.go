@@ -141,6 +141,13 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 	steps := f.steps(id)
 	require.Len(t, steps, 3, "no call was made twice")
 	require.Equal(t, "ran\n", f.cli(0, "task", "logs", steps[1].ID).out)
+	// A jail of another agent's is made by the containerd that is back.
+	f.persona("later", strings.Replace(countAndWait, "while [ ! -e go ]; do sleep 0.1; done; ", "", 1))
+	id = f.submit("later")
+	eventually(t, time.Minute, "a task in a new jail to end", func() bool {
+		up.mustRun(t)
+		return f.task(id).State == "TASK_STATE_SUCCEEDED"
+	})
 	for _, name := range []string{"PostgreSQL", "containerd"} {
 		require.Contains(t, up.output.String(), `"part":"`+name+`"`)
 	}

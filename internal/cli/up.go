@@ -23,7 +23,8 @@ func (a *app) upCommand() *cobra.Command {
 Runs hub, worker and node in one process, with a private PostgreSQL and, when
 none is running, a private containerd, all below one data folder. Needs root,
 PostgreSQL's binaries, containerd and runc. Other commands on this machine find
-it by themselves. Ctrl-C stops everything in order; kill -9 loses nothing.
+it by themselves. Ctrl-C stops everything in order; kill -9 loses nothing. A
+PostgreSQL or containerd of its own that dies is started again.
 `,
 		example: `
 sudo deckhand up

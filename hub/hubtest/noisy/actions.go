@@ -70,11 +70,11 @@ func (n *Neighbour) post(ctx context.Context, to hook, body string) error {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Deckhand-Token", to.secret)
-	return n.send(req, http.StatusAccepted)
+	return n.send(req)
 }
 
 // send sends a request and reads all that comes.
-func (n *Neighbour) send(req *http.Request, want int) error {
+func (n *Neighbour) send(req *http.Request) error {
 	res, err := n.http.Do(req)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (n *Neighbour) send(req *http.Request, want int) error {
 	if _, err := io.Copy(io.Discard, res.Body); err != nil {
 		return err
 	}
-	if res.StatusCode != want {
+	if res.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("HTTP %d", res.StatusCode)
 	}
 	return nil
@@ -119,7 +119,7 @@ func (n *Neighbour) talk(ctx context.Context) error {
 		return err
 	}
 	req.Header.Set("X-Api-Key", fmt.Sprintf("%s:%d:%s", n.lease.GetTaskId(), n.lease.GetAttempt(), n.lease.GetToken()))
-	return n.send(req, http.StatusOK)
+	return n.send(req)
 }
 
 // ask has a task wait for a person.
