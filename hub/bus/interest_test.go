@@ -41,7 +41,7 @@ func TestPullOfAWorkerThatIsGoneLosesNoWakeup(t *testing.T) {
 	consumer, err = js.Consumer(t.Context(), second.Stream, second.Consumer)
 	require.NoError(t, err)
 	// The time to acknowledge is 15 s.
-	msg, err := consumer.Next(jetstream.FetchMaxWait(25 * time.Second))
+	msg, err := consumer.Next(jetstream.FetchMaxWait(time.Minute))
 	require.NoError(t, err)
 	require.Contains(t, string(msg.Data()), "task_a")
 }
