@@ -1,7 +1,6 @@
 package danger
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,28 +10,28 @@ import (
 // What code calls, in its own spellings. The text is that of source.bare, where
 // «3» is the third string.
 var (
-	execs = regexp.MustCompile(`\b(?:os\.system|os\.popen\w*|os\.exec\w+|os\.spawn\w+|os\.posix_spawnp?|subprocess\.\w+|commands\.get\w+|pty\.spawn|popen\d?|check_output|check_call|Popen|system|exec|execSync|execFile|execFileSync|spawn|spawnSync|shell_exec|passthru|proc_open|pcntl_exec|qx|Open3\.\w+|IO\.popen|io\.popen|os\.execute|sh|execvp?e?|execlp?e?|Deno\.Command|Bun\.spawn|Command|create_subprocess_(?:shell|exec)|getoutput|getstatusoutput|invoke)\s*[\(\[ ]`)
+	execs = compile(`\b(?:os\.system|os\.popen\w*|os\.exec\w+|os\.spawn\w+|os\.posix_spawnp?|subprocess\.\w+|commands\.get\w+|pty\.spawn|popen\d?|check_output|check_call|Popen|system|exec|execSync|execFile|execFileSync|spawn|spawnSync|shell_exec|passthru|proc_open|pcntl_exec|qx|Open3\.\w+|IO\.popen|io\.popen|os\.execute|sh|execvp?e?|execlp?e?|Deno\.Command|Bun\.spawn|Command|create_subprocess_(?:shell|exec)|getoutput|getstatusoutput|invoke)\s*[\(\[ ]`)
 
-	deletes = regexp.MustCompile(`(?:\bshutil\.rmtree|\brmtree|\brm_rf|\brm_r|\bremove_dir|\bremove_entry(?:_secure)?|\bremove_tree|\bdeltree|\brmSync|\bfs\.rm|\brmdirSync|\bfs\.rmdir|\bremoveSync|\bemptyDirSync|\brimraf|\bremovedirs|\brmdir|\bsend2trash|\bunlinkSync|\bfs\.unlink|\bunlink|\bos\.remove|\bos\.unlink|\bFile\.delete|\bDir\.rmdir|\bFile\.unlink|\bremove)\b`)
+	deletes = compile(`(?:\bshutil\.rmtree|\brmtree|\brm_rf|\brm_r|\bremove_dir|\bremove_entry(?:_secure)?|\bremove_tree|\bdeltree|\brmSync|\bfs\.rm|\brmdirSync|\bfs\.rmdir|\bremoveSync|\bemptyDirSync|\brimraf|\bremovedirs|\brmdir|\bsend2trash|\bunlinkSync|\bfs\.unlink|\bunlink|\bos\.remove|\bos\.unlink|\bFile\.delete|\bDir\.rmdir|\bFile\.unlink|\bremove)\b`)
 
-	walks = regexp.MustCompile(`\b(?:os\.walk|walk|rglob|glob|iglob|scandir|listdir|iterdir|find|finddepth|readdirSync|readdir|opendir|Dir\.(?:glob|children|each_child|entries|foreach)|Dir|Find\.find|RecursiveDirectoryIterator|scandir|Path|pathlib\.Path|File::Find)\b`)
+	walks = compile(`\b(?:os\.walk|walk|rglob|glob|iglob|scandir|listdir|iterdir|find|finddepth|readdirSync|readdir|opendir|Dir\.(?:glob|children|each_child|entries|foreach)|Dir|Find\.find|RecursiveDirectoryIterator|scandir|Path|pathlib\.Path|File::Find)\b`)
 
-	deepDeletes = regexp.MustCompile(`\b(?:shutil\.rmtree|rmtree|rm_rf|rm_r|remove_dir|remove_entry(?:_secure)?|remove_tree|deltree|rmSync|fs\.rm|removeSync|emptyDirSync|rimraf|removedirs|send2trash|rmdirSync|fs\.rmdir)\b`)
+	deepDeletes = compile(`\b(?:shutil\.rmtree|rmtree|rm_rf|rm_r|remove_dir|remove_entry(?:_secure)?|remove_tree|deltree|rmSync|fs\.rm|removeSync|emptyDirSync|rimraf|removedirs|send2trash|rmdirSync|fs\.rmdir)\b`)
 
-	writes = regexp.MustCompile(`\b(?:open|fopen|File\.open|File\.new|io\.open|IO\.write|File\.write|file_put_contents|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|openSync|truncate|truncateSync|os\.open|Path|pathlib\.Path|copyfile|copy2?|copyFileSync|symlink|symlinkSync|FileUtils\.\w+|sysopen|spew|os\.truncate|os\.rename|os\.replace|shutil\.move|write_text|rename|renameSync)\b`)
+	writes = compile(`\b(?:open|fopen|File\.open|File\.new|io\.open|IO\.write|File\.write|file_put_contents|writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|openSync|truncate|truncateSync|os\.open|Path|pathlib\.Path|copyfile|copy2?|copyFileSync|symlink|symlinkSync|FileUtils\.\w+|sysopen|spew|os\.truncate|os\.rename|os\.replace|shutil\.move|write_text|rename|renameSync)\b`)
 
-	reads = regexp.MustCompile(`\b(?:open|fopen|readFileSync|readFile|createReadStream|read_text|read_bytes|File\.read\w*|IO\.read\w*|File\.open|File\.new|File\.foreach|file_get_contents|file|readfile|readlines|slurp|copyfile|copy2?|copytree|os\.open|io\.open|io\.lines|Path|linecache\.\w+|fileinput\.\w+|np\.loadtxt|mmap|make_archive|tarfile\.\w+|sysopen|getline|require|yaml\.\w+|json\.load|configparser|read|cat)\b`)
+	reads = compile(`\b(?:open|fopen|readFileSync|readFile|createReadStream|read_text|read_bytes|File\.read\w*|IO\.read\w*|File\.open|File\.new|File\.foreach|file_get_contents|file|readfile|readlines|slurp|copyfile|copy2?|copytree|os\.open|io\.open|io\.lines|Path|linecache\.\w+|fileinput\.\w+|np\.loadtxt|mmap|make_archive|tarfile\.\w+|sysopen|getline|require|yaml\.\w+|json\.load|configparser|read|cat)\b`)
 
-	sockets = regexp.MustCompile(`\b(?:socket|TCPSocket|fsockopen|pfsockopen|stream_socket_client|net\.(?:Socket|connect|createConnection)|createConnection|IO::Socket\w*|Socket|UDPSocket|websocket\w*|asyncio\.open_connection|require\(«\d+»\)\.connect)\b`)
-	fetch   = regexp.MustCompile(`\b(?:urlopen|urlretrieve|urllib\.request|requests\.\w+|httpx\.\w+|aiohttp|http\.client|LWP::\w+|HTTP::Tiny|Net::HTTP|URI\.open|open-uri|file_get_contents|curl_exec|fetch|https?\.get|axios|got)\b`)
-	evals   = regexp.MustCompile(`\b(?:exec|eval|instance_eval|class_eval|Function|vm\.run\w+|runInThisContext|compile|create_function|assert|loadstring|load|dofile|include|require_once|do)\s*[\( ]`)
+	sockets = compile(`\b(?:socket|TCPSocket|fsockopen|pfsockopen|stream_socket_client|net\.(?:Socket|connect|createConnection)|createConnection|IO::Socket\w*|Socket|UDPSocket|websocket\w*|asyncio\.open_connection|require\(«\d+»\)\.connect)\b`)
+	fetch   = compile(`\b(?:urlopen|urlretrieve|urllib\.request|requests\.\w+|httpx\.\w+|aiohttp|http\.client|LWP::\w+|HTTP::Tiny|Net::HTTP|URI\.open|open-uri|file_get_contents|curl_exec|fetch|https?\.get|axios|got)\b`)
+	evals   = compile(`\b(?:exec|eval|instance_eval|class_eval|Function|vm\.run\w+|runInThisContext|compile|create_function|assert|loadstring|load|dofile|include|require_once|do)\s*[\( ]`)
 
-	bombs = regexp.MustCompile(`(?:while|until)\s*\(?\s*(?:1|True|true|not\s+False|!0|1\s*==\s*1|0|false|not\s+0)\s*\)?\s*[:{;]?\s*(?:do\s*)?(?:\w+\s*=\s*)?(?:os\.|Process\.)?v?fork\b|fork\s*(?:\(\))?\s*(?:while|until|for)\b|loop\s*(?:\{|do)\s*(?:Process\.)?fork|for\s*\(?\s*;;\s*\)?\s*\{?\s*v?fork|while\s*\(\s*(?:true|1|!0)\s*\)\s*\{?[^}]*(?:\.fork|spawn|exec\w*|execFile\w*)\s*\(\s*(?:__filename|process\.(?:argv|execPath))|while\s*\(?\s*(?:True|1)\s*\)?\s*:\s*(?:subprocess\.)?Popen\s*\(|def\s+(\w+)[^:\n]*:\s*(?:os\.fork\(\);?\s*)?(?:while True:)?\s*(?:multiprocessing\.)?(?:Process|Thread)\(target=|forkbomb|setInterval\s*\(.*(?:__filename|process\.(?:argv|execPath))|for\s+\w+\s+in\s+(?:itertools\.count\(\)|iter\(int,\s*1\))\s*:\s*os\.fork`)
+	bombs = compile(`(?:while|until)\s*\(?\s*(?:1|True|true|not\s+False|!0|1\s*==\s*1|0|false|not\s+0)\s*\)?\s*[:{;]?\s*(?:do\s*)?(?:\w+\s*=\s*)?(?:os\.|Process\.)?v?fork\b|fork\s*(?:\(\))?\s*(?:while|until|for)\b|loop\s*(?:\{|do)\s*(?:Process\.)?fork|for\s*\(?\s*;;\s*\)?\s*\{?\s*v?fork|while\s*\(\s*(?:true|1|!0)\s*\)\s*\{?[^}]*(?:\.fork|spawn|exec\w*|execFile\w*)\s*\(\s*(?:__filename|process\.(?:argv|execPath))|while\s*\(?\s*(?:True|1)\s*\)?\s*:\s*(?:subprocess\.)?Popen\s*\(|def\s+(\w+)[^:\n]*:\s*(?:os\.fork\(\);?\s*)?(?:while True:)?\s*(?:multiprocessing\.)?(?:Process|Thread)\(target=|forkbomb|setInterval\s*\(.*(?:__filename|process\.(?:argv|execPath))|for\s+\w+\s+in\s+(?:itertools\.count\(\)|iter\(int,\s*1\))\s*:\s*os\.fork`)
 
-	cBomb = regexp.MustCompile(`(?:while\s*\(\s*(?:1|true)\s*\)|for\s*\(\s*;\s*;\s*\))\s*\{?\s*(?:v?fork|syscall\(SYS_fork)`)
+	cBomb = compile(`(?:while\s*\(\s*(?:1|true)\s*\)|for\s*\(\s*;\s*;\s*\))\s*\{?\s*(?:v?fork|syscall\(SYS_fork)`)
 
-	allEnv    = regexp.MustCompile(`\bos\.environ\b(?:\s*[\),;]|$|\.copy|\.items)|\bprocess\.env\s*[\),;]|%ENV\b|\bENV\.(?:to_h|inspect|to_a|map)|\$_ENV\b|\bgetenv\(\)|\$_SERVER\s*[\),;]`)
-	shellLike = regexp.MustCompile(`^(?:/usr)?(?:/bin/|/usr/bin/)?(?:env )?(?:/bin/)?(?:sh|bash|zsh|dash|ksh|cmd\.exe|powershell)(?: .*)?$`)
+	allEnv    = compile(`\bos\.environ\b(?:\s*[\),;]|$|\.copy|\.items)|\bprocess\.env\s*[\),;]|%ENV\b|\bENV\.(?:to_h|inspect|to_a|map)|\$_ENV\b|\bgetenv\(\)|\$_SERVER\s*[\),;]`)
+	shellLike = compile(`^(?:/usr)?(?:/bin/|/usr/bin/)?(?:env )?(?:/bin/)?(?:sh|bash|zsh|dash|ksh|cmd\.exe|powershell)(?: .*)?$`)
 )
 
 // code looks into code that an interpreter of another language is given.
@@ -63,7 +62,7 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 	for _, i := range s.ran {
 		run(s.strings[i])
 	}
-	for _, re := range []*regexp.Regexp{piped, pipes} {
+	for _, re := range []*expression{piped, pipes} {
 		for _, m := range re.FindAllStringSubmatch(s.bare, 20) {
 			if language == "awk" {
 				run(s.at(m[1]))
@@ -220,15 +219,15 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 var generic = map[string]bool{"code": true, "groovy": true, "tclsh": true, "rscript": true, "julia": true}
 
 var (
-	chdirs      = regexp.MustCompile(`\b(?:os\.chdir|Dir\.chdir|process\.chdir|chdir)\b`)
-	writeMode   = regexp.MustCompile(`^(?:[rb]*[wax+][bt+]*)+$`)
-	piped       = regexp.MustCompile(lit + `\s*\|&?\s*getline`)
-	pipes       = regexp.MustCompile(`\|&?\s*` + lit)
-	deletesCall = regexp.MustCompile(`\b(?:unlinkSync|fs\.unlink|unlink|os\.remove|os\.unlink|File\.delete|File\.unlink|Dir\.rmdir|remove|rmdir)\b`)
-	opens       = regexp.MustCompile(`(?:open|new|Path|copy|copy2|copyfile|copyFileSync|openSync)$`)
-	unreadable  = regexp.MustCompile(`b64decode|decode_base64|base64_decode|unhexlify|fromhex|decompress|gzinflate|marshal\.loads|str_rot13|Buffer\.from|atob|unpack\b|codecs\.decode|decode64|a85decode|b85decode|b32decode`)
+	chdirs      = compile(`\b(?:os\.chdir|Dir\.chdir|process\.chdir|chdir)\b`)
+	writeMode   = compile(`^(?:[rb]*[wax+][bt+]*)+$`)
+	piped       = compile(lit + `\s*\|&?\s*getline`)
+	pipes       = compile(`\|&?\s*` + lit)
+	deletesCall = compile(`\b(?:unlinkSync|fs\.unlink|unlink|os\.remove|os\.unlink|File\.delete|File\.unlink|Dir\.rmdir|remove|rmdir)\b`)
+	opens       = compile(`(?:open|new|Path|copy|copy2|copyfile|copyFileSync|openSync)$`)
+	unreadable  = compile(`b64decode|decode_base64|base64_decode|unhexlify|fromhex|decompress|gzinflate|marshal\.loads|str_rot13|Buffer\.from|atob|unpack\b|codecs\.decode|decode64|a85decode|b85decode|b32decode`)
 	// indirect is a call of exec or eval with something that is no string.
-	indirect = regexp.MustCompile(`\b(?:exec|eval|os\.system|instance_eval|Function|loadstring|runInThisContext|execSync|system|popen|shell_exec)\s*\(\s*[A-Za-z_$@(]`)
+	indirect = compile(`\b(?:exec|eval|os\.system|instance_eval|Function|loadstring|runInThisContext|execSync|system|popen|shell_exec)\s*\(\s*[A-Za-z_$@(]`)
 )
 
 // multiplies says that code starts processes at all.
@@ -297,7 +296,7 @@ func Files(language, text string) (read, written []string) {
 			read = append(read, name(p))
 		}
 	}
-	for _, re := range []*regexp.Regexp{writes, deepDeletes, deletesCall} {
+	for _, re := range []*expression{writes, deepDeletes, deletesCall} {
 		for _, region := range s.arguments(re) {
 			words := region.strings(s)
 			for i, p := range words {
@@ -313,16 +312,16 @@ func Files(language, text string) (read, written []string) {
 }
 
 // fileLike is a text that may be the name of a file.
-var fileLike = regexp.MustCompile(`^[>+ ]*(?:~?/|\.{0,2}/)?[\w.@-][\w.@/-]*$`)
+var fileLike = compile(`^[>+ ]*(?:~?/|\.{0,2}/)?[\w.@-][\w.@/-]*$`)
 
 // Patterns of the functions above.
 var (
-	codePattern1 = regexp.MustCompile(`\b(?:chmod|chmodSync|chmod_R|chown_R|chown|lchown)\b`)
-	codePattern2 = regexp.MustCompile(`(?:while|loop|gets|on\()`)
-	codePattern3 = regexp.MustCompile(`(?:recv|gets|readline|fgets|on\s*\(«)`)
-	codePattern4 = regexp.MustCompile(`(?:send|write|puts|print|fwrite|fputs)`)
-	codePattern5 = regexp.MustCompile(`\b(?:system|exec|popen|shell_exec|passthru|check_output|Popen|run)\s*\(?\s*\$_|while\s*\(?\s*<[^>]*>`)
-	codePattern6 = regexp.MustCompile(`\b(?:system|exec|qx)\b`)
-	codePattern7 = regexp.MustCompile(`\b(?:os\.kill|Process\.kill|process\.kill|posix_kill|kill)\s*\(?\s*(?:-1|1)\s*,`)
-	codePattern8 = regexp.MustCompile(`\bkill\s*\(?\s*(?:9|«\d+»|-?9|signal\.SIGKILL)\s*,\s*-?1\b`)
+	codePattern1 = compile(`\b(?:chmod|chmodSync|chmod_R|chown_R|chown|lchown)\b`)
+	codePattern2 = compile(`(?:while|loop|gets|on\()`)
+	codePattern3 = compile(`(?:recv|gets|readline|fgets|on\s*\(«)`)
+	codePattern4 = compile(`(?:send|write|puts|print|fwrite|fputs)`)
+	codePattern5 = compile(`\b(?:system|exec|popen|shell_exec|passthru|check_output|Popen|run)\s*\(?\s*\$_|while\s*\(?\s*<[^>]*>`)
+	codePattern6 = compile(`\b(?:system|exec|qx)\b`)
+	codePattern7 = compile(`\b(?:os\.kill|Process\.kill|process\.kill|posix_kill|kill)\s*\(?\s*(?:-1|1)\s*,`)
+	codePattern8 = compile(`\bkill\s*\(?\s*(?:9|«\d+»|-?9|signal\.SIGKILL)\s*,\s*-?1\b`)
 )

@@ -10,7 +10,6 @@ package danger
 
 import (
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
@@ -176,7 +175,7 @@ func fill(text string) string {
 }
 
 // proc is a process's own view of the file system.
-var proc = regexp.MustCompile(`^/proc/(?:[0-9]+|self|thread-self|unknown)/(?:task/[^/]+/)?(root|cwd)(/.*)?$`)
+var proc = compile(`^/proc/(?:[0-9]+|self|thread-self|unknown)/(?:task/[^/]+/)?(root|cwd)(/.*)?$`)
 
 func clean(text, dir string) string {
 	text = fill(text)

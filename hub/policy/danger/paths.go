@@ -3,7 +3,6 @@ package danger
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -79,7 +78,7 @@ func critical(p string) bool {
 	})
 }
 
-var device = regexp.MustCompile(`^/dev/(?:[shv]d[a-z*?]|xvd|nvme|mmcblk|disk/|mapper/|dm-|md\d|md/|loop\d|nbd|zd\d|zvol|ram\d|root$|block/|mem$|kmem$|port$|fd\d*$|sr\d|vg|rdisk|\*|s\?|\?)`)
+var device = compile(`^/dev/(?:[shv]d[a-z*?]|xvd|nvme|mmcblk|disk/|mapper/|dm-|md\d|md/|loop\d|nbd|zd\d|zvol|ram\d|root$|block/|mem$|kmem$|port$|fd\d*$|sr\d|vg|rdisk|\*|s\?|\?)`)
 
 // block says that a path is a disk, or memory.
 func block(p string) bool {

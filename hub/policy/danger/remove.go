@@ -1,7 +1,6 @@
 package danger
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -257,7 +256,7 @@ func (f *finder) devices(c *shell.Command, name string) {
 	}
 }
 
-var someLog = regexp.MustCompile(`^/var/log/(?:auth\.log|secure|syslog|messages|kern\.log|wtmp|btmp|lastlog|faillog|utmp|maillog|cron|daemon\.log|user\.log|dmesg|sudo\.log|audit(?:/.*)?|journal(?:/.*)?|\*+|\*\.log|\*\*/\*.*)$|^/(?:var/)?run/(?:utmp|log/journal.*)$`)
+var someLog = compile(`^/var/log/(?:auth\.log|secure|syslog|messages|kern\.log|wtmp|btmp|lastlog|faillog|utmp|maillog|cron|daemon\.log|user\.log|dmesg|sudo\.log|audit(?:/.*)?|journal(?:/.*)?|\*+|\*\.log|\*\*/\*.*)$|^/(?:var/)?run/(?:utmp|log/journal.*)$`)
 
 // log notes that a log is deleted, emptied or rewritten.
 func (f *finder) log(c *shell.Command, p string) {
@@ -266,7 +265,7 @@ func (f *finder) log(c *shell.Command, p string) {
 	}
 }
 
-var someHistory = regexp.MustCompile(`/\.(?:bash|zsh|sh|ksh|ash|fish|python|psql|mysql|sqlite|node_repl|irb|rediscli|lesshst|ba\*|b\*|\*)_?(?:history|hist\*?|\*history)$|/\.history$|/\.lesshst$|/\.zhistory$|/fish_history$|/\.\*_history$|/\.\*hist\*$`)
+var someHistory = compile(`/\.(?:bash|zsh|sh|ksh|ash|fish|python|psql|mysql|sqlite|node_repl|irb|rediscli|lesshst|ba\*|b\*|\*)_?(?:history|hist\*?|\*history)$|/\.history$|/\.lesshst$|/\.zhistory$|/fish_history$|/\.\*_history$|/\.\*hist\*$`)
 
 // history notes that a shell's history is deleted or emptied.
 func (f *finder) history(c *shell.Command, p string) {

@@ -134,7 +134,7 @@ func quoteLike(r []rune, i int) int {
 	return 0
 }
 
-var escapes = regexp.MustCompile(`\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{4})\}?|([0-7]{2,3})|(.))`)
+var escapes = compile(`\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{4})\}?|([0-7]{2,3})|(.))`)
 
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
@@ -271,7 +271,7 @@ var rewrites = []rewrite{
 	{list("vars __dict__"), regexp.MustCompile(`\b(?:vars\((\w+)\)|(\w+)\.__dict__)\[\s*` + lit + `\s*\]`), func(s *source, m []string) (string, bool) { return m[1] + m[2] + "." + s.at(m[3]), ident(s.at(m[3])) }},
 }
 
-var places = regexp.MustCompile(`%[-+ 0-9.]*[sdr]|\{\d*(?:![rs])?\}`)
+var places = compile(`%[-+ 0-9.]*[sdr]|\{\d*(?:![rs])?\}`)
 
 // formatted puts strings in the places of a format.
 func (s *source) formatted(format, args string) (string, bool) {
@@ -294,7 +294,7 @@ func list(s string) []string { return strings.Fields(s) }
 
 func ident(s string) bool { return identifier.MatchString(s) }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][\w.:]*$`)
+var identifier = compile(`^[A-Za-z_][\w.:]*$`)
 
 func rot13(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -309,10 +309,10 @@ func rot13(s string) string {
 }
 
 var (
-	assigned = regexp.MustCompile(`(?m)(?:^|[;{\n(]|\b(?:my|const|let|var|local)\b)\s*[$@]?([A-Za-z_]\w*)\s*=\s*«(\d+)»\s*(?:;|$|\n|\))`)
-	imported = regexp.MustCompile(`\bimport\s+([\w.]+)\s+as\s+(\w+)|(?m)(?:^|[;\n]|\b(?:const|let|var)\b)\s*(\w+)\s*=\s*(os|subprocess|shutil|socket|fs|https?|net|child_process|vm|os\.system|os\.remove|os\.unlink|shutil\.rmtree|subprocess\.\w+|eval|exec|require\(«\d+»\)(?:\.\w+)?)\s*(?:;|$|\n)`)
-	unpacked = regexp.MustCompile(`\{([^{}]*)\}\s*=\s*(?:child_process|fs|net)\b`)
-	froms    = regexp.MustCompile(`\bfrom\s+(os|subprocess|shutil|pty)\s+import\s+(\w+)\s+as\s+(\w+)`)
+	assigned = compile(`(?m)(?:^|[;{\n(]|\b(?:my|const|let|var|local)\b)\s*[$@]?([A-Za-z_]\w*)\s*=\s*«(\d+)»\s*(?:;|$|\n|\))`)
+	imported = compile(`\bimport\s+([\w.]+)\s+as\s+(\w+)|(?m)(?:^|[;\n]|\b(?:const|let|var)\b)\s*(\w+)\s*=\s*(os|subprocess|shutil|socket|fs|https?|net|child_process|vm|os\.system|os\.remove|os\.unlink|shutil\.rmtree|subprocess\.\w+|eval|exec|require\(«\d+»\)(?:\.\w+)?)\s*(?:;|$|\n)`)
+	unpacked = compile(`\{([^{}]*)\}\s*=\s*(?:child_process|fs|net)\b`)
+	froms    = compile(`\bfrom\s+(os|subprocess|shutil|pty)\s+import\s+(\w+)\s+as\s+(\w+)`)
 )
 
 // workOut puts what strings come to in their places until nothing changes.
@@ -394,7 +394,7 @@ type region struct {
 	reads bool
 }
 
-var dataReaders = regexp.MustCompile(`(?i)\b(?:json5?|orjson|ujson|simplejson|toml|tomllib|tomli|csv|xml|plist|plistlib|ini|config|configparser|yaml|msgpack|cbor2?|np|numpy|torch|image|dotenv|etree|et|minidom)\.(?:safe_|full_|unsafe_)?$`)
+var dataReaders = compile(`(?i)\b(?:json5?|orjson|ujson|simplejson|toml|tomllib|tomli|csv|xml|plist|plistlib|ini|config|configparser|yaml|msgpack|cbor2?|np|numpy|torch|image|dotenv|etree|et|minidom)\.(?:safe_|full_|unsafe_)?$`)
 
 // narrow reports whether a walk in the code looks for something that it names, as
 // find -name does.
@@ -409,11 +409,11 @@ func (s *source) narrow() bool {
 	return false
 }
 
-var seeks = regexp.MustCompile(`\b(?:rglob|glob|iglob|Dir\.glob|fnmatch)\b`)
+var seeks = compile(`\b(?:rglob|glob|iglob|Dir\.glob|fnmatch)\b`)
 
 // arguments answers the arguments of the calls that a pattern finds, to the
 // closing bracket or the end of the statement.
-func (s *source) arguments(calls *regexp.Regexp) (out []region) {
+func (s *source) arguments(calls *expression) (out []region) {
 	for _, loc := range calls.FindAllStringIndex(s.bare, 200) {
 		rest := s.bare[loc[1]:]
 		call := strings.TrimRight(s.bare[loc[0]:loc[1]], "([ ")
@@ -448,7 +448,7 @@ func (s *source) arguments(calls *regexp.Regexp) (out []region) {
 	return out
 }
 
-var literals = regexp.MustCompile(lit)
+var literals = compile(lit)
 
 // strings are those among the arguments.
 func (r region) strings(s *source) (out []string) {

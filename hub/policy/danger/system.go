@@ -2,14 +2,13 @@ package danger
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 )
 
-var lasting = regexp.MustCompile(`/\.ssh/(?:authorized_keys2?|rc|environment)$|^/etc/(?:cron[^/]*(?:/.*)?|anacrontab|rc\.local|rc\.d/.*|init\.d/.*|profile|profile\.d/.*|bash\.bashrc|bashrc|environment|ld\.so\.preload|ld\.so\.conf(?:\.d/.*)?|pam\.d/.*|pam\.conf|sudoers(?:\.d/.*)?|udev/rules\.d/.*|update-motd\.d/.*|systemd/system/.*|systemd/user/.*|xdg/autostart/.*|inittab|ssh/sshd_config(?:\.d/.*)?|security/.*|modules-load\.d/.*|apt/apt\.conf\.d/.*|NetworkManager/dispatcher\.d/.*)$|^/var/spool/(?:cron|at)/.*|^/(?:usr/)?lib/systemd/system/.*|/\.config/(?:systemd/user|autostart)/.*\.(?:service|desktop|timer)$|^/etc/(?:passwd|shadow|group|gshadow)$`)
+var lasting = compile(`/\.ssh/(?:authorized_keys2?|rc|environment)$|^/etc/(?:cron[^/]*(?:/.*)?|anacrontab|rc\.local|rc\.d/.*|init\.d/.*|profile|profile\.d/.*|bash\.bashrc|bashrc|environment|ld\.so\.preload|ld\.so\.conf(?:\.d/.*)?|pam\.d/.*|pam\.conf|sudoers(?:\.d/.*)?|udev/rules\.d/.*|update-motd\.d/.*|systemd/system/.*|systemd/user/.*|xdg/autostart/.*|inittab|ssh/sshd_config(?:\.d/.*)?|security/.*|modules-load\.d/.*|apt/apt\.conf\.d/.*|NetworkManager/dispatcher\.d/.*)$|^/var/spool/(?:cron|at)/.*|^/(?:usr/)?lib/systemd/system/.*|/\.config/(?:systemd/user|autostart)/.*\.(?:service|desktop|timer)$|^/etc/(?:passwd|shadow|group|gshadow)$`)
 
 // written notes that a file is written whose content or being matters.
 func (f *finder) written(c *shell.Command, p string) {
@@ -36,7 +35,7 @@ func (f *finder) written(c *shell.Command, p string) {
 	}
 }
 
-var startup = regexp.MustCompile(`/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|zshrc|zprofile|zshenv|zlogin|kshrc|config/fish/config\.fish|xinitrc|xsession|vimrc)$`)
+var startup = compile(`/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|zshrc|zprofile|zshenv|zlogin|kshrc|config/fish/config\.fish|xinitrc|xsession|vimrc)$`)
 
 // startup looks at what is written to a file that each shell runs.
 func (f *finder) startup(c *shell.Command, p string) {
@@ -50,7 +49,7 @@ func (f *finder) startup(c *shell.Command, p string) {
 	}
 }
 
-var suspicious = regexp.MustCompile(`(?m)/tmp/|/dev/shm/|\bnohup\b|\bcurl\b|\bwget\b|\bnc\b|&\s*$|PROMPT_COMMAND|LD_PRELOAD`)
+var suspicious = compile(`(?m)/tmp/|/dev/shm/|\bnohup\b|\bcurl\b|\bwget\b|\bnc\b|&\s*$|PROMPT_COMMAND|LD_PRELOAD`)
 
 // stays looks at ways of staying on a machine.
 func (f *finder) stays(c *shell.Command, name string) {
@@ -110,7 +109,7 @@ func powerful(group string) bool {
 	return slices.Contains([]string{"sudo", "wheel", "root", "docker", "admin", "lxd", "disk", "shadow", "adm", "0"}, group)
 }
 
-var setuid = regexp.MustCompile(`^(?:0?[2467][0-7]{3}|(?:[ugoa]*[+=][rwxX]*s[rwxst]*)(?:,.*)?)$`)
+var setuid = compile(`^(?:0?[2467][0-7]{3}|(?:[ugoa]*[+=][rwxX]*s[rwxst]*)(?:,.*)?)$`)
 
 // rights looks at changes of who may do what.
 func (f *finder) rights(c *shell.Command, name string) {
@@ -258,7 +257,7 @@ func (f *finder) kernel(c *shell.Command, name string) {
 
 // Patterns of the functions above.
 var (
-	systemPattern1 = regexp.MustCompile(`cap_(?:setuid|setgid|sys_admin|dac_override|dac_read_search|sys_ptrace|sys_module|all)|=ep`)
-	systemPattern2 = regexp.MustCompile(`(?:-v|--volume)[ =]?/(?:etc|root|proc|var/run/docker\.sock|run/docker\.sock)?:`)
-	systemPattern3 = regexp.MustCompile(`(?:source|src)=/,`)
+	systemPattern1 = compile(`cap_(?:setuid|setgid|sys_admin|dac_override|dac_read_search|sys_ptrace|sys_module|all)|=ep`)
+	systemPattern2 = compile(`(?:-v|--volume)[ =]?/(?:etc|root|proc|var/run/docker\.sock|run/docker\.sock)?:`)
+	systemPattern3 = compile(`(?:source|src)=/,`)
 )

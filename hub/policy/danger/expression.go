@@ -1,0 +1,109 @@
+package danger
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+)
+
+// expression is a regular expression that is tried only on texts which have one of
+// the words that any match of it has: most texts have none, and looking for words
+// costs a fraction of trying an expression.
+type expression struct {
+	*regexp.Regexp
+
+	// words are such that a match has one of them; none for an expression of which
+	// that cannot be said.
+	words []string
+}
+
+// compile makes an expression of what is one.
+func compile(text string) *expression {
+	re := regexp.MustCompile(text)
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		panic(err) // it was compiled above
+	}
+	return &expression{Regexp: re, words: wordsOf(parsed)}
+}
+
+// wordsOf returns texts of which each match of an expression has one; none where
+// that cannot be said.
+func wordsOf(re *syntax.Regexp) []string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			return []string{string(re.Rune)}
+		}
+	case syntax.OpCapture, syntax.OpPlus:
+		return wordsOf(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return wordsOf(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			words := wordsOf(sub)
+			if len(words) == 0 {
+				return nil
+			}
+			all = append(all, words...)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	case syntax.OpConcat:
+		// The part whose words say most: of which the shortest is longest.
+		var best []string
+		for _, sub := range re.Sub {
+			if words := wordsOf(sub); shortest(words) > shortest(best) {
+				best = words
+			}
+		}
+		return best
+	}
+	return nil
+}
+
+func shortest(words []string) int {
+	n := 0
+	for i, w := range words {
+		if i == 0 || len(w) < n {
+			n = len(w)
+		}
+	}
+	return n
+}
+
+// may reports whether a text has one of the words.
+func (e *expression) may(text string) bool {
+	return len(e.words) == 0 || slices.ContainsFunc(e.words, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// MatchString is that of [regexp.Regexp].
+func (e *expression) MatchString(text string) bool { return e.may(text) && e.Regexp.MatchString(text) }
+
+// FindAllStringIndex is that of [regexp.Regexp].
+func (e *expression) FindAllStringIndex(text string, n int) [][]int {
+	if !e.may(text) {
+		return nil
+	}
+	return e.Regexp.FindAllStringIndex(text, n)
+}
+
+// FindAllStringSubmatch is that of [regexp.Regexp].
+func (e *expression) FindAllStringSubmatch(text string, n int) [][]string {
+	if !e.may(text) {
+		return nil
+	}
+	return e.Regexp.FindAllStringSubmatch(text, n)
+}
+
+// FindStringSubmatch is that of [regexp.Regexp].
+func (e *expression) FindStringSubmatch(text string) []string {
+	if !e.may(text) {
+		return nil
+	}
+	return e.Regexp.FindStringSubmatch(text)
+}
