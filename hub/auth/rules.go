@@ -195,10 +195,11 @@ var rules = map[string]Rule{
 	c.OrganisationServiceListOrganisationsProcedure:     {Kind: User, Role: "admin", Operator: true},
 	c.OrganisationServiceSetOrganisationLimitsProcedure: {Kind: User, Role: "admin", Operator: true},
 	// One's own, or anybody's as an administrator: the handlers check.
-	c.UserServiceSetPasswordProcedure:     {Kind: User, Role: "viewer"},
-	c.TokenServiceCreateTokenProcedure:    {Kind: User, Role: "viewer"},
-	c.TokenServiceListTokensProcedure:     {Kind: User, Role: "viewer"},
-	c.TokenServiceRevokeTokenProcedure:    {Kind: User, Role: "viewer"},
+	c.UserServiceSetPasswordProcedure:  {Kind: User, Role: "viewer"},
+	c.TokenServiceCreateTokenProcedure: {Kind: User, Role: "viewer"},
+	c.TokenServiceListTokensProcedure:  {Kind: User, Role: "viewer"},
+	c.TokenServiceRevokeTokenProcedure: {Kind: User, Role: "viewer"},
+	// Of the organisation's people together.
 	c.TokenServiceGetTokenLimitsProcedure: {Kind: User, Role: "viewer"},
 	c.TokenServiceSetTokenLimitsProcedure: {Kind: User, Role: "admin"},
 

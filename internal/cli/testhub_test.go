@@ -64,6 +64,8 @@ type testHub struct {
 	deckhandv1connect.UnimplementedAuditServiceHandler
 	deckhandv1connect.UnimplementedTriggerServiceHandler
 	deckhandv1connect.UnimplementedDestinationServiceHandler
+	deckhandv1connect.UnimplementedTokenServiceHandler
+	deckhandv1connect.UnimplementedUserServiceHandler
 
 	url string
 	// watched is closed when the first Watch has sent all that is stored.
@@ -83,6 +85,7 @@ type testHub struct {
 	// definition is the whole of what a decision has the beginning of.
 	definition string
 	execs      execs
+	limits     *deckhandv1.TokenLimits
 	control    control
 	// last is the newest request of each kind.
 	last map[string]proto.Message
@@ -114,6 +117,8 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewTriggerServiceHandler(h, options))
 	mux.Handle(deckhandv1connect.NewDestinationServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewTokenServiceHandler(h, options))
+	mux.Handle(deckhandv1connect.NewUserServiceHandler(h, options))
 	server := httptest.NewUnstartedServer(mux)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetHTTP1(true)
