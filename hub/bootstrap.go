@@ -101,7 +101,7 @@ func writeFile(path, text string) error {
 // joinTokenTTL is long enough for a node of the same process to start.
 const joinTokenTTL = 10 * time.Minute
 
-// LocalJoinToken answers a join token for a node of the same machine.
+// LocalJoinToken returns a join token for a node of the same machine.
 func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
 	org, err := h.store.CreateOrganisation(ctx, db.CreateOrganisationParams{ID: auth.Operators, Name: defaultOrganisation})
 	if err != nil {
@@ -114,7 +114,7 @@ func (h *Hub) LocalJoinToken(ctx context.Context) (string, error) {
 	return token.Reveal(), nil
 }
 
-// WorkerToken answers the token of this data folder's workers.
+// WorkerToken returns the token of this data folder's workers.
 func (h *Hub) WorkerToken() (string, error) {
 	data, err := os.ReadFile(filepath.Join(h.cfg.DataDir, WorkerTokenFile))
 	if err != nil {

@@ -94,7 +94,7 @@ func (h *Hub) endUnwanted(ctx context.Context, link *edge.Link) {
 	}
 }
 
-// offlineGrace answers how long a task's commands go on while their node is cut
+// offlineGrace returns how long a task's commands go on while their node is cut
 // off.
 func (h *Hub) offlineGrace(ctx context.Context, orgID, taskID string) (time.Duration, error) {
 	row, err := h.store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})

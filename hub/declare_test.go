@@ -11,7 +11,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// declaring answers a persona's file with triggers.
+// declaring returns a persona's file with triggers.
 func declaring(name, triggers string) string {
 	return strings.Replace(scripted(name), "tools:", "triggers:\n"+triggers+"tools:", 1)
 }

@@ -73,7 +73,7 @@ func (h *Hub) tellAgain(link *edge.Link) {
 // turns is how many nodes may be told at once, at most.
 const turns = 64
 
-// turnOf answers in whose turn a node is told: two nodes may have the same.
+// turnOf returns in whose turn a node is told: two nodes may have the same.
 func turnOf(nodeID string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(nodeID))

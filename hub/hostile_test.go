@@ -61,7 +61,7 @@ type place struct {
 
 func (p place) String() string { return strings.Join(p.names, ".") }
 
-// textPlaces answers the places of a message that hold text, down to a depth.
+// textPlaces returns the places of a message that hold text, down to a depth.
 func textPlaces(m protoreflect.MessageDescriptor, before []string, depth int) []place {
 	var out []place
 	for i := range m.Fields().Len() {
@@ -81,7 +81,7 @@ func textPlaces(m protoreflect.MessageDescriptor, before []string, depth int) []
 	return out
 }
 
-// with answers a copy of a request that has a text at a place.
+// with returns a copy of a request that has a text at a place.
 func (p place) with(m protoreflect.MessageDescriptor, body map[string]any, text string) map[string]any {
 	return put(m, body, p.names, text)
 }
@@ -181,7 +181,7 @@ func send(ctx context.Context, client *http.Client, url, token string, m protore
 	return out, nil
 }
 
-// rows answers how many rows each table has of an organisation, at one moment.
+// rows returns how many rows each table has of an organisation, at one moment.
 func rows(t *testing.T, db *pgx.Conn, orgID string) map[string]int {
 	t.Helper()
 	found, err := db.Query(t.Context(), `SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)

@@ -344,7 +344,7 @@ func (h *Hub) peerAddress() string {
 	return replica.Reachable(h.edgeListener.Addr())
 }
 
-// reachable answers an address that can be dialled: one that listens on every
+// reachable returns an address that can be dialled: one that listens on every
 // interface is named by loopback.
 func reachable(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)

@@ -86,7 +86,7 @@ func (r *rig) yield(lease *deckhandv1.Lease) error {
 	return err
 }
 
-// item answers a task's only open item.
+// item returns a task's only open item.
 func (r *rig) item(taskID string) *deckhandv1.InboxItem {
 	r.t.Helper()
 	items := r.items(&deckhandv1.ListInboxRequest{TaskId: taskID})

@@ -133,7 +133,7 @@ func (g *google) login(t *testing.T) *deckhandv1.ProviderLogin {
 	}
 }
 
-// askGemini answers the status and code of one call.
+// askGemini returns the status and code of one call.
 func askGemini(ctx context.Context, hubURL string, lease *deckhandv1.Lease) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, hubURL+"/relay/gemini/v1beta/models/gemini-2.5-flash:generateContent",
 		strings.NewReader(`{"contents":[],"generationConfig":{"maxOutputTokens":5}}`))

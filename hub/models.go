@@ -47,7 +47,7 @@ func (h *Hub) providerGuard() dialguard.Guard {
 	return dialguard.Guard{Allow: h.cfg.providerAllow, Flag: "--provider-allow"}
 }
 
-// grant answers what a lease holds of a provider.
+// grant returns what a lease holds of a provider.
 func (h *Hub) grant(ctx context.Context, le lease.Lease, name string) (relay.Grant, error) {
 	row, err := h.leases.Call(ctx, le, name)
 	if err != nil {
@@ -85,7 +85,7 @@ func (h *Hub) usable(ctx context.Context, q *db.Queries, orgID, name, model stri
 	return h.credentials.Usable(ctx, q, orgID, name)
 }
 
-// taskModels answers the models that a task may use: those that it runs with, as
+// taskModels returns the models that a task may use: those that it runs with, as
 // far as its organisation may call them.
 func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) {
 	models, err := h.modelsOf(ctx, t)
@@ -99,7 +99,7 @@ func (h *Hub) taskModels(ctx context.Context, t db.Task) ([]relay.Model, error) 
 	return slices.DeleteFunc(models, func(m relay.Model) bool { return !held.Allows(m.Provider, m.Name) }), nil
 }
 
-// modelsOf answers the models that a task runs with.
+// modelsOf returns the models that a task runs with.
 func (h *Hub) modelsOf(ctx context.Context, t db.Task) ([]relay.Model, error) {
 	v, err := h.agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *Hub) modelsOf(ctx context.Context, t db.Task) ([]relay.Model, error) {
 	return models, nil
 }
 
-// cap answers a task's own limit of cost: its override's, or its persona's.
+// cap returns a task's own limit of cost: its override's, or its persona's.
 func (h *Hub) cap(ctx context.Context, orgID, agentID string, version int32, override json.RawMessage) (int64, error) {
 	if o, err := task.ParseOverride(override); err != nil || o.Limits.CostMicros > 0 {
 		return o.Limits.CostMicros, err
@@ -140,7 +140,7 @@ func (h *Hub) cap(ctx context.Context, orgID, agentID string, version int32, ove
 
 var shippedPrices = price.Shipped()
 
-// priceOf answers what a model costs.
+// priceOf returns what a model costs.
 func priceOf(ctx context.Context, q *db.Queries, orgID, name, model string) (price.Model, error) {
 	rows, err := q.ListPrices(ctx, db.ListPricesParams{OrgID: orgID, Provider: name, Models: []string{model, provider.Undated(model)}})
 	if err != nil {
@@ -156,7 +156,7 @@ func priceOf(ctx context.Context, q *db.Queries, orgID, name, model string) (pri
 	})
 }
 
-// priced answers what a model costs: what the operator has set for it goes
+// priced returns what a model costs: what the operator has set for it goes
 // before what is shipped.
 func priced(name, model string, set func(model string) (price.Model, bool)) (price.Model, error) {
 	if m, ok := set(model); ok {

@@ -28,7 +28,7 @@ func (r *rig) settled(agent string) {
 	r.finish(r.begin(r.submit(agent).GetId(), 1))
 }
 
-// as answers a client with a role of the rig's own organisation.
+// as returns a client with a role of the rig's own organisation.
 func (r *rig) as(name, role string) *sdk.Client {
 	r.t.Helper()
 	s, err := store.Open(r.t.Context(), r.DatabaseURL)
@@ -64,7 +64,7 @@ func ended(t *testing.T, c *sdk.Client, id string) *deckhandv1.NodeExec {
 	return res.Msg.GetExec()
 }
 
-// nodeLog answers a log by stream.
+// nodeLog returns a log by stream.
 func nodeLog(t *testing.T, c *sdk.Client, req *deckhandv1.ReadNodeLogRequest) (map[string]string, error) {
 	t.Helper()
 	stream, err := c.NodeExecs.ReadNodeLog(t.Context(), connect.NewRequest(req))

@@ -17,7 +17,7 @@ type secrets struct {
 	vault *vault.Vault
 }
 
-// LoadSecret answers a secret's value; fault.NotFound when there is none.
+// LoadSecret returns a secret's value; fault.NotFound when there is none.
 func (s secrets) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 	sealed, err := s.store.LoadSecret(ctx, name)
 	if store.IsNotFound(err) {

@@ -271,7 +271,7 @@ func userToken(t *testing.T, s *store.Store, orgID, name, role string) string {
 	return token
 }
 
-// login answers the Cookie header of a session that was made with a token.
+// login returns the Cookie header of a session that was made with a token.
 func login(t *testing.T, h *hubtest.Hub, token string) string {
 	t.Helper()
 	res, err := h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{

@@ -68,7 +68,7 @@ func (r *rig) give(lease *deckhandv1.Lease, turn, index int32, tool, arguments s
 	return step
 }
 
-// below answers the tasks that one gave, the oldest first.
+// below returns the tasks that one gave, the oldest first.
 func (r *rig) below(id string) []*deckhandv1.Task {
 	r.t.Helper()
 	res, err := r.user.Tasks.ListTasks(r.t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{ParentId: id}))

@@ -26,7 +26,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// procedures answers every method of the public API.
+// procedures returns every method of the public API.
 func procedures() []protoreflect.MethodDescriptor {
 	var out []protoreflect.MethodDescriptor
 	protoregistry.GlobalFiles.RangeFilesByPackage("deckhand.v1", func(file protoreflect.FileDescriptor) bool {

@@ -203,7 +203,7 @@ Do it.
 	}
 }
 
-// newModelsFront answers the address of a provider that has a list of models
+// newModelsFront returns the address of a provider that has a list of models
 // besides, for whoever has the key.
 func newModelsFront(t *testing.T, provider *anthropictest.Server) string {
 	t.Helper()
@@ -219,7 +219,7 @@ func newModelsFront(t *testing.T, provider *anthropictest.Server) string {
 	return server.URL
 }
 
-// dump answers every table row by row as text, bytes in full.
+// dump returns every table row by row as text, bytes in full.
 func dump(t *testing.T, database string) map[string]string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), database)
@@ -245,7 +245,7 @@ func dump(t *testing.T, database string) map[string]string {
 	return out
 }
 
-// tapped answers a bus for hub and workers, and what was said on it.
+// tapped returns a bus for hub and workers, and what was said on it.
 func tapped(t *testing.T) (env []string, heard func() string) {
 	t.Helper()
 	var cfg hub.Config
@@ -309,7 +309,7 @@ func (f *fleet) watchThinking(id string) (seen func() string) {
 	}
 }
 
-// prompts answers all that the provider was asked, but for its key.
+// prompts returns all that the provider was asked, but for its key.
 func prompts(t *testing.T, provider *anthropictest.Server) string {
 	t.Helper()
 	var out strings.Builder
@@ -322,7 +322,7 @@ func prompts(t *testing.T, provider *anthropictest.Server) string {
 	return out.String()
 }
 
-// text answers all spans as text.
+// text returns all spans as text.
 func (c *collected) text(t *testing.T) string {
 	t.Helper()
 	c.mu.Lock()
@@ -336,7 +336,7 @@ func (c *collected) text(t *testing.T) string {
 	return out.String()
 }
 
-// metricsOf answers what a process says to Prometheus.
+// metricsOf returns what a process says to Prometheus.
 func metricsOf(t *testing.T, p *process) string {
 	t.Helper()
 	_, after, found := strings.Cut(p.output.String(), `"@message":"serving metrics"`)

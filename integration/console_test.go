@@ -92,7 +92,7 @@ type stories struct {
 	calls chan func()
 }
 
-// quietPort answers a port that nobody listens on, and that the kernel gives to
+// quietPort returns a port that nobody listens on, and that the kernel gives to
 // nobody by itself while the hub is away.
 func quietPort(t *testing.T) int {
 	for range 100 {

@@ -30,7 +30,7 @@ import (
 // commandOf finds what a line of a code block runs.
 var commandOf = regexp.MustCompile(`^(?:\$ )?(?:sudo )?((?:[A-Z_]+=\S+ )*(?:bin/)?(?:deckhand|deckhand-node|make|apt-get) .*)$`)
 
-// documented answers every command in the code blocks of a document, lines that
+// documented returns every command in the code blocks of a document, lines that
 // end in a backslash joined.
 func documented(t *testing.T, path string) []string {
 	t.Helper()

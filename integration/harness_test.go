@@ -303,7 +303,7 @@ func (f *fleet) submit(agent string) string {
 	return strings.TrimSpace(f.cli(0, "run", agent, "go on", "-o", "name").out)
 }
 
-// edgeListener answers where the hub's edge itself listens.
+// edgeListener returns where the hub's edge itself listens.
 func (f *fleet) edgeListener() string {
 	f.t.Helper()
 	_, after, found := strings.Cut(f.hub.output.String(), `"edge_listen":"`)
@@ -312,7 +312,7 @@ func (f *fleet) edgeListener() string {
 	return address
 }
 
-// addresses answers where a hub listens, so that another can take its place.
+// addresses returns where a hub listens, so that another can take its place.
 func (p *process) addresses(t testing.TB) (api, edge, bus string) {
 	t.Helper()
 	for line := range strings.Lines(p.output.String()) {

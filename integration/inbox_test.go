@@ -40,7 +40,7 @@ type ticker struct {
 	path string
 }
 
-// ticker answers the only command of a person's that the node has.
+// ticker returns the only command of a person's that the node has.
 func (f *fleet) ticker() ticker {
 	f.t.Helper()
 	var logs []string
@@ -51,7 +51,7 @@ func (f *fleet) ticker() ticker {
 	return ticker{f.t, logs[0]}
 }
 
-// ticks answers how much it has printed.
+// ticks returns how much it has printed.
 func (k ticker) ticks() int64 {
 	k.t.Helper()
 	info, err := os.Stat(k.path)
@@ -169,7 +169,7 @@ turns:
 // changing is what differs from one run to another.
 var changing = regexp.MustCompile(`(step|task)_[a-z0-9]{20}|\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// messages answers a request's messages as text, without what differs from run
+// messages returns a request's messages as text, without what differs from run
 // to run: ids, times, and where the provider is to cache.
 func messages(t testing.TB, req anthropictest.Request) (out []string) {
 	t.Helper()

@@ -41,7 +41,7 @@ func (s span) id() string     { return hex.EncodeToString(s.GetSpanId()) }
 func (s span) parent() string { return hex.EncodeToString(s.GetParentSpanId()) }
 func (s span) trace() string  { return hex.EncodeToString(s.GetTraceId()) }
 
-// attribute answers an attribute as text; "" where there is none.
+// attribute returns an attribute as text; "" where there is none.
 func (s span) attribute(key string) string {
 	for _, a := range s.GetAttributes() {
 		if a.GetKey() != key {
@@ -100,7 +100,7 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// all answers the spans of a name.
+// all returns the spans of a name.
 func (c *collected) all(name string) (out []span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,7 @@ func (c *collected) all(name string) (out []span) {
 	return out
 }
 
-// named answers the spans of a trace by name.
+// named returns the spans of a trace by name.
 func (c *collected) named(traceID, name string) []span {
 	return slices.DeleteFunc(c.all(name), func(s span) bool { return s.trace() != traceID })
 }

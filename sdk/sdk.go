@@ -182,8 +182,8 @@ func h2c(t http.RoundTripper) http.RoundTripper {
 	return transport
 }
 
-// URL answers the hub's URL, without a trailing slash.
+// URL returns the hub's URL, without a trailing slash.
 func (c *Client) URL() string { return c.url }
 
-// HTTPClient answers what all calls go through.
+// HTTPClient returns what all calls go through.
 func (c *Client) HTTPClient() *http.Client { return c.http }

@@ -21,7 +21,7 @@ const silence = 45 * time.Second
 // watchBackoff spreads the returns of many watchers after a hub restart.
 var watchBackoff = backoff.Policy{Base: 200 * time.Millisecond, Max: 10 * time.Second}
 
-// Watch answers what EventService.Watch streams, heartbeats left out. When the
+// Watch returns what EventService.Watch streams, heartbeats left out. When the
 // link breaks it connects again, with jittered waits for as long as the
 // context lives, and goes on after the last cursor it saw: no stored event is
 // missed or repeated. Live thinking is not stored: a piece may be missed.

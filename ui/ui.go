@@ -10,7 +10,7 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// Files answers the built console: index.html, and the assets whose names carry
+// Files returns the built console: index.html, and the assets whose names carry
 // the digest of their content, some beside themselves compressed (.br, .gz).
 func Files() fs.FS {
 	files, err := fs.Sub(dist, "dist")

@@ -67,7 +67,7 @@ func (l *leases) drop(h *held) {
 	}
 }
 
-// all answers the leases held now.
+// all returns the leases held now.
 func (l *leases) all() []*held {
 	l.mu.Lock()
 	defer l.mu.Unlock()

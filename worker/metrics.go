@@ -100,7 +100,7 @@ func (c counted) Generate(ctx context.Context, req *model.Request, sink model.Si
 	return turn, err
 }
 
-// callOutcome answers how a model call ended as a label.
+// callOutcome returns how a model call ended as a label.
 func callOutcome(ctx context.Context, err error) string {
 	switch e := model.AsError(err); {
 	case err == nil:

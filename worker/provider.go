@@ -87,7 +87,7 @@ func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResp
 	return failover.New(cfg), nil
 }
 
-// spokeLast answers which of some models the newest turn is of; the first where
+// spokeLast returns which of some models the newest turn is of; the first where
 // none of them has spoken.
 func spokeLast(names []persona.Fallback, turns []*deckhandv1.Turn) int {
 	if len(turns) == 0 {

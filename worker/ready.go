@@ -11,7 +11,7 @@ import (
 // missable is how many renewals may be missing before the hub counts as away.
 const missable = 3
 
-// Ready answers what this worker needs to take on tasks, as it is now. What it
+// Ready returns what this worker needs to take on tasks, as it is now. What it
 // has goes on for as long as its leases last.
 func (w *Worker) Ready() []scrape.Look {
 	hub, bus := scrape.Look{What: "hub"}, scrape.Look{What: "wake-ups"}

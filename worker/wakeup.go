@@ -36,7 +36,7 @@ const (
 	claimRetry = 2 * time.Second
 )
 
-// connect answers a connection to the bus. Each time that it has come back
+// connect returns a connection to the bus. Each time that it has come back
 // after a loss, again holds a signal.
 func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus, again chan<- struct{}) (*nats.Conn, error) {
 	if bus.GetUrl() == "" && len(w.cfg.NATSOptions) == 0 {
@@ -98,7 +98,7 @@ func (w *Worker) listen(ctx context.Context) error {
 	}
 }
 
-// waitForSlot answers how many slots are free, at least one.
+// waitForSlot returns how many slots are free, at least one.
 func (w *Worker) waitForSlot(ctx context.Context) (int, error) {
 	select {
 	case <-ctx.Done():

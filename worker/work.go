@@ -85,7 +85,7 @@ func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, 
 // worker may do better.
 type notNow struct{ error }
 
-// Unwrap answers the cause.
+// Unwrap returns the cause.
 func (n notNow) Unwrap() error { return n.error }
 
 // carry makes what a run needs and runs it.
@@ -120,7 +120,7 @@ func (w *Worker) carry(ctx context.Context, claim *deckhandv1.ClaimTaskResponse,
 	})
 }
 
-// lifted answers a persona's limits with those that an admin lets this run have.
+// lifted returns a persona's limits with those that an admin lets this run have.
 func lifted(l persona.Limits, by *deckhandv1.TaskLimits) persona.Limits {
 	l.Iterations = cmp.Or(int(by.GetIterations()), l.Iterations)
 	l.ActiveTime = cmp.Or(by.GetActiveTime().AsDuration(), l.ActiveTime)

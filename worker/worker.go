@@ -123,7 +123,7 @@ func (w *Worker) run(ctx context.Context) error {
 	}
 }
 
-// ended answers nil for what ended with the context.
+// ended returns nil for what ended with the context.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -105,7 +105,7 @@ func (l *Lists) Login(ctx context.Context, id auth.Identity, address string) err
 	return l.Check(ctx, id, loginProcedure, auth.AddressOf(address))
 }
 
-// List answers the rules.
+// List returns the rules.
 func (l *Lists) List(ctx context.Context, orgID string) ([]db.AccessRule, error) {
 	return l.store.ListAccessRules(ctx, orgID)
 }

@@ -61,7 +61,7 @@ func newRig(t *testing.T, change func(*admission.Config)) *rig {
 	return r
 }
 
-// admit answers the tasks that were woken, sorted by id.
+// admit returns the tasks that were woken, sorted by id.
 func (r *rig) admit() []string {
 	r.T.Helper()
 	require.NoError(r.T, r.admission.Admit(r.T.Context(), tasktest.Org))

@@ -154,7 +154,7 @@ func (r *round) take(t db.QueuedTasksRow) {
 	r.pool(t.Pool).room--
 }
 
-// pool answers what is known of a pool.
+// pool returns what is known of a pool.
 func (r *round) pool(name string) *pool {
 	if r.pools[name] == nil {
 		r.pools[name] = &pool{room: unheard}
@@ -162,7 +162,7 @@ func (r *round) pool(name string) *pool {
 	return r.pools[name]
 }
 
-// decide answers the node for a task, or why it must wait.
+// decide returns the node for a task, or why it must wait.
 func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (chosen, wait string, err error) {
 	if h := r.holds.Task(hold.Task{AgentID: q.AgentID, TriggerID: q.TriggerID, LineageID: q.LineageID}); h != nil {
 		return "", hold.Words(h), nil
@@ -248,7 +248,7 @@ func (p *pool) wait(name string) string {
 	return fmt.Sprintf("all %d slots of the workers of pool %s are taken; waits for one", p.slots, name)
 }
 
-// node answers the node for a task, or why there is none.
+// node returns the node for a task, or why there is none.
 func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (chosen, wait string, err error) {
 	// The workspace lives on one node: a task goes where its agent's or its
 	// own earlier attempts have been.

@@ -32,7 +32,7 @@ func (r *rig) stands() *plan.Standing {
 	return out
 }
 
-// told answers which events of plans tasks have.
+// told returns which events of plans tasks have.
 func (r *rig) told() []string {
 	r.T.Helper()
 	rows, err := r.SQL.Query(r.T.Context(), "SELECT type || ' ' || (payload ->> 'used') FROM events WHERE type IN ('plan_warning', 'plan_reached') ORDER BY id")

@@ -66,7 +66,7 @@ func (r *round) learnt() int {
 	return n
 }
 
-// beyond answers the tasks behind those that cannot start, as far as it is told
+// beyond returns the tasks behind those that cannot start, as far as it is told
 // to look.
 func (r *round) beyond(ctx context.Context, tx *event.Tx, reach int32) ([]db.QueuedTasksRow, error) {
 	p := db.QueuedTasksBeyondParams{

@@ -21,7 +21,7 @@ const (
 	beingKilled    = "what task %s left running in the workspace has not been seen to end; waits for its node to say so"
 )
 
-// busyJails answers who keeps each jail that is not free. A task that keeps its
+// busyJails returns who keeps each jail that is not free. A task that keeps its
 // own does not stand in its own way.
 func busyJails(ctx context.Context, q *db.Queries, orgID string, active []db.ActiveTasksRow) (map[string]user, error) {
 	kept, err := q.KeptJails(ctx, orgID)

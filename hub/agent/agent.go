@@ -66,7 +66,7 @@ const (
 	Unchanged = "unchanged"
 )
 
-// Parse answers the persona of a file, checked with what the hub knows.
+// Parse returns the persona of a file, checked with what the hub knows.
 func (s *Service) Parse(f File) (*persona.Persona, error) {
 	p, err := persona.Parse(f.Name, []byte(f.Markdown), s.known)
 	if err != nil {
@@ -182,14 +182,14 @@ func digestOf(f File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Find answers the id of the agent that ref names: a name, an id or a unique
+// Find returns the id of the agent that ref names: a name, an id or a unique
 // prefix of one.
 func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("agent", ref)})
 	return store.One("agent", ref, rows, err)
 }
 
-// ByName answers the id of the agent that has just that name; empty for none.
+// ByName returns the id of the agent that has just that name; empty for none.
 func (s *Service) ByName(ctx context.Context, orgID, name string) (string, error) {
 	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: name, Prefix: name})
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Service) ByName(ctx context.Context, orgID, name string) (string, error
 	return rows[0].ID, nil
 }
 
-// Get answers an agent by its id.
+// Get returns an agent by its id.
 func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, error) {
 	row, err := s.store.GetAgent(ctx, db.GetAgentParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -210,7 +210,7 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, er
 	return row, err
 }
 
-// Version answers one stored version of an agent.
+// Version returns one stored version of an agent.
 func (s *Service) Version(ctx context.Context, orgID, id string, version int32) (db.AgentVersion, error) {
 	return s.VersionIn(ctx, s.store.Queries, orgID, id, version)
 }
@@ -233,7 +233,7 @@ func (s *Service) VersionIn(ctx context.Context, q *db.Queries, orgID, id string
 	return v, nil
 }
 
-// PersonaOf answers the parsed form of an agent's version, read with q where it
+// PersonaOf returns the parsed form of an agent's version, read with q where it
 // is not in memory: inside a transaction, give that transaction's. It must not
 // be changed.
 func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string, version int32) (*persona.Persona, error) {
@@ -244,12 +244,12 @@ func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string
 	return s.Persona(v.Digest, v.Markdown)
 }
 
-// List answers agents by name, after a name.
+// List returns agents by name, after a name.
 func (s *Service) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListAgentsRow, error) {
 	return s.store.ListAgents(ctx, db.ListAgentsParams{OrgID: orgID, AfterName: after, MaxRows: limit})
 }
 
-// Persona answers the parsed form of a stored version. It must not be changed.
+// Persona returns the parsed form of a stored version. It must not be changed.
 func (s *Service) Persona(digest, markdown string) (*persona.Persona, error) {
 	if p, ok := s.parsed.Get(digest); ok {
 		return p, nil

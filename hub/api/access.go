@@ -14,7 +14,7 @@ import (
 // Access serves AccessService.
 type Access struct{ Lists *access.Lists }
 
-// ListAccessRules answers the rules.
+// ListAccessRules returns the rules.
 func (h *Access) ListAccessRules(ctx context.Context, _ *connect.Request[deckhandv1.ListAccessRulesRequest]) (*connect.Response[deckhandv1.ListAccessRulesResponse], error) {
 	rows, err := h.Lists.List(ctx, auth.From(ctx).OrgID)
 	if err != nil {

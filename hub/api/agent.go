@@ -32,7 +32,7 @@ func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Servic
 	return &Agents{agents, tasks, given, starts, admit}
 }
 
-// GetAgentGraph answers which agents may give work to which, and which did.
+// GetAgentGraph returns which agents may give work to which, and which did.
 func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv1.GetAgentGraphRequest]) (*connect.Response[deckhandv1.GetAgentGraphResponse], error) {
 	edges, err := h.given.Graph(ctx, auth.From(ctx).OrgID)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(res), nil
 }
 
-// GetAgent answers one agent with a version of its persona.
+// GetAgent returns one agent with a version of its persona.
 func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.GetAgentRequest]) (*connect.Response[deckhandv1.GetAgentResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.agents.Find(ctx, org, req.Msg.GetAgentId())
@@ -203,7 +203,7 @@ func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.G
 
 const agentsPage = 100
 
-// ListAgents answers the organisation's agents by name.
+// ListAgents returns the organisation's agents by name.
 func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1.ListAgentsRequest]) (*connect.Response[deckhandv1.ListAgentsResponse], error) {
 	size := req.Msg.GetPageSize()
 	if size == 0 {

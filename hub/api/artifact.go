@@ -18,7 +18,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// place answers a workspace and the task that it is of, if any.
+// place returns a workspace and the task that it is of, if any.
 func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.WorkspaceRef) (artifact.Place, string, error) {
 	var t db.Task
 	if ref.GetTaskId() != "" {
@@ -92,7 +92,7 @@ func (h *Files) SendFiles(ctx context.Context, req *connect.Request[deckhandv1.S
 // shownArtifacts is how many paths of a transfer are answered.
 const shownArtifacts = 100
 
-// ListArtifacts answers the files that a task was given by others, and gave to
+// ListArtifacts returns the files that a task was given by others, and gave to
 // them.
 func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[deckhandv1.ListArtifactsRequest]) (*connect.Response[deckhandv1.ListArtifactsResponse], error) {
 	t, err := h.task(ctx, req.Msg.GetTaskId())
@@ -118,7 +118,7 @@ func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[dec
 	return connect.NewResponse(out), nil
 }
 
-// artifacts answers what stores the files that a new task begins with.
+// artifacts returns what stores the files that a new task begins with.
 func (h *Tasks) artifacts(ctx context.Context, all []*deckhandv1.TaskArtifacts) (task.WithTask, error) {
 	id := auth.From(ctx)
 	if len(all) > 0 && !tool.Covers(id.Role, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE) {

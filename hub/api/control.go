@@ -113,7 +113,7 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 	}
 }
 
-// ListHolds answers the holds.
+// ListHolds returns the holds.
 func (h *Control) ListHolds(ctx context.Context, req *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
 	rows, err := h.Kills.Holds(ctx, auth.From(ctx).OrgID, req.Msg.GetReleased())
 	if err != nil {
@@ -151,7 +151,7 @@ func holdMessage(h db.Hold) *deckhandv1.Hold {
 
 const auditPage = 50
 
-// ListAuditEntries answers who changed what.
+// ListAuditEntries returns who changed what.
 func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
 	m := req.Msg
 	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Severity: m.GetSeverity(), Max: m.GetPageSize()}

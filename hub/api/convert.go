@@ -35,7 +35,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// object answers a jsonb column as a Struct; the columns hold objects only.
+// object returns a jsonb column as a Struct; the columns hold objects only.
 // encoding/json is twice as fast as protojson here.
 func object(data json.RawMessage) *structpb.Struct {
 	var plain map[string]any
@@ -53,7 +53,7 @@ func enumValue(values map[string]int32, prefix, word string) int32 {
 	return values[prefix+upper(word)]
 }
 
-// enumWord answers an enum value's word, as it is stored.
+// enumWord returns an enum value's word, as it is stored.
 func enumWord(value interface{ String() string }, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
@@ -103,7 +103,7 @@ func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task 
 	}
 }
 
-// manifestOf answers what was handed over; nil for nothing.
+// manifestOf returns what was handed over; nil for nothing.
 func manifestOf(t db.Task) *structpb.Struct {
 	if t.Manifest == nil {
 		return nil
@@ -111,7 +111,7 @@ func manifestOf(t db.Task) *structpb.Struct {
 	return object(t.Manifest)
 }
 
-// overrideMessage answers what a task runs with instead of what its persona
+// overrideMessage returns what a task runs with instead of what its persona
 // says; nil for nothing.
 func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	o, err := task.OverrideOf(t)

@@ -22,7 +22,7 @@ func Cuttable(next http.Handler) http.Handler {
 	})
 }
 
-// cutOf answers what breaks off the call of a context; nil where there is none.
+// cutOf returns what breaks off the call of a context; nil where there is none.
 func cutOf(ctx context.Context) func() {
 	cut, _ := ctx.Value(cutKey{}).(func())
 	return cut

@@ -34,7 +34,7 @@ func destinationMessage(d db.Destination, counts db.CountNoticesRow) (*deckhandv
 	}, err
 }
 
-// show answers a destination as it stands.
+// show returns a destination as it stands.
 func (h *Destinations) show(ctx context.Context, orgID, id string) (*deckhandv1.Destination, error) {
 	row, err := h.Notify.Get(ctx, orgID, id)
 	if err != nil {
@@ -105,13 +105,13 @@ func (h *Destinations) UpdateDestination(ctx context.Context, req *connect.Reque
 	return connect.NewResponse(&deckhandv1.UpdateDestinationResponse{Destination: m}), err
 }
 
-// GetDestination answers one.
+// GetDestination returns one.
 func (h *Destinations) GetDestination(ctx context.Context, req *connect.Request[deckhandv1.GetDestinationRequest]) (*connect.Response[deckhandv1.GetDestinationResponse], error) {
 	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(string) error { return nil })
 	return connect.NewResponse(&deckhandv1.GetDestinationResponse{Destination: m}), err
 }
 
-// ListDestinations answers all by name.
+// ListDestinations returns all by name.
 func (h *Destinations) ListDestinations(ctx context.Context, _ *connect.Request[deckhandv1.ListDestinationsRequest]) (*connect.Response[deckhandv1.ListDestinationsResponse], error) {
 	rows, counts, err := h.Notify.List(ctx, auth.From(ctx).OrgID)
 	if err != nil {
@@ -209,7 +209,7 @@ func noticeState(word string) deckhandv1.NoticeState {
 	return deckhandv1.NoticeState(enumValue(deckhandv1.NoticeState_value, "NOTICE_STATE_", word))
 }
 
-// ListNotices answers notices.
+// ListNotices returns notices.
 func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[deckhandv1.ListNoticesRequest]) (*connect.Response[deckhandv1.ListNoticesResponse], error) {
 	org := auth.From(ctx).OrgID
 	f := notify.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
@@ -240,7 +240,7 @@ func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[dec
 	return connect.NewResponse(res), nil
 }
 
-// notice answers one with what it says.
+// notice returns one with what it says.
 func (h *Destinations) notice(ctx context.Context, orgID, id string) (*deckhandv1.Notice, error) {
 	row, err := h.Notify.Notice(ctx, orgID, id)
 	if err != nil {
@@ -254,7 +254,7 @@ func (h *Destinations) notice(ctx context.Context, orgID, id string) (*deckhandv
 	}, nil
 }
 
-// GetNotice answers one.
+// GetNotice returns one.
 func (h *Destinations) GetNotice(ctx context.Context, req *connect.Request[deckhandv1.GetNoticeRequest]) (*connect.Response[deckhandv1.GetNoticeResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Notify.FindNotice(ctx, org, req.Msg.GetNoticeId())

@@ -33,7 +33,7 @@ func downloadEntry(e *nodev1.UploadEntry) *deckhandv1.UploadEntry {
 	}
 }
 
-// DescribeFiles answers what is at paths, with digests.
+// DescribeFiles returns what is at paths, with digests.
 func (h *Files) DescribeFiles(ctx context.Context, req *connect.Request[deckhandv1.DescribeFilesRequest], out *connect.ServerStream[deckhandv1.DescribeFilesResponse]) error {
 	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {

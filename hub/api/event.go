@@ -113,7 +113,7 @@ func (h *Events) seen(ctx context.Context) func(taskID string) (bool, error) {
 // defaultEvents is how many events are answered where nobody says.
 const defaultEvents = 200
 
-// ListEvents answers a part of a task's history.
+// ListEvents returns a part of a task's history.
 func (h *Events) ListEvents(ctx context.Context, req *connect.Request[deckhandv1.ListEventsRequest]) (*connect.Response[deckhandv1.ListEventsResponse], error) {
 	if req.Msg.GetBeforeSeq() > 0 && req.Msg.GetAfterSeq() > 0 {
 		return nil, fault.New(fault.Invalid, "before_seq and after_seq were both given").WithFix("give one of them")
@@ -145,7 +145,7 @@ func (h *Events) ListEvents(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(res), nil
 }
 
-// until answers a context that ends with ctx or with stop.
+// until returns a context that ends with ctx or with stop.
 func until(ctx, stop context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	release := context.AfterFunc(stop, cancel)

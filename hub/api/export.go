@@ -52,7 +52,7 @@ func (s pieces) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// ExportTask answers a task as a file. That somebody took it is on record.
+// ExportTask returns a task as a file. That somebody took it is on record.
 func (h *Histories) ExportTask(ctx context.Context, req *connect.Request[deckhandv1.ExportTaskRequest], out *connect.ServerStream[deckhandv1.ExportTaskResponse]) error {
 	who := auth.From(ctx)
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())

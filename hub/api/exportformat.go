@@ -73,7 +73,7 @@ func (w *jsonLines) line(l exportLine) error {
 	return nil
 }
 
-// plain answers a message as JSON without the spaces that protojson varies.
+// plain returns a message as JSON without the spaces that protojson varies.
 func plain(m proto.Message) (json.RawMessage, error) {
 	data, err := protojson.Marshal(m)
 	if err != nil {

@@ -30,11 +30,11 @@ type Files struct {
 	Recorder *event.Recorder
 	// Artifacts copies files from one workspace into another.
 	Artifacts *artifact.Artifacts
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
-// workspace answers where the workspace of an agent, a task or a jail is; one
+// workspace returns where the workspace of an agent, a task or a jail is; one
 // of the three is named.
 func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *deckhandv1.JailRef) (node tool.Node, jailID string, err error) {
 	org := auth.From(ctx).OrgID
@@ -74,7 +74,7 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 	return node, jailID, err
 }
 
-// jail answers a jail's node. A node and all its jails are of one organisation.
+// jail returns a jail's node. A node and all its jails are of one organisation.
 func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (tool.Node, string, error) {
 	nodeID, err := h.Nodes.Find(ctx, org, ref.GetNodeId())
 	if err != nil {
@@ -99,7 +99,7 @@ const (
 	mostRead = 4 << 20
 )
 
-// ReadFile answers a range of a file. Secrets in it are masked with as many
+// ReadFile returns a range of a file. Secrets in it are masked with as many
 // bytes as they have, also those that begin before the range or end behind it:
 // so much more is read.
 func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.ReadFileRequest]) (*connect.Response[deckhandv1.ReadFileResponse], error) {
@@ -128,7 +128,7 @@ func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.Re
 
 const maxListed = 10_000
 
-// ListFiles answers a folder's entries.
+// ListFiles returns a folder's entries.
 func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.ListFilesRequest]) (*connect.Response[deckhandv1.ListFilesResponse], error) {
 	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {

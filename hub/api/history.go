@@ -31,7 +31,7 @@ type Histories struct {
 	History  *history.History
 	Budgets  *budget.Ledger
 	Plans    *plan.Service
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
@@ -44,7 +44,7 @@ func estimateMessage(e history.Estimate) *deckhandv1.Estimate {
 	return m
 }
 
-// GetEstimate answers what a run is likely to take.
+// GetEstimate returns what a run is likely to take.
 func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckhandv1.GetEstimateRequest]) (*connect.Response[deckhandv1.GetEstimateResponse], error) {
 	id := auth.From(ctx)
 	res := &deckhandv1.GetEstimateResponse{}

@@ -29,7 +29,7 @@ type Inbox struct {
 
 const inboxPage = 20
 
-// ListInbox answers what waits, newest first.
+// ListInbox returns what waits, newest first.
 func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
 	org, m := auth.From(ctx).OrgID, req.Msg
 	filter := inbox.Filter{PageSize: m.GetPageSize(), PageToken: m.GetPageToken()}
@@ -67,7 +67,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	return connect.NewResponse(res), nil
 }
 
-// GetInboxItem answers one item.
+// GetInboxItem returns one item.
 func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv1.GetInboxItemRequest]) (*connect.Response[deckhandv1.GetInboxItemResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
@@ -81,7 +81,7 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: inboxMessage(row)}), nil
 }
 
-// AnswerInboxItem answers an open item.
+// AnswerInboxItem returns an open item.
 func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
 	who, m := auth.From(ctx), req.Msg
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
@@ -174,7 +174,7 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	return m
 }
 
-// reviewMessage answers what a review shows; nil where it cannot be read.
+// reviewMessage returns what a review shows; nil where it cannot be read.
 func reviewMessage(i db.InboxItem) *deckhandv1.InboxReview {
 	d, err := review.DetailOf(i)
 	if err != nil {

@@ -39,7 +39,7 @@ func (h *Nodes) ListNodes(ctx context.Context, req *connect.Request[deckhandv1.L
 	return connect.NewResponse(res), nil
 }
 
-// GetNode answers one node.
+// GetNode returns one node.
 func (h *Nodes) GetNode(ctx context.Context, req *connect.Request[deckhandv1.GetNodeRequest]) (*connect.Response[deckhandv1.GetNodeResponse], error) {
 	row, err := h.find(ctx, req.Msg.GetNodeId())
 	if err != nil {

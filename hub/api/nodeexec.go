@@ -28,7 +28,7 @@ type NodeExecs struct {
 	Agents *agent.Service
 	Tasks  *task.Service
 	Execs  *nodeexec.Execs
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
@@ -86,7 +86,7 @@ func (h *NodeExecs) StartNodeExec(ctx context.Context, req *connect.Request[deck
 	return connect.NewResponse(&deckhandv1.StartNodeExecResponse{Exec: execMessage(row)}), nil
 }
 
-// GetNodeExec answers a command, at once or when it has ended.
+// GetNodeExec returns a command, at once or when it has ended.
 func (h *NodeExecs) GetNodeExec(ctx context.Context, req *connect.Request[deckhandv1.GetNodeExecRequest]) (*connect.Response[deckhandv1.GetNodeExecResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Execs.Find(ctx, viewer(ctx), req.Msg.GetExecId())
@@ -152,7 +152,7 @@ func onHost(id auth.Identity, execID string, host bool) error {
 		WithCode(fault.PermissionDenied).WithFix("ask an administrator").WithObject(execID)
 }
 
-// source answers where a log is, and the link to its node.
+// source returns where a log is, and the link to its node.
 func (h *NodeExecs) source(ctx context.Context, ref, nodeRef string) (nodeexec.Source, tool.Node, error) {
 	id := auth.From(ctx)
 	src, err := h.Execs.Source(ctx, viewer(ctx), ref)

@@ -85,7 +85,7 @@ func (h *Nodes) UnlockNode(ctx context.Context, req *connect.Request[deckhandv1.
 	return connect.NewResponse(&deckhandv1.UnlockNodeResponse{Node: nodeMessage(row)}), nil
 }
 
-// ListNodeLocks answers the locks that are held, and those that were.
+// ListNodeLocks returns the locks that are held, and those that were.
 func (h *Nodes) ListNodeLocks(ctx context.Context, req *connect.Request[deckhandv1.ListNodeLocksRequest]) (*connect.Response[deckhandv1.ListNodeLocksResponse], error) {
 	org, nodeID := auth.From(ctx).OrgID, ""
 	if ref := req.Msg.GetNodeId(); ref != "" {

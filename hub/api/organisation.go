@@ -42,7 +42,7 @@ func (h *Organisations) CreateOrganisation(ctx context.Context, req *connect.Req
 	}), nil
 }
 
-// ListOrganisations answers all.
+// ListOrganisations returns all.
 func (h *Organisations) ListOrganisations(ctx context.Context, _ *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
 	rows, err := h.Organisations.List(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ type Plans struct {
 	Queries *db.Queries
 }
 
-// message answers what the caller's organisation may have, and what of it is used.
+// message returns what the caller's organisation may have, and what of it is used.
 func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
 	org := auth.From(ctx).OrgID
 	held, err := h.Plans.Held(ctx, h.Queries, org)
@@ -45,7 +45,7 @@ func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
 	return m, nil
 }
 
-// GetPlan answers the plan.
+// GetPlan returns the plan.
 func (h *Plans) GetPlan(ctx context.Context, _ *connect.Request[deckhandv1.GetPlanRequest]) (*connect.Response[deckhandv1.GetPlanResponse], error) {
 	m, err := h.message(ctx)
 	return connect.NewResponse(&deckhandv1.GetPlanResponse{Plan: m}), err

@@ -28,7 +28,7 @@ type Policies struct {
 
 const replaySteps = 200
 
-// agent answers the id of the agent that ref names, and "" for none.
+// agent returns the id of the agent that ref names, and "" for none.
 func (h *Policies) agent(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
 		return "", nil
@@ -36,7 +36,7 @@ func (h *Policies) agent(ctx context.Context, ref string) (string, error) {
 	return h.Agents.Find(ctx, auth.From(ctx).OrgID, ref)
 }
 
-// GetPolicy answers a version of a policy.
+// GetPolicy returns a version of a policy.
 func (h *Policies) GetPolicy(ctx context.Context, req *connect.Request[deckhandv1.GetPolicyRequest]) (*connect.Response[deckhandv1.GetPolicyResponse], error) {
 	id, err := h.agent(ctx, req.Msg.GetAgentId())
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *Policies) ApplyPolicy(ctx context.Context, req *connect.Request[deckhan
 	return connect.NewResponse(&deckhandv1.ApplyPolicyResponse{Policy: policyMessage(row), Changed: changed}), nil
 }
 
-// TestPolicy answers what a call would get.
+// TestPolicy returns what a call would get.
 func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhandv1.TestPolicyRequest]) (*connect.Response[deckhandv1.TestPolicyResponse], error) {
 	who, m := auth.From(ctx), req.Msg
 	c := policy.Call{Tool: m.GetTool(), Arguments: map[string]any{}, Labels: m.GetLabels(), At: time.Now()}
@@ -116,7 +116,7 @@ func (h *Policies) decision(ctx context.Context, d policy.Decision) *deckhandv1.
 	}
 }
 
-// ReplayPolicy answers what a policy would have decided on the newest steps.
+// ReplayPolicy returns what a policy would have decided on the newest steps.
 func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckhandv1.ReplayPolicyRequest]) (*connect.Response[deckhandv1.ReplayPolicyResponse], error) {
 	m := req.Msg
 	id, err := h.agent(ctx, m.GetAgentId())
@@ -141,7 +141,7 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 	return connect.NewResponse(res), nil
 }
 
-// ListAllowRules answers what people said is to be allowed from then on.
+// ListAllowRules returns what people said is to be allowed from then on.
 func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
 	rows, err := h.Policies.AllowRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPast())
 	if err != nil {

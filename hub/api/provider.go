@@ -75,7 +75,7 @@ func providerMessage(row db.ListCredentialsRow) *deckhandv1.Provider {
 	return m
 }
 
-// ListProviders answers what is connected.
+// ListProviders returns what is connected.
 func (h *Providers) ListProviders(ctx context.Context, _ *connect.Request[deckhandv1.ListProvidersRequest]) (*connect.Response[deckhandv1.ListProvidersResponse], error) {
 	rows, err := h.Credentials.List(ctx, auth.From(ctx).OrgID)
 	if err != nil {
@@ -97,7 +97,7 @@ func (h *Providers) DisconnectProvider(ctx context.Context, req *connect.Request
 	return connect.NewResponse(&deckhandv1.DisconnectProviderResponse{}), nil
 }
 
-// GetProviderUsage answers what models used and cost.
+// GetProviderUsage returns what models used and cost.
 func (h *Providers) GetProviderUsage(ctx context.Context, req *connect.Request[deckhandv1.GetProviderUsageRequest]) (*connect.Response[deckhandv1.GetProviderUsageResponse], error) {
 	now := time.Now().UTC()
 	params := db.ProviderUsageParams{OrgID: auth.From(ctx).OrgID, Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)}
@@ -153,7 +153,7 @@ func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv
 	return connect.NewResponse(&deckhandv1.SetPriceResponse{}), err
 }
 
-// ListPrices answers what models cost.
+// ListPrices returns what models cost.
 func (h *Providers) ListPrices(ctx context.Context, _ *connect.Request[deckhandv1.ListPricesRequest]) (*connect.Response[deckhandv1.ListPricesResponse], error) {
 	rows, err := h.Store.AllPrices(ctx, auth.From(ctx).OrgID)
 	if err != nil {
@@ -211,7 +211,7 @@ func budgetMessage(b budget.Budget) *deckhandv1.Budget {
 	return m
 }
 
-// ListBudgets answers budgets.
+// ListBudgets returns budgets.
 func (h *Providers) ListBudgets(ctx context.Context, _ *connect.Request[deckhandv1.ListBudgetsRequest]) (*connect.Response[deckhandv1.ListBudgetsResponse], error) {
 	list, err := h.Budgets.List(ctx, auth.From(ctx).OrgID)
 	if err != nil {
@@ -224,7 +224,7 @@ func (h *Providers) ListBudgets(ctx context.Context, _ *connect.Request[deckhand
 	return connect.NewResponse(res), nil
 }
 
-// GetBudget answers one budget.
+// GetBudget returns one budget.
 func (h *Providers) GetBudget(ctx context.Context, req *connect.Request[deckhandv1.GetBudgetRequest]) (*connect.Response[deckhandv1.GetBudgetResponse], error) {
 	org := auth.From(ctx).OrgID
 	n, err := h.budgetName(ctx, org, req.Msg.GetScope(), req.Msg.GetObjectId(), req.Msg.GetEvery())

@@ -45,7 +45,7 @@ func assignee(ctx context.Context, agents *agent.Service, tasks *task.Service, o
 	return task.Assignee{}, fault.New(fault.Invalid, "assign_to is %q", text).WithFix("use @agent:NAME, @human:NAME or none")
 }
 
-// standing answers a task's place as a message; nil for a task that has none.
+// standing returns a task's place as a message; nil for a task that has none.
 func standing(s task.Standing, ok bool) *deckhandv1.Standing {
 	if !ok {
 		return nil
@@ -68,7 +68,7 @@ func assigneeOf(t db.Task, agentName string) string {
 	return ""
 }
 
-// conversation answers a stored conversation.
+// conversation returns a stored conversation.
 func conversation(data json.RawMessage) []*deckhandv1.ConversationMessage {
 	var said []task.Message
 	// The column is written from such a list only.
@@ -80,7 +80,7 @@ func conversation(data json.RawMessage) []*deckhandv1.ConversationMessage {
 	return out
 }
 
-// shown answers a task with what is known of it besides its row.
+// shown returns a task with what is known of it besides its row.
 func shown(ctx context.Context, tasks *task.Service, row db.GetTaskRow) (*deckhandv1.Task, error) {
 	m := taskRow(row)
 	standings, err := tasks.Standings(ctx, row.Task.OrgID, row.Task)
@@ -198,7 +198,7 @@ func workerMessage(w db.Worker, active int64) *deckhandv1.Worker {
 	return m
 }
 
-// ListWorkers answers the workers that were heard lately.
+// ListWorkers returns the workers that were heard lately.
 func (h *Queue) ListWorkers(ctx context.Context, _ *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
 	rows, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID)
 	if err != nil {

@@ -27,7 +27,7 @@ type Sessions struct {
 	Path string
 }
 
-// cookie answers the header that sets the session's cookie; an empty secret
+// cookie returns the header that sets the session's cookie; an empty secret
 // takes it away.
 func (h *Sessions) cookie(header http.Header, secret string) string {
 	c := &http.Cookie{ //nolint:gosec // Secure depends, see below
@@ -83,7 +83,7 @@ func sessionMessage(row db.GetSessionRow) (*deckhandv1.Session, error) {
 	}, nil
 }
 
-// GetSession answers who calls.
+// GetSession returns who calls.
 func (h *Sessions) GetSession(ctx context.Context, _ *connect.Request[deckhandv1.GetSessionRequest]) (*connect.Response[deckhandv1.GetSessionResponse], error) {
 	id := auth.From(ctx)
 	if id.SessionID != "" {
@@ -104,7 +104,7 @@ func (h *Sessions) GetSession(ctx context.Context, _ *connect.Request[deckhandv1
 	}}), nil
 }
 
-// ListSessions answers the caller's sessions.
+// ListSessions returns the caller's sessions.
 func (h *Sessions) ListSessions(ctx context.Context, req *connect.Request[deckhandv1.ListSessionsRequest]) (*connect.Response[deckhandv1.ListSessionsResponse], error) {
 	id := auth.From(ctx)
 	rows, next, err := h.Sessions.List(ctx, id.OrgID, id.UserID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))

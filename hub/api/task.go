@@ -40,7 +40,7 @@ type Tasks struct {
 	Steps    *step.Steps
 	Subtasks *subtask.Service
 	Nodes    *node.Nodes
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 	// Workspaces knows the workspaces of checkpoints.
 	Workspaces *workspace.Workspaces
@@ -133,7 +133,7 @@ func taskRow(row db.GetTaskRow) *deckhandv1.Task {
 	return m
 }
 
-// GetTask answers one task.
+// GetTask returns one task.
 func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.GetTaskRequest]) (*connect.Response[deckhandv1.GetTaskResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
@@ -170,7 +170,7 @@ func subtasksMessage(s db.SumBelowRow) *deckhandv1.Subtasks {
 
 const tasksPage = 20
 
-// timeOf answers a time that may be unset.
+// timeOf returns a time that may be unset.
 func timeOf(t *timestamppb.Timestamp) *time.Time {
 	if t == nil {
 		return nil
@@ -178,7 +178,7 @@ func timeOf(t *timestamppb.Timestamp) *time.Time {
 	return new(t.AsTime())
 }
 
-// ListTasks answers tasks, newest first.
+// ListTasks returns tasks, newest first.
 func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.ListTasksRequest]) (*connect.Response[deckhandv1.ListTasksResponse], error) {
 	org := auth.From(ctx).OrgID
 	filter := task.Filter{

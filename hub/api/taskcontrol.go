@@ -15,7 +15,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// mine answers the id of a task that the caller may control: their own, or any
+// mine returns the id of a task that the caller may control: their own, or any
 // as an administrator.
 func (h *Tasks) mine(ctx context.Context, ref string) (auth.Identity, string, error) {
 	id := auth.From(ctx)
@@ -220,7 +220,7 @@ func (h *Tasks) restoreMessage(ctx context.Context, r *workspace.Restore) *deckh
 	return out
 }
 
-// ListCheckpoints answers a task's checkpoints.
+// ListCheckpoints returns a task's checkpoints.
 func (h *Tasks) ListCheckpoints(ctx context.Context, req *connect.Request[deckhandv1.ListCheckpointsRequest]) (*connect.Response[deckhandv1.ListCheckpointsResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())

@@ -22,7 +22,7 @@ import (
 type Telemetry struct {
 	Nodes  *node.Nodes
 	Agents *agent.Service
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (nodev1.TelemetryServiceClient, error)
 	// Draining ends when the hub is about to stop.
 	Draining context.Context
@@ -71,7 +71,7 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 // maxNames bounds how many agents' jails are told by name.
 const maxNames = 1000
 
-// jailNames answers the agents' names by their jails.
+// jailNames returns the agents' names by their jails.
 func (h *Telemetry) jailNames(ctx context.Context, org string) (map[string]string, error) {
 	rows, err := h.Agents.List(ctx, org, "", maxNames)
 	if err != nil {

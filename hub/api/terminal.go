@@ -28,7 +28,7 @@ type Terminals struct {
 
 // terminalStream is the person's end: a stream of an RPC, or a WebSocket.
 type terminalStream interface {
-	// Receive answers io.EOF when nothing more will be typed.
+	// Receive returns io.EOF when nothing more will be typed.
 	Receive() (*deckhandv1.OpenTerminalRequest, error)
 	Send(*deckhandv1.OpenTerminalResponse) error
 }

@@ -115,7 +115,7 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// Receive answers what the browser says. That it has left is an error: a
+// Receive returns what the browser says. That it has left is an error: a
 // terminal that nobody sees is hung up.
 func (s socket) Receive() (*deckhandv1.OpenTerminalRequest, error) {
 	kind, data, err := s.conn.Read(s.ctx)

@@ -61,7 +61,7 @@ func (h *Triggers) message(row db.GetTriggerRow, standing hold.Standing) (*deckh
 	return m, nil
 }
 
-// show answers a trigger as it stands.
+// show returns a trigger as it stands.
 func (h *Triggers) show(ctx context.Context, orgID, id string) (*deckhandv1.Trigger, error) {
 	row, err := h.Triggers.Get(ctx, orgID, id)
 	if err != nil {
@@ -143,13 +143,13 @@ func (h *Triggers) change(ctx context.Context, ref string, do func(id string) er
 	return h.show(ctx, org, id)
 }
 
-// GetTrigger answers a trigger.
+// GetTrigger returns a trigger.
 func (h *Triggers) GetTrigger(ctx context.Context, req *connect.Request[deckhandv1.GetTriggerRequest]) (*connect.Response[deckhandv1.GetTriggerResponse], error) {
 	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(string) error { return nil })
 	return connect.NewResponse(&deckhandv1.GetTriggerResponse{Trigger: m}), err
 }
 
-// ListTriggers answers triggers by name.
+// ListTriggers returns triggers by name.
 func (h *Triggers) ListTriggers(ctx context.Context, req *connect.Request[deckhandv1.ListTriggersRequest]) (*connect.Response[deckhandv1.ListTriggersResponse], error) {
 	org := auth.From(ctx).OrgID
 	size := req.Msg.GetPageSize()
@@ -273,7 +273,7 @@ func deliveryState(word string) deckhandv1.DeliveryState {
 	return deckhandv1.DeliveryState(enumValue(deckhandv1.DeliveryState_value, "DELIVERY_STATE_", word))
 }
 
-// ListDeliveries answers firings.
+// ListDeliveries returns firings.
 func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deckhandv1.ListDeliveriesRequest]) (*connect.Response[deckhandv1.ListDeliveriesResponse], error) {
 	org := auth.From(ctx).OrgID
 	f := trigger.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
@@ -305,7 +305,7 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deck
 	return connect.NewResponse(res), nil
 }
 
-// delivery answers one with what was sent, secrets masked.
+// delivery returns one with what was sent, secrets masked.
 func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.Delivery, error) {
 	row, err := h.Triggers.Delivery(ctx, orgID, id)
 	if err != nil {
@@ -328,7 +328,7 @@ func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.
 	return m, nil
 }
 
-// GetDelivery answers one firing.
+// GetDelivery returns one firing.
 func (h *Triggers) GetDelivery(ctx context.Context, req *connect.Request[deckhandv1.GetDeliveryRequest]) (*connect.Response[deckhandv1.GetDeliveryResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Triggers.FindDelivery(ctx, org, req.Msg.GetDeliveryId())

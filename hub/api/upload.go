@@ -24,7 +24,7 @@ func uploadEntry(e *deckhandv1.UploadEntry) *nodev1.UploadEntry {
 	}
 }
 
-// CompareFiles answers which of some files an upload has to send.
+// CompareFiles returns which of some files an upload has to send.
 func (h *Files) CompareFiles(ctx context.Context, req *connect.Request[deckhandv1.CompareFilesRequest]) (*connect.Response[deckhandv1.CompareFilesResponse], error) {
 	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {

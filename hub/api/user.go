@@ -58,7 +58,7 @@ func (h *People) CreateUser(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(&deckhandv1.CreateUserResponse{User: m}), err
 }
 
-// GetUser answers one.
+// GetUser returns one.
 func (h *People) GetUser(ctx context.Context, req *connect.Request[deckhandv1.GetUserRequest]) (*connect.Response[deckhandv1.GetUserResponse], error) {
 	org := auth.From(ctx).OrgID
 	id, err := h.Users.Find(ctx, org, req.Msg.GetUserId())
@@ -178,7 +178,7 @@ func (h *People) CreateTeam(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(&deckhandv1.CreateTeamResponse{Team: teamMessage(row)}), err
 }
 
-// ListTeams answers all by name.
+// ListTeams returns all by name.
 func (h *People) ListTeams(ctx context.Context, _ *connect.Request[deckhandv1.ListTeamsRequest]) (*connect.Response[deckhandv1.ListTeamsResponse], error) {
 	rows, err := h.Teams.List(ctx, auth.From(ctx).OrgID)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Vault serves VaultService.
 type Vault struct{ Rotation *rotation.Rotation }
 
-// GetVault answers which key seals.
+// GetVault returns which key seals.
 func (h *Vault) GetVault(ctx context.Context, _ *connect.Request[deckhandv1.GetVaultRequest]) (*connect.Response[deckhandv1.GetVaultResponse], error) {
 	state, err := h.Rotation.Get(ctx)
 	if err != nil {

@@ -115,7 +115,7 @@ func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1
 	return connect.NewResponse(res), nil
 }
 
-// claimed answers all that is needed to begin a task or to go on with it.
+// claimed returns all that is needed to begin a task or to go on with it.
 func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTaskResponse, error) {
 	version, err := h.Agents.Version(ctx, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -304,7 +304,7 @@ func (h *Workers) ExecuteStep(ctx context.Context, req *connect.Request[deckhand
 	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: m}), nil
 }
 
-// withImages answers a step with the images of its result.
+// withImages returns a step with the images of its result.
 func (h *Workers) withImages(ctx context.Context, s db.Step) (*deckhandv1.Step, error) {
 	m := stepMessage(s)
 	if m.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
@@ -338,7 +338,7 @@ func retryAfter(m *deckhandv1.FinishTaskRequest) time.Duration {
 	return min(m.GetRetryAfter().AsDuration(), most)
 }
 
-// checkpointOf answers nil where there is no checkpoint.
+// checkpointOf returns nil where there is no checkpoint.
 func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *report.Boundary {
 	if c == nil {
 		return nil

@@ -49,7 +49,7 @@ func (h *Workspaces) task(ctx context.Context, ref string) (db.Task, error) {
 	return row.Task, err
 }
 
-// steps answers whole ids of a task's steps.
+// steps returns whole ids of a task's steps.
 func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]string, error) {
 	var out []string
 	for _, ref := range refs {
@@ -69,7 +69,7 @@ func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]str
 	return out, nil
 }
 
-// ListChanges answers which files each step of a task changed.
+// ListChanges returns which files each step of a task changed.
 func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckhandv1.ListChangesRequest]) (*connect.Response[deckhandv1.ListChangesResponse], error) {
 	t, err := h.task(ctx, req.Msg.GetTaskId())
 	if err != nil {
@@ -141,7 +141,7 @@ type changesAt struct {
 	span           *nodev1.ChangeRange
 }
 
-// changesOf answers a task's changes, or those of some of its steps, by the
+// changesOf returns a task's changes, or those of some of its steps, by the
 // workspace that they are in; the task's own comes first.
 func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []string) (out []changesAt, err error) {
 	t, err := h.task(ctx, taskRef)
@@ -287,7 +287,7 @@ func (h *Workspaces) undone(ctx context.Context, done workspace.Undone) *deckhan
 	return out
 }
 
-// conflictMessages answers the first of some conflicts.
+// conflictMessages returns the first of some conflicts.
 func conflictMessages(conflicts []*nodev1.UndoConflict, mask *redact.Redactor) (out []*deckhandv1.UndoConflict) {
 	for _, c := range conflicts[:min(len(conflicts), maxUndone)] {
 		shown := workspace.Describe(&nodev1.FileChange{Path: c.GetPath()}, mask)

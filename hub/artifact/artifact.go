@@ -51,9 +51,9 @@ type Config struct {
 	Recorder *event.Recorder
 	Redact   *redact.Redactor
 	Nodes    *node.Nodes
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
-	// JailOf answers what a task's jail is made of.
+	// JailOf returns what a task's jail is made of.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
@@ -70,7 +70,7 @@ func New(cfg Config) *Artifacts {
 	return &Artifacts{cfg}
 }
 
-// node answers the link to a node that knows what it will be asked for: its
+// node returns the link to a node that knows what it will be asked for: its
 // capability is at least that. To do names it.
 func (a *Artifacts) node(ctx context.Context, id string, capability int32, todo string) (tool.Node, error) {
 	link, err := a.cfg.Node(id)
@@ -98,7 +98,7 @@ type Place struct {
 	Jail *nodev1.JailSpec
 }
 
-// PlaceOf answers the workspace that a task works in; one that has not begun has
+// PlaceOf returns the workspace that a task works in; one that has not begun has
 // none.
 func (a *Artifacts) PlaceOf(ctx context.Context, t db.Task) (Place, error) {
 	if t.NodeID == nil {
@@ -135,7 +135,7 @@ func (c *Collection) Files() (files int, bytes int64) {
 	return files, bytes
 }
 
-// Paths answers the first of the paths.
+// Paths returns the first of the paths.
 func (c *Collection) Paths(most int) []string {
 	out := make([]string, 0, min(most, len(c.Entries)))
 	for _, e := range c.Entries[:min(most, len(c.Entries))] {
@@ -212,7 +212,7 @@ func describe(ctx context.Context, link tool.Node, req *nodev1.DescribeFilesRequ
 	}
 }
 
-// some answers a few of many texts in one.
+// some returns a few of many texts in one.
 func some(texts []string) string {
 	const shown = 5
 	var quoted []string
@@ -226,7 +226,7 @@ func some(texts []string) string {
 	return out
 }
 
-// stillThere answers the entries of a collection that are at the source as they
+// stillThere returns the entries of a collection that are at the source as they
 // were, and the paths of the others.
 func (a *Artifacts) stillThere(ctx context.Context, c *Collection) (same []*nodev1.UploadEntry, missing []string, err error) {
 	link, err := a.node(ctx, c.From.NodeID, nodelink.Artifacts, giveFiles)
@@ -255,7 +255,7 @@ func alike(a, b *nodev1.UploadEntry) bool {
 	return a != nil && a.GetType() == b.GetType() && a.GetDigest() == b.GetDigest() && a.GetTarget() == b.GetTarget()
 }
 
-// at answers what is at the paths of some entries in a folder, by their paths.
+// at returns what is at the paths of some entries in a folder, by their paths.
 func at(ctx context.Context, link tool.Node, jailID, folder string, entries []*nodev1.UploadEntry) (map[string]*nodev1.UploadEntry, error) {
 	out := map[string]*nodev1.UploadEntry{}
 	for part := range slices.Chunk(entries, maxFiles) {

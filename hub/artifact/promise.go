@@ -191,7 +191,7 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 	})
 }
 
-// OfTask answers what a task was given and what it gave, oldest first.
+// OfTask returns what a task was given and what it gave, oldest first.
 func (a *Artifacts) OfTask(ctx context.Context, orgID, taskID string) ([]db.ArtifactTransfer, error) {
 	rows, err := a.cfg.Store.ArtifactsOfTask(ctx, db.ArtifactsOfTaskParams{OrgID: orgID, TaskID: &taskID})
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *Artifacts) OfTask(ctx context.Context, orgID, taskID string) ([]db.Arti
 	return rows, nil
 }
 
-// PathsOf answers the first of a transfer's paths.
+// PathsOf returns the first of a transfer's paths.
 func PathsOf(row db.ArtifactTransfer, most int) ([]string, error) {
 	entries, err := decode(row.Entries)
 	return (&Collection{Entries: entries}).Paths(most), err

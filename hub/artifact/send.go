@@ -108,7 +108,7 @@ func cleanFolder(folder string) (string, error) {
 	return clean, nil
 }
 
-// toSend answers what is not at the target yet, each with what it may replace.
+// toSend returns what is not at the target yet, each with what it may replace.
 func (a *Artifacts) toSend(ctx context.Context, c *Collection, target tool.Node, to Place, folder string, overwrite bool) ([]*nodev1.UploadEntry, error) {
 	there, err := at(ctx, target, to.Jail.GetJailId(), folder, c.Entries)
 	if err != nil {
@@ -148,7 +148,7 @@ func (a *Artifacts) toSend(ctx context.Context, c *Collection, target tool.Node,
 	return out, nil
 }
 
-// before answers the digests of what was last copied into a workspace, by path:
+// before returns the digests of what was last copied into a workspace, by path:
 // what is still so there nobody has worked on.
 func (a *Artifacts) before(ctx context.Context, orgID string, to Place) (map[string]string, error) {
 	rows, err := a.cfg.Store.LastArtifactsAt(ctx, db.LastArtifactsAtParams{OrgID: orgID, ToNodeID: &to.NodeID, ToJailID: to.Jail.GetJailId()})

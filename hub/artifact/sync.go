@@ -46,7 +46,7 @@ func (a *Artifacts) Sync(ctx context.Context, t db.Task, p *persona.Persona, ste
 	}, err
 }
 
-// other answers the agent's workspace on another node that the persona may use.
+// other returns the agent's workspace on another node that the persona may use.
 func (a *Artifacts) other(ctx context.Context, t db.Task, p *persona.Persona, home Place, ref string) (Place, error) {
 	id, err := a.cfg.Nodes.Find(ctx, t.OrgID, ref)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a *Artifacts) other(ctx context.Context, t db.Task, p *persona.Persona, ho
 	return Place{NodeID: id, Jail: home.Jail}, nil
 }
 
-// On answers a workspace's counterpart on a node that is named, or the place
+// On returns a workspace's counterpart on a node that is named, or the place
 // itself for "".
 func (a *Artifacts) On(ctx context.Context, orgID string, at Place, ref string) (Place, error) {
 	if ref == "" {

@@ -85,7 +85,7 @@ type Filter struct {
 	Max    int32
 }
 
-// List answers entries, newest first.
+// List returns entries, newest first.
 func List(ctx context.Context, s *store.Store, orgID string, f Filter) ([]db.AuditEntry, error) {
 	rows, err := s.ListAudit(ctx, db.ListAuditParams{
 		OrgID: orgID, BeforeID: f.Before, ObjectID: f.ObjectID, ActorID: f.ActorID, Action: f.Action, Severity: f.Severity, MaxRows: f.Max,

@@ -23,7 +23,7 @@ type eventLine struct {
 	Payload   json.RawMessage `json:"payload"`
 }
 
-// Receipt answers what a task's run was made of, as far as the database has it;
+// Receipt returns what a task's run was made of, as far as the database has it;
 // what its jail is, and what it may reach, the caller adds. It is not signed yet.
 func Receipt(ctx context.Context, s *store.Store, row db.GetTaskRow) (auditlog.Receipt, error) {
 	t := row.Task

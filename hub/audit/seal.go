@@ -28,14 +28,14 @@ const (
 
 // Secrets keeps secrets sealed.
 type Secrets interface {
-	// LoadSecret answers a secret's value; fault.NotFound when there is none.
+	// LoadSecret returns a secret's value; fault.NotFound when there is none.
 	LoadSecret(ctx context.Context, name string) ([]byte, error)
 	// CreateSecret stores a value unless the name is taken, and answers what is
 	// stored afterwards.
 	CreateSecret(ctx context.Context, name string, value []byte) ([]byte, error)
 }
 
-// OpenKey answers the installation's key, which is made when there is none.
+// OpenKey returns the installation's key, which is made when there is none.
 func OpenKey(ctx context.Context, s Secrets) (ed25519.PrivateKey, error) {
 	seed, err := s.LoadSecret(ctx, KeyName)
 	if fault.Is(err, fault.NotFound) {
@@ -169,7 +169,7 @@ func (s *Sealer) seal(ctx context.Context, orgID string) (int, error) {
 	})
 }
 
-// entry answers a stored entry as it is exported.
+// entry returns a stored entry as it is exported.
 func entry(position int64, e db.AuditEntry) auditlog.Entry {
 	return auditlog.Entry{
 		Position: position, ID: e.ID, Time: e.Time, ActorKind: e.ActorKind, ActorID: e.ActorID, Action: e.Action, ObjectKind: e.ObjectKind,

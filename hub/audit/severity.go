@@ -36,7 +36,7 @@ var severities = map[string]string{
 	"audit.exported":         Medium,
 }
 
-// Severity answers how much an action matters.
+// Severity returns how much an action matters.
 func Severity(action string) string {
 	if s, ok := severities[action]; ok {
 		return s

@@ -64,7 +64,7 @@ func Known(ctx context.Context) Identity {
 	return id
 }
 
-// From answers who calls. It panics where no interceptor has been: that would
+// From returns who calls. It panics where no interceptor has been: that would
 // be a handler open to everybody.
 func From(ctx context.Context) Identity {
 	id, ok := ctx.Value(identityKey{}).(Identity)
@@ -103,7 +103,7 @@ func NewTokens(s *store.Store) *Tokens {
 	return &Tokens{store: s, found: expirable.NewLRU[string, Identity](remembered, nil, rememberFor)}
 }
 
-// NewSecret answers what a new token of a kind is.
+// NewSecret returns what a new token of a kind is.
 func NewSecret(kind Kind) string {
 	if kind == Worker {
 		return ident.Secret("dhw")
@@ -137,7 +137,7 @@ func (t *Tokens) Revoke(ctx context.Context, orgID string, kind Kind, name strin
 	return t.store.RevokeTokens(ctx, db.RevokeTokensParams{OrgID: orgID, Kind: string(kind), Name: name})
 }
 
-// Identify answers whose token a request's Authorization header carries.
+// Identify returns whose token a request's Authorization header carries.
 func (t *Tokens) Identify(ctx context.Context, header string) (Identity, error) {
 	scheme, secret, _ := strings.Cut(header, " ")
 	if secret = strings.TrimSpace(secret); !strings.EqualFold(scheme, "Bearer") || secret == "" {
@@ -157,7 +157,7 @@ func (t *Tokens) remembered(header string) (Identity, bool) {
 	return t.found.Get(string(ident.Hash(strings.TrimSpace(secret))))
 }
 
-// Lookup answers whose a token is.
+// Lookup returns whose a token is.
 func (t *Tokens) Lookup(ctx context.Context, secret string) (Identity, error) {
 	hash := ident.Hash(secret)
 	if id, ok := t.found.Get(string(hash)); ok {

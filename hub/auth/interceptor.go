@@ -13,7 +13,7 @@ import (
 
 // Sessions knows whose sessions there are.
 type Sessions interface {
-	// Identify answers whose session a cookie's value is of.
+	// Identify returns whose session a cookie's value is of.
 	Identify(ctx context.Context, secret string) (Identity, error)
 }
 

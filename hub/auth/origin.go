@@ -12,7 +12,7 @@ import (
 // CookieName is the cookie that holds a session.
 const CookieName = "deckhand_session"
 
-// cookie answers what a request's session cookie holds; empty for none.
+// cookie returns what a request's session cookie holds; empty for none.
 func cookie(header http.Header) string {
 	found, err := (&http.Request{Header: header}).Cookie(CookieName)
 	if err != nil {

@@ -105,7 +105,7 @@ func (r *Rates) take(of *expirable.LRU[string, *rate.Limiter], key string, perSe
 		WithFix("wait a second, and call less often").WithRetryAfter(time.Second)
 }
 
-// AddressOf answers the address of a peer, without its port; not valid for what
+// AddressOf returns the address of a peer, without its port; not valid for what
 // is none.
 func AddressOf(peer string) netip.Addr {
 	if host, _, err := net.SplitHostPort(peer); err == nil {
@@ -118,7 +118,7 @@ func AddressOf(peer string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// Network answers what of a peer's address is counted as one.
+// Network returns what of a peer's address is counted as one.
 func Network(peer string) string {
 	addr := AddressOf(peer)
 	if !addr.IsValid() {

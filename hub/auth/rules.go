@@ -229,7 +229,7 @@ var rules = map[string]Rule{
 	c.WorkerServiceReleaseTaskProcedure:     {Kind: Worker},
 }
 
-// RuleOf answers a procedure's rule.
+// RuleOf returns a procedure's rule.
 func RuleOf(procedure string) (Rule, bool) {
 	r, ok := rules[procedure]
 	return r, ok

@@ -45,7 +45,7 @@ func (s Scope) Check() error {
 	return nil
 }
 
-// Services answers the names of the services that users call.
+// Services returns the names of the services that users call.
 func Services() []string {
 	var out []string
 	for procedure, rule := range rules {
@@ -57,7 +57,7 @@ func Services() []string {
 	return slices.Compact(out)
 }
 
-// Encode answers a scope as it is stored.
+// Encode returns a scope as it is stored.
 func (s Scope) Encode() json.RawMessage {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -84,7 +84,7 @@ const sessionService = "SessionService"
 // reads are how the names of procedures begin that change nothing.
 var reads = []string{"Get", "List", "Watch", "Read", "Search", "Compare", "Describe", "Diff", "Download", "Export"}
 
-// split answers a procedure's service and method.
+// split returns a procedure's service and method.
 func split(procedure string) (service, method string) {
 	full, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
 	return full[strings.LastIndex(full, ".")+1:], method

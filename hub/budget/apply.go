@@ -83,7 +83,7 @@ func (l *Ledger) apply(ctx context.Context, q, last *db.Queries, orgID string, b
 	return last.PutBudgetAccounts(ctx, stored(orgID, balances))
 }
 
-// openCalls answers the calls of a batch's settlements that are not settled.
+// openCalls returns the calls of a batch's settlements that are not settled.
 func openCalls(ctx context.Context, q *db.Queries, orgID string, batch []*change) (map[string]db.OpenModelCallsRow, error) {
 	params := db.OpenModelCallsParams{OrgID: orgID}
 	for _, c := range batch {

@@ -99,13 +99,13 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// Cap answers a task's own limit in micro-dollars, as its persona sets it or
+	// Cap returns a task's own limit in micro-dollars, as its persona sets it or
 	// its override does.
 	Cap func(ctx context.Context, orgID, agentID string, version int32, override json.RawMessage) (int64, error)
 	// MaxCall is the longest that a call may take.
 	MaxCall time.Duration
 	Log     hclog.Logger
-	// Now answers the time; nil for time.Now.
+	// Now returns the time; nil for time.Now.
 	Now func() time.Time
 }
 

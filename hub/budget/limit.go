@@ -50,7 +50,7 @@ func (l *Ledger) byDefault(ctx context.Context, orgID string, n Name) (int64, er
 	return none, nil
 }
 
-// Get answers a budget.
+// Get returns a budget.
 func (l *Ledger) Get(ctx context.Context, orgID string, n Name) (Budget, error) {
 	if err := n.check(); err != nil {
 		return Budget{}, err
@@ -91,7 +91,7 @@ func (n Name) check() error {
 	return nil
 }
 
-// List answers the organisation's budgets, and the others that people have set.
+// List returns the organisation's budgets, and the others that people have set.
 func (l *Ledger) List(ctx context.Context, orgID string) ([]Budget, error) {
 	rows, err := l.cfg.Store.ListBudgets(ctx, orgID)
 	if err != nil {

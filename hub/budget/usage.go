@@ -90,7 +90,7 @@ type Forecast struct {
 // lookBack is how many days a forecast is made from.
 const lookBack = 7
 
-// forecastFrom answers the first day that a forecast needs to know of.
+// forecastFrom returns the first day that a forecast needs to know of.
 func forecastFrom(now time.Time) time.Time {
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	if week := now.Truncate(24*time.Hour).AddDate(0, 0, -lookBack); week.Before(month) {

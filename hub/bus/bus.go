@@ -132,7 +132,7 @@ func (b *Bus) connect(ctx context.Context) (err error) {
 	return b.ensure(ctx)
 }
 
-// Connected answers an error while NATS cannot be reached.
+// Connected returns an error while NATS cannot be reached.
 func (b *Bus) Connected() error {
 	for what, conn := range map[string]*nats.Conn{"wake-ups": b.work, "events": b.events} {
 		if conn == nil || !conn.IsConnected() {
@@ -193,7 +193,7 @@ func (b *Bus) dial(addr config.Secret, user string, password func(ServerConfig) 
 	return conn, nil
 }
 
-// where answers the URLs without their passwords.
+// where returns the URLs without their passwords.
 func where(servers string) string {
 	if servers == "" {
 		return "the embedded server"
@@ -292,7 +292,7 @@ func (b *Bus) Publish(ctx context.Context, pool string, w Wakeup) error {
 	return nil
 }
 
-// WorkerAccess answers how a worker hears its pool ("" for the default one),
+// WorkerAccess returns how a worker hears its pool ("" for the default one),
 // whose consumer is made if it is absent.
 func (b *Bus) WorkerAccess(ctx context.Context, pool, workerID string) (Access, error) {
 	if pool == "" {

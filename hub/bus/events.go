@@ -67,12 +67,12 @@ func (b *Bus) PublishLifecycle(orgID, kind string, data []byte) error {
 	return wrap("publish a lifecycle event", b.events.Publish(lifecyclePrefix+orgID+"."+kind, data))
 }
 
-// FlushEvents answers when the server has all that was published.
+// FlushEvents returns when the server has all that was published.
 func (b *Bus) FlushEvents(ctx context.Context) error {
 	return wrap("publish events", b.events.FlushWithContext(ctx))
 }
 
-// subscribe answers once the server knows of the subscription, so that nothing
+// subscribe returns once the server knows of the subscription, so that nothing
 // published afterwards, by anyone, is missed. While the server cannot be
 // reached the subscription stands all the same, and begins when it can.
 func (b *Bus) subscribe(subject string, handler nats.MsgHandler) (func(), error) {

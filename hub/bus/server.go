@@ -269,7 +269,7 @@ func same(given, want string) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
 }
 
-// poolAccount answers the account of a pool's workers, which imports from WORK
+// poolAccount returns the account of a pool's workers, which imports from WORK
 // the three subjects that they need. It makes it when it is absent. The caller
 // holds mu.
 func (s *Server) poolAccount(pool string) (*server.Account, error) {

@@ -40,7 +40,7 @@ const (
 
 // Store keeps secrets sealed.
 type Store interface {
-	// LoadSecret answers a secret's value; fault.NotFound when there is none.
+	// LoadSecret returns a secret's value; fault.NotFound when there is none.
 	LoadSecret(ctx context.Context, name string) ([]byte, error)
 	// CreateSecret stores a value unless the name is taken, and answers what is
 	// stored afterwards: the first writer wins.
@@ -96,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*CA, error) {
 	return &CA{key: key, cert: cert, pool: pool, leafLife: cfg.LeafLifetime, now: cfg.Now, issued: map[string]*tls.Certificate{}}, nil
 }
 
-// create answers a new authority as PEM: its key, then its certificate.
+// create returns a new authority as PEM: its key, then its certificate.
 func create(now time.Time) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -149,7 +149,7 @@ func serialNumber() (*big.Int, error) {
 	return serial.Add(serial, big.NewInt(1)), nil
 }
 
-// PEM answers the authority's certificate, for nodes to trust.
+// PEM returns the authority's certificate, for nodes to trust.
 func (c *CA) PEM() string { return encode(c.cert.Raw) }
 
 // Fingerprint names the authority's key, as join tokens carry it: 64 hex
@@ -158,14 +158,14 @@ func (c *CA) Fingerprint() string {
 	return jointoken.Fingerprint(c.cert.RawSubjectPublicKeyInfo)
 }
 
-// Pool answers the pool that trusts this authority alone. It is shared: do not
+// Pool returns the pool that trusts this authority alone. It is shared: do not
 // change it.
 func (c *CA) Pool() *x509.CertPool { return c.pool }
 
-// Now answers the authority's clock, by which its certificates expire.
+// Now returns the authority's clock, by which its certificates expire.
 func (c *CA) Now() time.Time { return c.now() }
 
-// EdgeCertificate answers the edge's server certificate. It makes one with a
+// EdgeCertificate returns the edge's server certificate. It makes one with a
 // key of its own, which never leaves the process, and another when two thirds
 // of its life are over, so call it for each handshake.
 func (c *CA) EdgeCertificate() (*tls.Certificate, error) {
@@ -176,7 +176,7 @@ func (c *CA) EdgeCertificate() (*tls.Certificate, error) {
 	})
 }
 
-// own answers this process's certificate of that common name, made anew when
+// own returns this process's certificate of that common name, made anew when
 // less than a third of its life is left.
 func (c *CA) own(template *x509.Certificate) (*tls.Certificate, error) {
 	c.mu.Lock()

@@ -47,7 +47,7 @@ func ParseRequest(der []byte) (*Request, error) {
 	return &Request{public: public, KeyFingerprint: jointoken.Fingerprint(csr.RawSubjectPublicKeyInfo)}, nil
 }
 
-// IssueNode answers a client certificate for a node in PEM. The key is the
+// IssueNode returns a client certificate for a node in PEM. The key is the
 // request's; the caller has made sure that it is this node's.
 func (c *CA) IssueNode(nodeID, orgID string, request *Request) (string, error) {
 	leaf, err := c.sign(&x509.Certificate{
@@ -61,7 +61,7 @@ func (c *CA) IssueNode(nodeID, orgID string, request *Request) (string, error) {
 	return encode(leaf.Raw), nil
 }
 
-// NodeOf answers whom a certificate names. The caller has verified it: use it
+// NodeOf returns whom a certificate names. The caller has verified it: use it
 // on a TLS peer's leaf, or on what VerifyLapsed accepted.
 func NodeOf(cert *x509.Certificate) (Node, error) {
 	if len(cert.URIs) == 1 && len(cert.Subject.Organization) == 1 {

@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 )
 
-// ReplicaCertificate answers the certificate with which this hub process calls
+// ReplicaCertificate returns the certificate with which this hub process calls
 // other replicas and is called by them; see EdgeCertificate.
 func (c *CA) ReplicaCertificate(replica string) (*tls.Certificate, error) {
 	return c.own(&x509.Certificate{
@@ -22,7 +22,7 @@ func (c *CA) ReplicaCertificate(replica string) (*tls.Certificate, error) {
 	})
 }
 
-// ReplicaOf answers the hub replica that a verified certificate names.
+// ReplicaOf returns the hub replica that a verified certificate names.
 func ReplicaOf(cert *x509.Certificate) (string, error) {
 	if len(cert.URIs) == 1 {
 		uri := cert.URIs[0]

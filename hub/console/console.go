@@ -106,7 +106,7 @@ func etag(data []byte) string {
 	return `"` + hex.EncodeToString(sum[:12]) + `"`
 }
 
-// Under answers a handler that finds next both at the root and below the base
+// Under returns a handler that finds next both at the root and below the base
 // path, for proxies that leave the path as it is.
 func (c *Console) Under(next http.Handler) http.Handler {
 	if c.base == "" {

@@ -288,7 +288,7 @@ func (a Access) Engine() search.Engine {
 	return search.Engine{Provider: a.Provider, BaseURL: a.BaseURL, Key: a.Key}
 }
 
-// Engine answers the search engine to ask: the first that is connected, in the
+// Engine returns the search engine to ask: the first that is connected, in the
 // order of provider.Engines.
 func (c *Credentials) Engine(ctx context.Context, orgID string) (search.Engine, error) {
 	for _, name := range provider.Engines() {
@@ -308,7 +308,7 @@ func NotConnected(name string) *fault.Error {
 		WithCode(fault.NoCredentials).WithFix("deckhand provider connect %s", name)
 }
 
-// Access answers the way to a provider.
+// Access returns the way to a provider.
 func (c *Credentials) Access(ctx context.Context, orgID, name string) (Access, error) {
 	row, err := c.cfg.Store.GetCredential(ctx, db.GetCredentialParams{OrgID: orgID, Provider: name})
 	if store.IsNotFound(err) {
@@ -352,7 +352,7 @@ func (c *Credentials) Open(ctx context.Context, orgID, name string, row *db.Cred
 	return a, nil
 }
 
-// Values answers what was sealed, here or by another hub.
+// Values returns what was sealed, here or by another hub.
 func (c *Credentials) Values(row db.SealedWithinRow) ([]string, error) {
 	if row.Kind == "login" {
 		t, err := c.openLogin(row.Sealed, row.OrgID, row.ID, row.Address)
@@ -401,7 +401,7 @@ func (c *Credentials) Usable(ctx context.Context, q *db.Queries, orgID, name str
 // Use is an organisation's use of a credential.
 type Use struct{ OrgID, Provider string }
 
-// Disconnected answers those that are connected no more, in one look.
+// Disconnected returns those that are connected no more, in one look.
 func (c *Credentials) Disconnected(ctx context.Context, uses []Use) ([]Use, error) {
 	var params db.ConnectedProvidersParams
 	for _, u := range uses {
@@ -424,7 +424,7 @@ func (c *Credentials) Refuse(ctx context.Context, orgID string, a Access) error 
 	return c.cfg.Store.RefuseCredential(ctx, db.RefuseCredentialParams{OrgID: orgID, Provider: a.Provider.Name, ConnectedAt: a.ConnectedAt})
 }
 
-// List answers what is connected, by name. Of a preset only the name, the
+// List returns what is connected, by name. Of a preset only the name, the
 // address and the hint are set.
 func (c *Credentials) List(ctx context.Context, orgID string) ([]db.ListCredentialsRow, error) {
 	rows, err := c.cfg.Store.ListCredentials(ctx, orgID)

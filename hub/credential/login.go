@@ -187,7 +187,7 @@ func due(row *db.Credential) bool {
 	return !row.ExpiresAt.After(time.Now().Add(before))
 }
 
-// current answers a login's token, and renews it before where that is due. Where
+// current returns a login's token, and renews it before where that is due. Where
 // that cannot be done for now, the one that there is serves until its end.
 func (c *Credentials) current(ctx context.Context, row *db.Credential) (*db.Credential, config.Secret, error) {
 	if due(row) {

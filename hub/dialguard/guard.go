@@ -58,7 +58,7 @@ func (g Guard) allowed(a netip.Addr) bool {
 	return slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Check answers an error, which wraps ErrRefused, for an address that may not be
+// Check returns an error, which wraps ErrRefused, for an address that may not be
 // dialled. What is not encrypted may go to allowed addresses only.
 func (g Guard) Check(a netip.Addr, plain bool) error {
 	a = a.Unmap().WithZone("")
@@ -73,7 +73,7 @@ func (g Guard) Check(a netip.Addr, plain bool) error {
 	return nil
 }
 
-// Dialer answers a dialer that looks at each address before it connects. plain
+// Dialer returns a dialer that looks at each address before it connects. plain
 // says that what is sent is not encrypted.
 func (g Guard) Dialer(plain bool) *net.Dialer {
 	return &net.Dialer{

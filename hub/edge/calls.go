@@ -51,7 +51,7 @@ func outgoing(ctx context.Context) context.Context {
 	return ctx
 }
 
-// explain answers a call's error as one of package fault. What the node said
+// explain returns a call's error as one of package fault. What the node said
 // stays, which is known by its details; a connection that ended under the call
 // becomes AGENT_018, unless it was the caller who went away.
 func explain(ctx context.Context, nodeID string, err error) error {

@@ -33,7 +33,7 @@ func newExecs() *execs {
 
 func (e *execs) register(r grpc.ServiceRegistrar) { nodev1.RegisterExecServiceServer(r, e) }
 
-// StartExec answers the correlation id it was called with as the jail's id.
+// StartExec returns the correlation id it was called with as the jail's id.
 func (e *execs) StartExec(ctx context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
 	return &nodev1.StartExecResponse{Exec: &nodev1.Exec{
 		ExecId: req.GetSpec().GetExecId(), JailId: logging.Correlation(ctx), LogBytes: int64(len(req.GetSpec().GetStdin())),

@@ -68,7 +68,7 @@ func (l *lines) logger() hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: l, Level: hclog.Debug})
 }
 
-// wait answers the first line yet unread that holds all of the parts.
+// wait returns the first line yet unread that holds all of the parts.
 func (l *lines) wait(t *testing.T, parts ...string) string {
 	t.Helper()
 	deadline := time.After(patience)
@@ -90,7 +90,7 @@ func (l *lines) wait(t *testing.T, parts ...string) string {
 	}
 }
 
-// within answers what a channel gives.
+// within returns what a channel gives.
 func within[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {

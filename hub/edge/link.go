@@ -72,22 +72,22 @@ func newLink(ctx context.Context, e *Edge, conn net.Conn, node ca.Node) *Link {
 	return l
 }
 
-// NodeID answers whose link it is.
+// NodeID returns whose link it is.
 func (l *Link) NodeID() string { return l.node.ID }
 
-// OrgID answers the organisation that the node's certificate names.
+// OrgID returns the organisation that the node's certificate names.
 func (l *Link) OrgID() string { return l.node.OrgID }
 
-// Epoch answers the session's number, which grows with each session of a node.
+// Epoch returns the session's number, which grows with each session of a node.
 func (l *Link) Epoch() int64 { return l.epoch }
 
-// Hello answers what the node said of itself. Do not change it.
+// Hello returns what the node said of itself. Do not change it.
 func (l *Link) Hello() *nodev1.SessionResponse_Hello { return l.hello }
 
 // Done is closed as soon as the link is no longer to be used.
 func (l *Link) Done() <-chan struct{} { return l.ctx.Done() }
 
-// Err answers why the link ended; nil while it lives.
+// Err returns why the link ended; nil while it lives.
 func (l *Link) Err() error { return l.reason() }
 
 func (l *Link) alive() bool { return l.ctx.Err() == nil }

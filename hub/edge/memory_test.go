@@ -136,7 +136,7 @@ func (m *memory) CloseSession(_ context.Context, nodeID string, epoch int64) err
 	return nil
 }
 
-// row answers a node that is known and not revoked.
+// row returns a node that is known and not revoked.
 func (m *memory) row(nodeID string) (*nodeRow, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

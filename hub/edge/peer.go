@@ -61,7 +61,7 @@ type rawCodec struct{}
 
 var _ encoding.CodecV2 = rawCodec{}
 
-// Marshal answers a frame's bytes.
+// Marshal returns a frame's bytes.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	f, ok := v.(*frame)
 	if !ok {
@@ -235,7 +235,7 @@ func relayFrames(from interface{ RecvMsg(m any) error }, send func(m any) error)
 	}
 }
 
-// linkOf answers the link that a forwarded call asks for.
+// linkOf returns the link that a forwarded call asks for.
 func (p *peers) linkOf(md metadata.MD) (*Link, error) {
 	one := func(key string) string {
 		if values := md.Get(key); len(values) == 1 {
@@ -266,7 +266,7 @@ func onward(md metadata.MD) metadata.MD {
 	return out
 }
 
-// conn answers the connection to another replica, which is dialled by its first
+// conn returns the connection to another replica, which is dialled by its first
 // call.
 func (p *peers) conn(place Place) (*grpc.ClientConn, error) {
 	p.mu.Lock()

@@ -21,7 +21,7 @@ func (l *Link) Recorded(id string) {
 	l.recorded.ids = append(l.recorded.ids, id)
 }
 
-// take answers the next that the node is told of.
+// take returns the next that the node is told of.
 func (r *recorded) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

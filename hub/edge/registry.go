@@ -8,7 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Local answers the live link to a node that is held here; fault.Unavailable
+// Local returns the live link to a node that is held here; fault.Unavailable
 // (AGENT_018) when this replica has none.
 func (e *Edge) Local(nodeID string) (*Link, error) {
 	e.mu.Lock()
@@ -19,7 +19,7 @@ func (e *Edge) Local(nodeID string) (*Link, error) {
 	return nil, unavailable(nodeID, "is not connected")
 }
 
-// Connected answers the ids of the nodes with a live link, in order.
+// Connected returns the ids of the nodes with a live link, in order.
 func (e *Edge) Connected() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +100,7 @@ func (e *Edge) touch(ctx context.Context) {
 	}
 }
 
-// held answers the live links by node.
+// held returns the live links by node.
 func (e *Edge) held() map[string]*Link {
 	e.mu.Lock()
 	defer e.mu.Unlock()

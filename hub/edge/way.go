@@ -15,27 +15,27 @@ import (
 // them, and then nobody can tell from here whether the node did what was asked.
 type Way struct{ calls grpc.ClientConnInterface }
 
-// Exec answers the node's exec service.
+// Exec returns the node's exec service.
 func (w Way) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(w.calls) }
 
-// Jails answers the node's jail service.
+// Jails returns the node's jail service.
 func (w Way) Jails() nodev1.JailServiceClient { return nodev1.NewJailServiceClient(w.calls) }
 
-// Files answers the node's file service.
+// Files returns the node's file service.
 func (w Way) Files() nodev1.FileServiceClient { return nodev1.NewFileServiceClient(w.calls) }
 
-// Snapshots answers the node's snapshot service.
+// Snapshots returns the node's snapshot service.
 func (w Way) Snapshots() nodev1.SnapshotServiceClient {
 	return nodev1.NewSnapshotServiceClient(w.calls)
 }
 
-// Egress answers the hub's own way out through the node.
+// Egress returns the hub's own way out through the node.
 func (w Way) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServiceClient(w.calls) }
 
-// Node answers the service about the node as a whole.
+// Node returns the service about the node as a whole.
 func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(w.calls) }
 
-// Telemetry answers the node's telemetry service.
+// Telemetry returns the node's telemetry service.
 func (w Way) Telemetry() nodev1.TelemetryServiceClient {
 	return nodev1.NewTelemetryServiceClient(w.calls)
 }
@@ -50,7 +50,7 @@ type Place struct {
 
 // Directory says which replica holds a node.
 type Directory interface {
-	// Locate answers where a node's link is: fault.NotFound when no replica
+	// Locate returns where a node's link is: fault.NotFound when no replica
 	// that lives holds one.
 	Locate(ctx context.Context, nodeID string) (Place, error)
 }
@@ -58,7 +58,7 @@ type Directory interface {
 // locateTimeout bounds the question which replica holds a node.
 const locateTimeout = 5 * time.Second
 
-// Node answers the way to a node, wherever its link is; fault.Unavailable
+// Node returns the way to a node, wherever its link is; fault.Unavailable
 // (AGENT_018) when no replica has one.
 func (e *Edge) Node(nodeID string) (Way, error) {
 	link, err := e.Local(nodeID)

@@ -66,7 +66,7 @@ type JoinStore interface {
 	//   - A name that another key's node has is fault.Exists, and the token is
 	//     not spent.
 	Redeem(ctx context.Context, r Redemption) (Node, error)
-	// CheckNode answers nil for a node that may have a certificate:
+	// CheckNode returns nil for a node that may have a certificate:
 	// fault.NotFound when it is not known in that organisation, fault.Denied
 	// when it was revoked or has another key.
 	CheckNode(ctx context.Context, node ca.Node) error

@@ -205,7 +205,7 @@ func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []stri
 	return nil
 }
 
-// encode answers the drafts' types and their payloads as masked JSON.
+// encode returns the drafts' types and their payloads as masked JSON.
 func (r *Recorder) encode(orgID, taskID string, drafts []Draft) (types, payloads []string, err error) {
 	for _, d := range drafts {
 		payload := d.Payload

@@ -86,7 +86,7 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 	return &Watcher{cfg: cfg}
 }
 
-// Open answers how many watches run.
+// Open returns how many watches run.
 func (w *Watcher) Open() int64 { return w.open.Load() }
 
 // Watch is what to stream.
@@ -123,7 +123,7 @@ type Stored struct {
 	made any
 }
 
-// Once answers what make makes of the event, which is made once for all who
+// Once returns what make makes of the event, which is made once for all who
 // share it.
 func (s *Stored) Once(make func() any) any {
 	s.once.Do(func() { s.made = make() })
@@ -248,7 +248,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	}
 }
 
-// timed answers send with the time that it may take.
+// timed returns send with the time that it may take.
 func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error, stop func()) {
 	if q.Cut == nil {
 		q.Cut = func() {}
@@ -356,7 +356,7 @@ func stored[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R) []*Stored {
 	return out
 }
 
-// Now answers the cursor after all that can be read now. Transactions that still
+// Now returns the cursor after all that can be read now. Transactions that still
 // run come after it, also those that began before others that have ended.
 func (w *Watcher) Now(ctx context.Context) (Cursor, error) {
 	horizon, err := w.cfg.Store.EventHorizon(ctx)
@@ -370,7 +370,7 @@ func (w *Watcher) Now(ctx context.Context) (Cursor, error) {
 	return Cursor{xid - 1, math.MaxInt64}, nil
 }
 
-// List answers events of one task: the last ones below before or, where after is
+// List returns events of one task: the last ones below before or, where after is
 // set, the first ones above it; in order, at most n.
 func (w *Watcher) List(ctx context.Context, orgID, taskID string, before, after int64, n int32) ([]db.EventsAfterRow, error) {
 	if after > 0 {
@@ -398,7 +398,7 @@ func (w *Watcher) List(ctx context.Context, orgID, taskID string, before, after 
 	return out, nil
 }
 
-// newest answers the place of the last event that is committed now.
+// newest returns the place of the last event that is committed now.
 func (w *Watcher) newest(ctx context.Context, q Watch) (Cursor, error) {
 	ids := q.TaskIDs
 	if ids == nil {

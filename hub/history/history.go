@@ -143,7 +143,7 @@ func estimate(rows []db.RunsOfAgentRow, at far) Estimate {
 
 const middle, high = 0.5, 0.9
 
-// percentile answers that of sorted figures, between two of them in proportion,
+// percentile returns that of sorted figures, between two of them in proportion,
 // as PostgreSQL's percentile_cont.
 func percentile(sorted []float64, p float64) float64 {
 	place := p * float64(len(sorted)-1)

@@ -29,7 +29,7 @@ const (
 // Standing is an organisation's holds that stand.
 type Standing []db.Hold
 
-// Of answers the holds that stand. Admission reads them under its own lock,
+// Of returns the holds that stand. Admission reads them under its own lock,
 // which making one holds too: between them no task slips through.
 func Of(ctx context.Context, q *db.Queries, orgID string) (Standing, error) {
 	rows, err := q.StandingHolds(ctx, orgID)
@@ -42,7 +42,7 @@ func Of(ctx context.Context, q *db.Queries, orgID string) (Standing, error) {
 // Task is what of a task holds look at.
 type Task struct{ AgentID, TriggerID, LineageID string }
 
-// Task answers the hold that keeps a task from starting anywhere, or nil.
+// Task returns the hold that keeps a task from starting anywhere, or nil.
 func (s Standing) Task(t Task) *db.Hold {
 	for i, h := range s {
 		switch Scope(h.Scope) {
@@ -66,7 +66,7 @@ func (s Standing) Task(t Task) *db.Hold {
 	return nil
 }
 
-// Node answers the hold that keeps tasks off a node, or nil.
+// Node returns the hold that keeps tasks off a node, or nil.
 func (s Standing) Node(id string) *db.Hold {
 	for i, h := range s {
 		if Scope(h.Scope) == Node && h.ObjectID == id {

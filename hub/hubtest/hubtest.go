@@ -28,7 +28,7 @@ type Hub struct {
 	WorkerToken string
 }
 
-// Config answers a configuration on a fresh database and free ports; change it
+// Config returns a configuration on a fresh database and free ports; change it
 // before Start.
 func Config(t testing.TB) hub.Config {
 	t.Helper()
@@ -39,7 +39,7 @@ func Config(t testing.TB) hub.Config {
 	}
 }
 
-// Beside answers a configuration of another hub of the installation that cfg
+// Beside returns a configuration of another hub of the installation that cfg
 // made: the same database, bus and keyset, and a data folder of its own. The
 // first hub must have been started.
 func Beside(t testing.TB, cfg hub.Config) hub.Config {
@@ -52,7 +52,7 @@ func Beside(t testing.TB, cfg hub.Config) hub.Config {
 	return cfg
 }
 
-// Log answers a logger that writes to the test's log.
+// Log returns a logger that writes to the test's log.
 func Log(t testing.TB) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Name: "hub", Level: hclog.Warn, Output: t.Output()})
 }
@@ -77,7 +77,7 @@ func token(t testing.TB, dir, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// Client answers a client of the hub with a token; "" for none.
+// Client returns a client of the hub with a token; "" for none.
 func (h *Hub) Client(t testing.TB, token string) *sdk.Client {
 	t.Helper()
 	c, err := sdk.New(sdk.Config{URL: h.URL(), Token: token})

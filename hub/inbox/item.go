@@ -123,13 +123,13 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask Ask) er
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: events[ask.Kind], Payload: payload})
 }
 
-// Find answers the id of the item that ref names: an id or a unique prefix.
+// Find returns the id of the item that ref names: an id or a unique prefix.
 func (s *Service) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindInboxItems(ctx, db.FindInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("inbox", ref)})
 	return store.One("inbox", ref, rows, err)
 }
 
-// Get answers an item by its id.
+// Get returns an item by its id.
 func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetInboxItemRow, error) {
 	row, err := s.cfg.Store.GetInboxItem(ctx, db.GetInboxItemParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -147,7 +147,7 @@ type Filter struct {
 	PageToken       string
 }
 
-// List answers a page of items, newest first, and the next page's token.
+// List returns a page of items, newest first, and the next page's token.
 func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) ([]db.ListInboxItemsRow, string, error) {
 	params := db.ListInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: f.PageSize + 1}
 	if f.TaskID != "" {

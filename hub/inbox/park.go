@@ -50,7 +50,7 @@ func Park(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor, admit fu
 	return err
 }
 
-// parking answers where a task belongs: in the queue when the first of its open
+// parking returns where a task belongs: in the queue when the first of its open
 // calls may be made, and otherwise where that one waits. Calls are made in
 // their order, since a later one may build on an earlier one's effect.
 func parking(ctx context.Context, tx *event.Tx, t db.Task) (task.State, string, error) {

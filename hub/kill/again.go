@@ -44,7 +44,7 @@ func (s *Switch) Sweep(ctx context.Context) error {
 // maxHolds bounds a list of holds.
 const maxHolds = 500
 
-// Holds answers an organisation's holds, with released those of the past too.
+// Holds returns an organisation's holds, with released those of the past too.
 func (s *Switch) Holds(ctx context.Context, orgID string, released bool) ([]db.Hold, error) {
 	rows, err := s.cfg.Store.ListHolds(ctx, db.ListHoldsParams{OrgID: orgID, Released: released, MaxRows: maxHolds})
 	if err != nil {

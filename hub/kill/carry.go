@@ -114,7 +114,7 @@ func (s *Switch) do(e *errand, order db.KillOrder) Killed {
 	return k
 }
 
-// stopsBy answers when a node that is cut off has stopped an order's commands.
+// stopsBy returns when a node that is cut off has stopped an order's commands.
 // Of one that has just gone silent, what it heard last of the hub may be as late
 // as this.
 func (s *Switch) stopsBy(ctx context.Context, order db.KillOrder, silent bool) (time.Time, error) {

@@ -48,7 +48,7 @@ type Node interface {
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// Node answers the live link to a node, or an error of kind Unavailable.
+	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (Node, error)
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
@@ -57,7 +57,7 @@ type Config struct {
 	Ended func(t db.Task)
 	// Timeout bounds how long a node is waited for.
 	Timeout time.Duration
-	// OfflineGrace answers how long a task's commands go on while their node is
+	// OfflineGrace returns how long a task's commands go on while their node is
 	// cut off.
 	OfflineGrace func(ctx context.Context, orgID, taskID string) (time.Duration, error)
 	Log          hclog.Logger
@@ -253,7 +253,7 @@ func scoped(o Order, scope hold.Scope) string {
 	return ""
 }
 
-// left answers a task that has ended, if something of it may be left.
+// left returns a task that has ended, if something of it may be left.
 func (s *Switch) left(ctx context.Context, tx *event.Tx, o Order) ([]db.Task, error) {
 	t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: o.OrgID, ID: o.ObjectID})
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *Switch) inUse(ctx context.Context, q *db.Queries, orgID, jailID, taskID
 	return true, nil
 }
 
-// started answers the names under which a task's steps may run on its node.
+// started returns the names under which a task's steps may run on its node.
 func started(steps []db.Step, taskID string) []string {
 	ids := []string{}
 	for _, step := range steps {

@@ -237,7 +237,7 @@ func Hold(ctx context.Context, tx *event.Tx, orgID string, le Lease) (db.Task, e
 	return t, nil
 }
 
-// Check answers the leased task without locking it; a stale lease is refused.
+// Check returns the leased task without locking it; a stale lease is refused.
 // It takes no organisation: whoever has the token may ask.
 func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
 	t, err := l.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{
@@ -260,7 +260,7 @@ func (l *Leases) Call(ctx context.Context, le Lease, provider string) (db.GetLea
 	return row, err
 }
 
-// Ended answers those of the leases that have ended, in one look.
+// Ended returns those of the leases that have ended, in one look.
 func (l *Leases) Ended(ctx context.Context, leases []Lease) ([]Lease, error) {
 	var params db.LiveLeasesParams
 	for _, le := range leases {

@@ -16,7 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// admitted answers a fixture with a worker and tasks that may be claimed.
+// admitted returns a fixture with a worker and tasks that may be claimed.
 func admitted(t *testing.T, n int) (f *tasktest.Fixture, worker string, tasks []db.Task) {
 	t.Helper()
 	f = tasktest.New(t)

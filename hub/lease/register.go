@@ -52,7 +52,7 @@ func (l *Leases) Register(ctx context.Context, orgID string, w Worker, pools ...
 // WorkerStale is how long a worker counts as there after it was heard.
 func WorkerStale(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
 
-// Workers answers the workers that were heard lately, with how many tasks each
+// Workers returns the workers that were heard lately, with how many tasks each
 // holds.
 func (l *Leases) Workers(ctx context.Context, orgID string) ([]db.LiveWorkersRow, error) {
 	rows, err := l.cfg.Store.LiveWorkers(ctx, db.LiveWorkersParams{OrgID: orgID, StaleAfter: WorkerStale(l.cfg.TTL)})

@@ -148,7 +148,7 @@ type Standing struct {
 	Gone bool
 }
 
-// Get answers a tool by the model's name, or nil: of no server of the persona's,
+// Get returns a tool by the model's name, or nil: of no server of the persona's,
 // or one that it may not use, or never offered.
 func Get(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*Standing, error) {
 	if p.MCPServerOf(name) == nil {
@@ -164,7 +164,7 @@ func Get(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name
 	return standing(row, p)
 }
 
-// All answers the tools that an agent has of its MCP servers, by name.
+// All returns the tools that an agent has of its MCP servers, by name.
 func All(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona) ([]*Standing, error) {
 	rows, err := q.MCPToolsOf(ctx, db.MCPToolsOfParams{OrgID: t.OrgID, AgentID: t.AgentID})
 	if err != nil {

@@ -67,7 +67,7 @@ func Bind(ctx context.Context, tx *event.Tx, t db.Task, afterTurn int32) ([]db.T
 	}})
 }
 
-// After answers the messages that the model gets after a turn, in order.
+// After returns the messages that the model gets after a turn, in order.
 func After(ctx context.Context, q *db.Queries, t db.Task, turn int32) ([]db.TaskMessage, error) {
 	all, err := q.MessagesAfter(ctx, db.MessagesAfterParams{OrgID: t.OrgID, TaskID: t.ID, AfterTurn: turn})
 	if err != nil {

@@ -29,9 +29,9 @@ type Config struct {
 	Tools []string
 	// Queries read what stands in the database.
 	Queries *db.Queries
-	// Pool answers how the pool of connections does.
+	// Pool returns how the pool of connections does.
 	Pool func() *pgxpool.Stat
-	// Watches answers how many watches are open, Links how many nodes are linked
+	// Watches returns how many watches are open, Links how many nodes are linked
 	// here, Bus why the bus is away, nil when it is not, and Leading whether this
 	// hub leads.
 	Watches func() int64
@@ -169,7 +169,7 @@ func text(d event.Draft, key string) string {
 	return s
 }
 
-// tool answers a tool's name as a label.
+// tool returns a tool's name as a label.
 func (m *Metrics) tool(d event.Draft) string {
 	if name := text(d, "tool"); m.tools[name] {
 		return name
@@ -177,7 +177,7 @@ func (m *Metrics) tool(d event.Draft) string {
 	return other
 }
 
-// state answers a task's state as a label: a worker's events count as well, and
+// state returns a task's state as a label: a worker's events count as well, and
 // a worker is not believed.
 func (m *Metrics) state(d event.Draft, key string) string {
 	if name := text(d, key); m.states[task.State(name)] {
@@ -186,7 +186,7 @@ func (m *Metrics) state(d event.Draft, key string) string {
 	return other
 }
 
-// outcome answers how a step ended as a label.
+// outcome returns how a step ended as a label.
 func outcome(d event.Draft) string {
 	switch state := text(d, "state"); state {
 	case "succeeded", "failed", "unknown", "cancelled", "skipped":

@@ -19,7 +19,7 @@ type User struct {
 	Address, UserAgent string
 }
 
-// Actor answers the user as the audit names them. One without an id is the hub
+// Actor returns the user as the audit names them. One without an id is the hub
 // itself, for the machine that it runs on.
 func (u User) Actor() event.Actor {
 	if u.ID == "" {
@@ -35,7 +35,7 @@ func record(tx *event.Tx, node db.Node, by User, action, reason string, after ma
 	})
 }
 
-// HeldLocks answers an organisation's held locks by node. Admission reads them
+// HeldLocks returns an organisation's held locks by node. Admission reads them
 // under its own lock, which taking one holds too: between them no task starts
 // on a node that somebody has just taken.
 func HeldLocks(ctx context.Context, q *db.Queries, orgID string) (map[string]*db.NodeLock, error) {
@@ -163,7 +163,7 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (
 
 const maxLocks = 100
 
-// Locks answers the locks that are held, with released those of the past too;
+// Locks returns the locks that are held, with released those of the past too;
 // nodeID "" means of every node.
 func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool) ([]db.ListNodeLocksRow, error) {
 	rows, err := n.store.ListNodeLocks(ctx, db.ListNodeLocksParams{OrgID: orgID, NodeID: nodeID, Released: released, MaxRows: maxLocks})

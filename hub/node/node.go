@@ -376,14 +376,14 @@ func (n *Nodes) List(ctx context.Context, orgID, token string, size int32) (out 
 	return out, next, nil
 }
 
-// Find answers the id of the node that ref names: a name, an id or a unique
+// Find returns the id of the node that ref names: a name, an id or a unique
 // prefix of one.
 func (n *Nodes) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := n.store.FindNodes(ctx, db.FindNodesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("node", ref)})
 	return store.One("node", ref, rows, err)
 }
 
-// Get answers a node by its id.
+// Get returns a node by its id.
 func (n *Nodes) Get(ctx context.Context, orgID, id string) (Record, error) {
 	row, err := n.store.GetNode(ctx, db.GetNodeParams{OrgID: orgID, ID: id, StaleAfter: n.staleAfter})
 	if store.IsNotFound(err) {
@@ -410,7 +410,7 @@ func (n *Nodes) Revoke(ctx context.Context, node db.Node, by User) error {
 	})
 }
 
-// Labels answers a node row's labels.
+// Labels returns a node row's labels.
 func Labels(row db.Node) map[string]string {
 	labels := map[string]string{}
 	// The column is written from a map[string]string only.

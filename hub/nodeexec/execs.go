@@ -30,9 +30,9 @@ type Config struct {
 	Agents   *agent.Service
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
-	// Node answers the live link to a node, or an error of kind Unavailable.
+	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
-	// JailOf answers what the jail of a task is made of; of the task only
+	// JailOf returns what the jail of a task is made of; of the task only
 	// organisation, agent, version and jail are looked at.
 	JailOf func(ctx context.Context, t db.Task) (*nodev1.JailSpec, error)
 	// Recorded is called when the end of a command is on record.
@@ -104,7 +104,7 @@ func (e *Execs) Connected(nodeID string) {
 	}
 }
 
-// Get answers a command by its id.
+// Get returns a command by its id.
 func (e *Execs) Get(ctx context.Context, orgID, id string) (db.GetNodeExecRow, error) {
 	row, err := e.cfg.Store.GetNodeExec(ctx, db.GetNodeExecParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -116,7 +116,7 @@ func (e *Execs) Get(ctx context.Context, orgID, id string) (db.GetNodeExecRow, e
 	return row, nil
 }
 
-// Find answers the id of the command that ref names: an id or a unique prefix.
+// Find returns the id of the command that ref names: an id or a unique prefix.
 func (e *Execs) Find(ctx context.Context, v task.Viewer, ref string) (string, error) {
 	rows, err := e.cfg.Store.FindNodeExecs(ctx, db.FindNodeExecsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix(Kind, ref)})
 	if err == nil && len(rows) == 0 {
@@ -151,7 +151,7 @@ func (e *Execs) List(ctx context.Context, v task.Viewer, nodeID string, live boo
 // elsewhere is how often a command is looked at that another hub follows.
 const elsewhere = 500 * time.Millisecond
 
-// Wait answers a command when it has ended, or after d as it stands.
+// Wait returns a command when it has ended, or after d as it stands.
 func (e *Execs) Wait(ctx context.Context, orgID, id string, d time.Duration) (db.GetNodeExecRow, error) {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()

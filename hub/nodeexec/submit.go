@@ -118,7 +118,7 @@ func lost(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Internal)
 }
 
-// place answers the jail for a command, or refuses it.
+// place returns the jail for a command, or refuses it.
 func (e *Execs) place(ctx context.Context, r Request) (*nodev1.JailSpec, error) {
 	for _, field := range [][]string{r.Argv, r.Env, {r.Dir}} {
 		for _, value := range field {
@@ -206,7 +206,7 @@ func (e *Execs) intend(ctx context.Context, r Request, spec *nodev1.ExecSpec) (d
 	return row, err
 }
 
-// seal answers a whole request as it is stored.
+// seal returns a whole request as it is stored.
 func (e *Execs) seal(spec *nodev1.ExecSpec) ([]byte, error) {
 	data, err := proto.Marshal(spec)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Masked answers a node whose command logs are masked.
+// Masked returns a node whose command logs are masked.
 func Masked(node tool.Node, r *redact.Redactor) tool.Node { return masked{node, r} }
 
 type masked struct {
@@ -33,7 +33,7 @@ type masked struct {
 	redact *redact.Redactor
 }
 
-// Exec answers the node's exec service.
+// Exec returns the node's exec service.
 func (m masked) Exec() nodev1.ExecServiceClient { return execs{m.Node.Exec(), m.redact} }
 
 type execs struct {
@@ -66,7 +66,7 @@ type reading struct {
 	end      error
 }
 
-// Recv answers the next piece that may be shown.
+// Recv returns the next piece that may be shown.
 func (r *reading) Recv() (*nodev1.ReadLogResponse, error) {
 	for len(r.ready) == 0 {
 		if r.end != nil {
@@ -171,7 +171,7 @@ func (v *view) add(p *nodev1.ReadLogResponse, show bool) {
 	v.pieces = append(v.pieces, one)
 }
 
-// held answers how many bytes wait.
+// held returns how many bytes wait.
 func (v *view) held() (n int) {
 	for _, p := range v.pieces {
 		n += len(p.GetData()) - p.done
@@ -179,7 +179,7 @@ func (v *view) held() (n int) {
 	return n
 }
 
-// settle answers what may be shown now, masked; with whole all that is there.
+// settle returns what may be shown now, masked; with whole all that is there.
 func (v *view) settle(whole bool) (out []*nodev1.ReadLogResponse) {
 	text, settled := v.mask()
 	if whole {
@@ -209,7 +209,7 @@ func (v *view) settle(whole bool) (out []*nodev1.ReadLogResponse) {
 	return out
 }
 
-// mask answers the view's bytes masked, as they are and stream by stream, since
+// mask returns the view's bytes masked, as they are and stream by stream, since
 // one may cut the other's secret in two; and how many are settled.
 func (v *view) mask() (text []byte, settled int) {
 	for _, p := range v.pieces {

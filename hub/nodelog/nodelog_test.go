@@ -83,7 +83,7 @@ func (l *logs) WaitExec(context.Context, *nodev1.WaitExecRequest) (*nodev1.WaitE
 	return &nodev1.WaitExecResponse{Exec: e}, nil
 }
 
-// serve answers a node whose log has these pieces; those that begin with 2> are of
+// serve returns a node whose log has these pieces; those that begin with 2> are of
 // stderr.
 func serve(t testing.TB, pieces ...string) *logs {
 	l := &logs{}
@@ -115,7 +115,7 @@ func known(values ...string) *redact.Redactor {
 	return r
 }
 
-// read answers what a reading shows, each byte where it says that it is.
+// read returns what a reading shows, each byte where it says that it is.
 func read(t testing.TB, node tool.Node, req *nodev1.ReadLogRequest) string {
 	in, err := node.Exec().ReadLog(context.Background(), req)
 	require.NoError(t, err)

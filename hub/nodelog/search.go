@@ -94,7 +94,7 @@ func (e execs) text(ctx context.Context, execID string, from, to int64) ([]byte,
 	}
 }
 
-// shown answers a match's excerpt as the masked text has it; nil when what
+// shown returns a match's excerpt as the masked text has it; nil when what
 // matched is not to be known.
 func shown(m *nodev1.LogMatch, text []byte, from int64) []byte {
 	at := min(m.GetExcerptOffset()-from, int64(len(text)))

@@ -43,7 +43,7 @@ type Draft struct {
 	By       event.Actor
 }
 
-// kindOf answers a spec's kind.
+// kindOf returns a spec's kind.
 func kindOf(spec *deckhandv1.DestinationSpec) string {
 	switch spec.GetTo().(type) {
 	case *deckhandv1.DestinationSpec_Webhook:
@@ -347,14 +347,14 @@ func (s *Service) Delete(ctx context.Context, orgID, id string, by event.Actor) 
 	})
 }
 
-// Find answers the id of the destination that ref names: a name, an id or a
+// Find returns the id of the destination that ref names: a name, an id or a
 // unique prefix of one.
 func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindDestinations(ctx, db.FindDestinationsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("dest", ref)})
 	return store.One("destination", ref, rows, err)
 }
 
-// Get answers a destination by its id.
+// Get returns a destination by its id.
 func (s *Service) Get(ctx context.Context, orgID, id string) (db.Destination, error) {
 	row, err := s.cfg.Store.GetDestination(ctx, db.GetDestinationParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -363,7 +363,7 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.Destination, er
 	return row, err
 }
 
-// List answers destinations by name, and how many notices of each wait or were
+// List returns destinations by name, and how many notices of each wait or were
 // given up.
 func (s *Service) List(ctx context.Context, orgID string) ([]db.Destination, map[string]db.CountNoticesRow, error) {
 	rows, err := s.cfg.Store.ListDestinations(ctx, orgID)
@@ -381,7 +381,7 @@ func (s *Service) List(ctx context.Context, orgID string) ([]db.Destination, map
 	return rows, of, nil
 }
 
-// FindNotice answers the id of the notice that ref names: an id or a unique
+// FindNotice returns the id of the notice that ref names: an id or a unique
 // prefix.
 func (s *Service) FindNotice(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindNotices(ctx, db.FindNoticesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("ntc", ref)})
@@ -391,7 +391,7 @@ func (s *Service) FindNotice(ctx context.Context, orgID, ref string) (string, er
 	return store.One("notice", ref, rows, err)
 }
 
-// Notice answers a notice by its id.
+// Notice returns a notice by its id.
 func (s *Service) Notice(ctx context.Context, orgID, id string) (db.GetNoticeRow, error) {
 	row, err := s.cfg.Store.GetNotice(ctx, db.GetNoticeParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -408,7 +408,7 @@ type Filter struct {
 	PageToken     string
 }
 
-// Notices answers a page of notices, newest first, and the next page's token.
+// Notices returns a page of notices, newest first, and the next page's token.
 func (s *Service) Notices(ctx context.Context, orgID string, f Filter) ([]db.ListNoticesRow, string, error) {
 	params := db.ListNoticesParams{OrgID: orgID, States: f.States, MaxRows: f.PageSize + 1}
 	if f.DestinationID != "" {

@@ -68,7 +68,7 @@ const maxBody = 512 << 10
 
 func source(orgID string) string { return "/organisations/" + orgID }
 
-// tell answers an event of a task as it is told under a type.
+// tell returns an event of a task as it is told under a type.
 func tell(orgID, kind string, row db.EventsToTellRow, payload map[string]any) CloudEvent {
 	e := CloudEvent{
 		SpecVersion: "1.0", ID: fmt.Sprintf("%s.%d", row.TaskID, row.Seq), Source: source(orgID), Type: kind, Subject: row.TaskID,
@@ -105,7 +105,7 @@ func number(v any) int64 {
 	return int64(f)
 }
 
-// encode answers an event as JSON, without its details where those are too
+// encode returns an event as JSON, without its details where those are too
 // large.
 func (e CloudEvent) encode() ([]byte, error) {
 	data, err := json.Marshal(e)
@@ -122,7 +122,7 @@ func (e CloudEvent) encode() ([]byte, error) {
 // maxSummary is in characters.
 const maxSummary = 500
 
-// words answers one line about an event.
+// words returns one line about an event.
 func words(kind, agent, taskID string, p map[string]any) string {
 	text := func(field string) string {
 		s, _ := p[field].(string)

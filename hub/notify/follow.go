@@ -25,7 +25,7 @@ type Follower struct {
 	service *Service
 }
 
-// Follower answers the service's follower.
+// Follower returns the service's follower.
 func (s *Service) Follower() *Follower { return &Follower{service: s} }
 
 // Start begins to read.

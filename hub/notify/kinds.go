@@ -108,7 +108,7 @@ var groups = map[string][]string{
 	},
 }
 
-// Groups answers their names.
+// Groups returns their names.
 func Groups() []string { return slices.Sorted(maps.Keys(groups)) }
 
 // people are the groups that are told where nobody says what.
@@ -151,7 +151,7 @@ func choose(patterns []string) (choice, error) {
 	return out, nil
 }
 
-// sources answers the types of the events that have to be read.
+// sources returns the types of the events that have to be read.
 func (c choice) sources() []string {
 	var out []string
 	for _, t := range stored {
@@ -168,7 +168,7 @@ func (c choice) sources() []string {
 	return slices.Compact(out)
 }
 
-// of answers under which types an event is told.
+// of returns under which types an event is told.
 func (c choice) of(own string, payload map[string]any) []string {
 	var out []string
 	if c[own] {

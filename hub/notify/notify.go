@@ -57,7 +57,7 @@ const (
 type Bus interface {
 	// PublishLifecycle sends an event, and does not wait.
 	PublishLifecycle(orgID, kind string, data []byte) error
-	// FlushEvents answers when the server has all that was sent.
+	// FlushEvents returns when the server has all that was sent.
 	FlushEvents(ctx context.Context) error
 }
 
@@ -159,7 +159,7 @@ func (s *Service) ready(row db.Destination) (*destination, error) {
 	return d, nil
 }
 
-// Spec answers what is sent to a stored destination.
+// Spec returns what is sent to a stored destination.
 func Spec(row db.Destination) (*deckhandv1.DestinationSpec, error) {
 	spec := &deckhandv1.DestinationSpec{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(row.Spec, spec); err != nil {
@@ -182,7 +182,7 @@ func chosen(spec *deckhandv1.DestinationSpec) (choice, error) {
 // about says whether a destination is told of an agent.
 func (d *destination) about(agent string) bool { return len(d.agents) == 0 || d.agents[agent] }
 
-// secret answers a destination's secret as it was sealed.
+// secret returns a destination's secret as it was sealed.
 func (s *Service) secret(d db.Destination) (sealed, error) {
 	var out sealed
 	if d.Sealed == nil {
@@ -202,7 +202,7 @@ func (s *Service) secret(d db.Destination) (sealed, error) {
 	return out, nil
 }
 
-// Values answers what was sealed, here or by another hub.
+// Values returns what was sealed, here or by another hub.
 func (s *Service) Values(row db.SealedWithinRow) ([]string, error) {
 	secret, err := s.secret(db.Destination{OrgID: row.OrgID, ID: row.ID, Sealed: row.Sealed})
 	return []string{secret.Now, secret.Before}, err

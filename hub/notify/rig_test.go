@@ -152,7 +152,7 @@ func (r *rig) settled(destination, state string, n int) []db.ListNoticesRow {
 	return rows
 }
 
-// tries answers how the sendings of a notice went.
+// tries returns how the sendings of a notice went.
 func tries(t *testing.T, n db.ListNoticesRow) (out []struct {
 	Status int
 	Error  string
@@ -207,7 +207,7 @@ func (r *receiver) got() []got {
 
 func (g got) id() string { return g.header.Get("Webhook-Id") }
 
-// kinds answers how often each type was received.
+// kinds returns how often each type was received.
 func (r *receiver) kinds() map[string]int {
 	out := map[string]int{}
 	for _, g := range r.got() {

@@ -27,7 +27,7 @@ const (
 	idleTime   = time.Minute
 )
 
-// client answers a client that connects where it may, follows no redirect, and
+// client returns a client that connects where it may, follows no redirect, and
 // goes through no proxy.
 func (s *Service) client() *http.Client {
 	return &http.Client{
@@ -141,7 +141,7 @@ func (s *Service) slack(ctx context.Context, target string, e CloudEvent) outcom
 	return out
 }
 
-// advice answers the command by which a person acts on an event.
+// advice returns the command by which a person acts on an event.
 func advice(e CloudEvent) string {
 	item, _ := e.Data.Details["item_id"].(string)
 	switch {

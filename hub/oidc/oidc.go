@@ -170,7 +170,7 @@ func (l *Login) status(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]bool{"enabled": l.cfg.Issuer != ""})
 }
 
-// ask answers the provider and how it is asked. One that has not answered so far
+// ask returns the provider and how it is asked. One that has not answered so far
 // is asked who it is first.
 func (l *Login) ask() (*gooidc.Provider, *oauth2.Config, error) {
 	l.mu.Lock()
@@ -228,7 +228,7 @@ func refused(why string) error {
 	return fault.New(fault.Denied, "the login is refused: %s", why).WithFix("begin again at the login page, or ask an administrator")
 }
 
-// flowOf answers the flow that a browser is in.
+// flowOf returns the flow that a browser is in.
 func (l *Login) flowOf(r *http.Request) (flow, error) {
 	var f flow
 	c, err := r.Cookie(flowCookie)
@@ -333,7 +333,7 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 	}, nil
 }
 
-// role answers the highest role that somebody's groups have; empty for none.
+// role returns the highest role that somebody's groups have; empty for none.
 func (l *Login) role(claim json.RawMessage) string {
 	var groups []string
 	if json.Unmarshal(claim, &groups) != nil {

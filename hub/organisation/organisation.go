@@ -71,7 +71,7 @@ func (s *Service) Create(ctx context.Context, name, admin string, byOrg string, 
 	return org, token, err
 }
 
-// List answers all by name.
+// List returns all by name.
 func (s *Service) List(ctx context.Context) ([]db.ListOrganisationsRow, error) {
 	return s.store.ListOrganisations(ctx)
 }

@@ -53,7 +53,7 @@ var plans = []Plan{
 	{Name: SelfHosted, Runs: Unlimited, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS},
 }
 
-// Of answers a plan by its name.
+// Of returns a plan by its name.
 func Of(name string) (Plan, bool) {
 	for _, p := range plans {
 		if p.Name == name {
@@ -63,7 +63,7 @@ func Of(name string) (Plan, bool) {
 	return Plan{}, false
 }
 
-// Time answers how long a run may work that its persona, or an override, gives
+// Time returns how long a run may work that its persona, or an override, gives
 // so long.
 func (p Plan) Time(wanted time.Duration) time.Duration {
 	if p.ActiveTime > 0 && wanted > p.ActiveTime {

@@ -28,7 +28,7 @@ type Config struct {
 	Recorder *event.Recorder
 	// Admit, if set, is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Now answers the time; nil for time.Now.
+	// Now returns the time; nil for time.Now.
 	Now func() time.Time
 }
 
@@ -68,7 +68,7 @@ type Held struct {
 	at     time.Time // when it was read
 }
 
-// Held answers what an organisation may have, read with q where it is not in
+// Held returns what an organisation may have, read with q where it is not in
 // memory.
 func (s *Service) Held(ctx context.Context, q *db.Queries, orgID string) (*Held, error) {
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (s *Service) forget(orgID string) {
 	s.mu.Unlock()
 }
 
-// compile answers what matches any of the patterns; nil for none.
+// compile returns what matches any of the patterns; nil for none.
 func compile(patterns []string) (*regexp.Regexp, error) {
 	if len(patterns) == 0 {
 		return nil, nil

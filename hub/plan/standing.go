@@ -82,7 +82,7 @@ func (s *Standing) Store(tx *event.Tx, orgID string) {
 	})
 }
 
-// Standing answers where an organisation stands, read with q. Whoever takes runs
+// Standing returns where an organisation stands, read with q. Whoever takes runs
 // of it holds the organisation's lock of admission. Without counts, a plan that
 // has no end of runs is not looked up.
 func (s *Service) Standing(ctx context.Context, q *db.Queries, orgID string, counts bool) (*Standing, error) {

@@ -164,7 +164,7 @@ func (r *Rule) exact(c *Call) bool {
 	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }
 
-// AllowRules answers what people said is to be allowed; with past those too that
+// AllowRules returns what people said is to be allowed; with past those too that
 // hold no more.
 func (s *Service) AllowRules(ctx context.Context, orgID string, past bool) ([]db.ListAllowRulesRow, error) {
 	return s.cfg.Store.ListAllowRules(ctx, db.ListAllowRulesParams{OrgID: orgID, Past: past})

@@ -173,7 +173,7 @@ func (t token) takes(o token, begun bool) bool {
 	return true
 }
 
-// fits answers whether a word fits, where parts of it may not be known.
+// fits reports whether a word fits, where parts of it may not be known.
 func (g Glob) fits(w shell.Word) answer {
 	if w.Known && !w.Glob {
 		if g.match(w.Text) {

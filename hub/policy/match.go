@@ -119,7 +119,7 @@ func (r *Rule) applies(c *Call) bool {
 	return len(r.Commands) == 0 || c.script != nil
 }
 
-// matches answers whether a rule is about a part of a call.
+// matches reports whether a rule is about a part of a call.
 func (r *Rule) matches(u *unit) answer {
 	m := yes
 	if len(r.Commands) > 0 {
@@ -347,7 +347,7 @@ func loose(prefix []Glob, words []shell.Word) answer {
 	return out
 }
 
-// argument answers the values of an argument, by its name or a path of names.
+// argument returns the values of an argument, by its name or a path of names.
 func argument(args map[string]any, key string) []string {
 	var v any = args
 	for part := range strings.SplitSeq(key, ".") {

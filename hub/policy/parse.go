@@ -159,7 +159,7 @@ func (d *decoder) effect(n *yaml.Node, none string) Effect {
 	return None
 }
 
-// list answers the strings of a scalar or a sequence.
+// list returns the strings of a scalar or a sequence.
 func (d *decoder) list(n *yaml.Node, what string) (out []*yaml.Node) {
 	switch n.Kind {
 	case yaml.ScalarNode:

@@ -121,7 +121,7 @@ func (s Set) Version() string {
 	return strings.Join(names, ", ")
 }
 
-// Category answers the category of a tool: the strictest override, or the
+// Category returns the category of a tool: the strictest override, or the
 // registry's.
 func (s Set) Category(tool, registered string) string {
 	for _, src := range s {
@@ -220,7 +220,7 @@ func (s Set) unclear(script *shell.Script, out Decision, ruled bool) Decision {
 	return Decision{Effect: effect, Version: out.Version, Dangers: out.Dangers, Why: "the script cannot be understood: " + strings.Join(why, "; ")}
 }
 
-// Dangers answers what is known to be dangerous in a call.
+// Dangers returns what is known to be dangerous in a call.
 func Dangers(c Call) []danger.Finding {
 	if c.script != nil {
 		return danger.In(*c.script)
@@ -336,5 +336,5 @@ func (s Set) NeedsUndoable(tool string) bool {
 	})
 }
 
-// Abs answers a path of a tool for files from the root.
+// Abs returns a path of a tool for files from the root.
 func Abs(p string) string { return abs(p, shell.Workspace) }

@@ -57,7 +57,7 @@ func New(cfg Config) *Service {
 	return &Service{cfg: cfg, known: map[string]*held{}, parsed: map[string]*Policy{}}
 }
 
-// For answers the policies that hold for the calls of an agent's version, read
+// For returns the policies that hold for the calls of an agent's version, read
 // with q where they are not in memory. With now they are read in any case.
 func (s *Service) For(ctx context.Context, q *db.Queries, orgID, agentID string, version db.AgentVersion, now bool) (Set, error) {
 	h, err := s.held(ctx, q, orgID, now)
@@ -191,7 +191,7 @@ func (s *Service) Apply(ctx context.Context, orgID, agentID, file, text string, 
 	return after, err == nil, err
 }
 
-// Limits answers the limits that count calls of a tool.
+// Limits returns the limits that count calls of a tool.
 func (s Set) Limits(tool, category string) (out []Limit) {
 	for _, src := range s {
 		for _, l := range src.Limits {
@@ -203,7 +203,7 @@ func (s Set) Limits(tool, category string) (out []Limit) {
 	return out
 }
 
-// Reached answers the first of some limits that lets no call more be made, or
+// Reached returns the first of some limits that lets no call more be made, or
 // nil. In a transaction the answer holds to its end: no other call is counted in
 // the organisation meanwhile.
 func (s *Service) Reached(ctx context.Context, q *db.Queries, orgID string, limits []Limit) (*Limit, error) {
@@ -235,7 +235,7 @@ type Replayed struct {
 	Was, WouldBe Decision
 }
 
-// Replay answers what a policy would have decided on the newest steps (G4). With
+// Replay returns what a policy would have decided on the newest steps (G4). With
 // an agent, it is tried in the place of that agent's own.
 func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string, steps int32) (out []Replayed, read, unreadable int, err error) {
 	candidate, err := Parse(file, []byte(text))
@@ -282,7 +282,7 @@ func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string,
 	return out, read, unreadable, nil
 }
 
-// with answers a set in which a policy takes the place of the organisation's, or
+// with returns a set in which a policy takes the place of the organisation's, or
 // of the agent's own.
 func (s Set) with(p *Policy, agent bool) Set {
 	prefix := "organisation "
@@ -298,7 +298,7 @@ func (s Set) with(p *Policy, agent bool) Set {
 	return out
 }
 
-// Test answers what a call would get from the policies that hold, or with another
+// Test returns what a call would get from the policies that hold, or with another
 // one tried in the place of the organisation's, and the commands of its script.
 func (s *Service) Test(ctx context.Context, orgID, agentID, text string, c Call) (Decision, []string, error) {
 	set, err := s.For(ctx, s.cfg.Store.Queries, orgID, agentID, db.AgentVersion{}, true)

@@ -27,7 +27,7 @@ const (
 	maxShape    = 500
 )
 
-// ShapeOf answers what a call has in common with others that do the like: which
+// ShapeOf returns what a call has in common with others that do the like: which
 // arguments it has, the folder of each path, the host of each address, and what
 // is switched on or off. What a shell runs has no shape: see commands.
 func ShapeOf(tool string, arguments map[string]any) string {
@@ -72,7 +72,7 @@ func ShapeOf(tool string, arguments map[string]any) string {
 	return shape
 }
 
-// Offer answers how many calls of the shape of one that a person is asked about
+// Offer returns how many calls of the shape of one that a person is asked about
 // were approved, where that is to be offered now: 0 for not.
 func (s *Service) Offer(ctx context.Context, tx *event.Tx, t db.Task, tool, shape, itemID string) (int32, error) {
 	if shape == "" {

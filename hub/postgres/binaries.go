@@ -21,7 +21,7 @@ type binaries struct {
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// findBinaries answers where initdb and postgres are. want is the version of a
+// findBinaries returns where initdb and postgres are. want is the version of a
 // cluster that exists already, or 0: PostgreSQL opens only its own version's.
 func findBinaries(dir string, want int) (binaries, error) {
 	var dirs []string
@@ -60,7 +60,7 @@ func findBinaries(dir string, want int) (binaries, error) {
 		WithFix("apt-get install postgresql, or name a server with --database-url")
 }
 
-// majorOf answers the version of the binaries in a folder, or 0.
+// majorOf returns the version of the binaries in a folder, or 0.
 func majorOf(dir string) int {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0
@@ -77,7 +77,7 @@ func majorOf(dir string) int {
 	return major
 }
 
-// clusterMajor answers the version that made a cluster, or 0 for none.
+// clusterMajor returns the version that made a cluster, or 0 for none.
 func clusterMajor(pgdata string) int {
 	text, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
 	if err != nil {

@@ -118,7 +118,7 @@ func (o owner) mustReach(path string) error {
 	}
 }
 
-// makeSocketDir answers the folder of the cluster's socket: below the data
+// makeSocketDir returns the folder of the cluster's socket: below the data
 // folder, or, where that path is too long for a socket, a short one that
 // follows from it, so that the next start looks in the same place.
 func makeSocketDir(dataDir string, o owner) (string, error) {

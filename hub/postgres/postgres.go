@@ -121,7 +121,7 @@ func (c *Cluster) Prepare(ctx context.Context) error {
 	return c.writeSettings()
 }
 
-// AwaitReady answers when a server that was started by Command takes
+// AwaitReady returns when a server that was started by Command takes
 // connections. Start does it too.
 func (c *Cluster) AwaitReady(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -139,15 +139,15 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// Command answers the command line that serves the cluster.
+// Command returns the command line that serves the cluster.
 func (c *Cluster) Command() []string {
 	return []string{filepath.Join(c.bin.dir, "postgres"), "-D", c.pgdata()}
 }
 
-// Credential answers whom the command must run as; nil for the caller.
+// Credential returns whom the command must run as; nil for the caller.
 func (c *Cluster) Credential() *syscall.Credential { return c.owner.credential }
 
-// URL answers the URL of one of the cluster's databases, as pgx takes it.
+// URL returns the URL of one of the cluster's databases, as pgx takes it.
 func (c *Cluster) URL(database string) string { return c.url(Role, database) }
 
 func (c *Cluster) url(role, database string) string {
@@ -170,7 +170,7 @@ func (c *Cluster) EnsureDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// ready answers nil when the cluster takes connections of our role, which it
+// ready returns nil when the cluster takes connections of our role, which it
 // makes on the first occasion.
 func (c *Cluster) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

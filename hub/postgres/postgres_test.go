@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// dataDir answers a folder that the user postgres can reach.
+// dataDir returns a folder that the user postgres can reach.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func TestClusterOfAParentThatWasKilledIsAdoptedAndStopped(t *testing.T) {
 	require.False(t, postmaster.Alive())
 }
 
-// startAndKillParent answers the pid of a postmaster whose parent is dead.
+// startAndKillParent returns the pid of a postmaster whose parent is dead.
 func startAndKillParent(t *testing.T, dir string) int {
 	t.Helper()
 	parent := exec.Command(os.Args[0])

@@ -72,7 +72,7 @@ type Usage struct {
 	Input, Output, CacheRead, CacheWrite int64
 }
 
-// Of answers a model's price. A dated name such as claude-sonnet-4-5-20250929
+// Of returns a model's price. A dated name such as claude-sonnet-4-5-20250929
 // has the price of the name without its date.
 func (t Table) Of(name, model string) (Model, bool) {
 	if m, ok := t[name+"/"+model]; ok {
@@ -82,7 +82,7 @@ func (t Table) Of(name, model string) (Model, bool) {
 	return m, ok
 }
 
-// Micros answers what a call costs in millionths of a US dollar, rounded up.
+// Micros returns what a call costs in millionths of a US dollar, rounded up.
 // Dollars for a million tokens are micro-dollars for one.
 func (m Model) Micros(u Usage) int64 {
 	return int64(math.Ceil(float64(u.Input)*m.Input + float64(u.Output)*m.Output +

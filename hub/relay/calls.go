@@ -43,7 +43,7 @@ func (c *calls) begin(ctx context.Context, one *call) (_ context.Context, done f
 	}
 }
 
-// leases answers those of the calls under way, each once.
+// leases returns those of the calls under way, each once.
 func (c *calls) leases() []lease.Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *calls) end(le lease.Lease) int {
 	return n
 }
 
-// uses answers the credentials of the calls under way, each once. What the hub
+// uses returns the credentials of the calls under way, each once. What the hub
 // was started with is not disconnected.
 func (c *calls) uses() []credential.Use {
 	c.mu.Lock()

@@ -20,11 +20,11 @@ import (
 
 // format is one wire format of model calls.
 type format interface {
-	// key answers what a client sends as its key.
+	// key returns what a client sends as its key.
 	key(h http.Header) string
 	// read checks a request to the path behind the provider's name.
 	read(method, rest string, p provider.Provider, body []byte) (*request, error)
-	// usage answers the reader of an endpoint's answers.
+	// usage returns the reader of an endpoint's answers.
 	usage(endpoint string) func(data []byte, stream bool) reading
 	// body is an error as the provider would write it, so that every client of
 	// it understands.
@@ -69,7 +69,7 @@ var statuses = map[fault.Kind]int{
 	fault.Unavailable: http.StatusServiceUnavailable,
 }
 
-// refuseFault answers an error of the hub's own.
+// refuseFault returns an error of the hub's own.
 func refuseFault(err error) *refusal {
 	e := fault.As(err)
 	r := &refusal{Status: statuses[e.Kind], Message: e.Message, Code: e.Code, Fix: e.Fix}
@@ -82,7 +82,7 @@ func refuseFault(err error) *refusal {
 	return r
 }
 
-// refuse answers an error that may be nobody's fault but the hub's.
+// refuse returns an error that may be nobody's fault but the hub's.
 func (r *Relay) refuse(err error, doing string) *refusal {
 	if e := fault.As(err); e != nil && e.Kind != fault.Internal {
 		return refuseFault(err)
@@ -267,7 +267,7 @@ func likened(m map[string]json.RawMessage, looked ...string) string {
 	return ""
 }
 
-// pick answers a figure, or -1 where it is not there.
+// pick returns a figure, or -1 where it is not there.
 func pick(n *int64) int64 {
 	if n == nil || *n < 0 {
 		return -1
@@ -275,7 +275,7 @@ func pick(n *int64) int64 {
 	return *n
 }
 
-// less answers a figure without a part of it.
+// less returns a figure without a part of it.
 func less(whole, part *int64) int64 {
 	if pick(whole) < 0 {
 		return -1

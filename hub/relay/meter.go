@@ -31,7 +31,7 @@ func nothing() reading { return reading{input: -1, output: -1, cacheRead: -1, ca
 
 // meter reads the use of a call off its answer. It is used by one goroutine.
 type meter struct {
-	// read answers what the data of one event, or a whole answer, says.
+	// read returns what the data of one event, or a whole answer, says.
 	read      func(data []byte, stream bool) reading
 	streaming bool
 	// hidden says that the model may think out of sight.

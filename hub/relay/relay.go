@@ -78,24 +78,24 @@ type Model struct{ Provider, Name string }
 // Grant is a leased task and its way to a provider.
 type Grant struct {
 	Task db.Task
-	// Access answers the way to the provider.
+	// Access returns the way to the provider.
 	Access func() (credential.Access, error)
-	// Price answers what a model of it costs; one without a price is refused.
+	// Price returns what a model of it costs; one without a price is refused.
 	Price func(model string) (price.Model, error)
 }
 
 // Config says what the relay works with.
 type Config struct {
-	// Grant answers what a lease holds of a provider, from one look at the
+	// Grant returns what a lease holds of a provider, from one look at the
 	// database; a stale lease is refused.
 	Grant func(ctx context.Context, le lease.Lease, provider string) (Grant, error)
-	// Ended answers those of the leases that have ended.
+	// Ended returns those of the leases that have ended.
 	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
-	// Disconnected answers those of the credentials that are there no more.
+	// Disconnected returns those of the credentials that are there no more.
 	Disconnected func(ctx context.Context, uses []credential.Use) ([]credential.Use, error)
-	// Models answers the models that a task may use.
+	// Models returns the models that a task may use.
 	Models func(ctx context.Context, t db.Task) ([]Model, error)
-	// Access answers the way to a provider as it is now.
+	// Access returns the way to a provider as it is now.
 	Access func(ctx context.Context, orgID, provider string) (credential.Access, error)
 	// Refused is told that a provider refuses a key.
 	Refused func(ctx context.Context, orgID string, a credential.Access) error
@@ -296,7 +296,7 @@ func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provi
 	return c, nil
 }
 
-// masked answers a request without the secrets in it: a model is told none, not
+// masked returns a request without the secrets in it: a model is told none, not
 // even one that it has said itself, since another provider may read it next.
 func (r *Relay) masked(orgID string, body []byte) ([]byte, error) {
 	if !r.cfg.Redact.Org(orgID).Knows(body) {

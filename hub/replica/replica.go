@@ -91,7 +91,7 @@ func (r *Replica) touch(ctx context.Context) error {
 	return nil
 }
 
-// Locate answers where a node's link is.
+// Locate returns where a node's link is.
 func (r *Replica) Locate(ctx context.Context, nodeID string) (edge.Place, error) {
 	row, err := r.cfg.Store.LocateNode(ctx, db.LocateNodeParams{NodeID: nodeID, StaleAfter: r.cfg.StaleAfter})
 	if store.IsNotFound(err) {
@@ -112,7 +112,7 @@ func (r *Replica) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Reachable answers a listener's address as another machine may reach it: one
+// Reachable returns a listener's address as another machine may reach it: one
 // that listens on every interface is named by the first address of this machine
 // that is not loopback.
 func Reachable(listening net.Addr) string {

@@ -34,7 +34,7 @@ type Config struct {
 	Agents   *agent.Service
 	Vault    *vault.Vault
 	Redact   *redact.Redactor
-	// Price answers what a model costs.
+	// Price returns what a model costs.
 	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
 	// Propose decides calls of a turn in the transaction that stores it.
 	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error)
@@ -128,7 +128,7 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 	return stored, steps, err
 }
 
-// count answers what a turn used and cost: what the relay read off the wire of
+// count returns what a turn used and cost: what the relay read off the wire of
 // the calls since the turn before. Where none came through it, as with a
 // script, the worker's own figures count, at the price of the model that the
 // task may use, whatever the worker calls it.
@@ -219,7 +219,7 @@ func bindRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 	})
 }
 
-// encode answers a turn as masked JSON, for readers, and sealed as it is, for
+// encode returns a turn as masked JSON, for readers, and sealed as it is, for
 // the run to go on from.
 func (r *Reports) encode(orgID, taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
 	data, err := protojson.Marshal(turn)
@@ -341,7 +341,7 @@ func (r *Reports) goOn(ctx context.Context, tx *event.Tx, t db.Task, end End, by
 	return err
 }
 
-// withoutEnd answers events without that of the run's end, and what that says.
+// withoutEnd returns events without that of the run's end, and what that says.
 func withoutEnd(events []event.Draft) (rest []event.Draft, completed map[string]any) {
 	for _, d := range events {
 		if d.Type == "execution_completed" {

@@ -149,7 +149,7 @@ func (s *Service) bind(ctx context.Context, orgID, itemID string, now standing) 
 	return nil
 }
 
-// stand answers how a task's workspace stands; with kill, after everything that
+// stand returns how a task's workspace stands; with kill, after everything that
 // runs there has been killed.
 func (s *Service) stand(ctx context.Context, t db.Task, kill bool) (standing, error) {
 	if t.NodeID == nil {

@@ -56,7 +56,7 @@ type Config struct {
 	Steps      Steps
 	Workspaces Workspaces
 	Redact     *redact.Redactor
-	// Node answers the live link to a node, or an error of kind Unavailable.
+	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// Admit is called after a commit that may let another task start.
 	Admit func(orgID string)
@@ -140,7 +140,7 @@ func (s *Service) Open(ctx context.Context, tx *event.Tx, t db.Task, summary str
 	}})
 }
 
-// detail answers what a run did, and the category of what is held of it: whoever
+// detail returns what a run did, and the category of what is held of it: whoever
 // may not call such a tool may not accept it.
 func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detail, category string, err error) {
 	category = tool.CategoryName(tool.CategoryOf("safe"))

@@ -80,7 +80,7 @@ func (r *Rotation) state(row db.Keyset) (State, error) {
 	return State{row, primary, keys}, err
 }
 
-// Get answers the state of the keys.
+// Get returns the state of the keys.
 func (r *Rotation) Get(ctx context.Context) (State, error) {
 	row, err := r.cfg.Store.GetKeyset(ctx)
 	if err != nil {

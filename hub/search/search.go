@@ -190,7 +190,7 @@ func (e Engine) refused(status int) error {
 	}
 }
 
-// results answers what can be shown of an answer, each place once.
+// results returns what can be shown of an answer, each place once.
 func (f found) results(most int) []Result {
 	var out []Result
 	seen := map[string]bool{}
@@ -224,7 +224,7 @@ func first(texts ...string) string {
 	return ""
 }
 
-// shown answers a text on one line, without markup and what cannot be seen.
+// shown returns a text on one line, without markup and what cannot be seen.
 func shown(text string, most int) string {
 	var plain strings.Builder
 	for z := html.NewTokenizer(strings.NewReader(text)); ; {

@@ -240,7 +240,7 @@ func (s *Sessions) refusedPassword(ctx context.Context, organisation, name strin
 	return s.Refused(ctx, org.ID, "password", "name or password is wrong", name, from)
 }
 
-// Identify answers whose session a cookie's value is of.
+// Identify returns whose session a cookie's value is of.
 func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, error) {
 	hash := ident.Hash(secret)
 	if id, ok := s.found.Get(string(hash)); ok {
@@ -274,7 +274,7 @@ func (s *Sessions) Identify(ctx context.Context, secret string) (auth.Identity, 
 // Forget has every session looked up again: somebody's rights have changed.
 func (s *Sessions) Forget() { s.found.Purge() }
 
-// Get answers a session.
+// Get returns a session.
 func (s *Sessions) Get(ctx context.Context, orgID, id string) (db.GetSessionRow, error) {
 	row, err := s.cfg.Store.GetSession(ctx, db.GetSessionParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {

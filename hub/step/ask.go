@@ -22,7 +22,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// mustAsk answers why a person must be asked before a call, or "".
+// mustAsk returns why a person must be asked before a call, or "".
 func mustAsk(record *tool.Tool, p *persona.Persona) string {
 	category := tool.CategoryName(record.Category)
 	switch {
@@ -96,7 +96,7 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 	return inbox.Add(ctx, tx, t, step, ask)
 }
 
-// askOf answers what an item of any kind shows of a step, and is bound to.
+// askOf returns what an item of any kind shows of a step, and is bound to.
 func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any) (inbox.Ask, error) {
 	ask := inbox.Ask{Preview: s.cfg.Redact.Org(t.OrgID).String(record.Preview(arguments))}
 	ask.More = map[string]any{"arguments": brief(arguments)}
@@ -204,7 +204,7 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:maxShown], "") + " [...]"
 }
 
-// read answers a step's tool and the arguments that it is called with.
+// read returns a step's tool and the arguments that it is called with.
 func (s *Steps) read(step db.Step) (*tool.Tool, map[string]any, error) {
 	record := s.cfg.Tools.Get(step.Tool)
 	if record == nil {
@@ -221,7 +221,7 @@ func (s *Steps) read(step db.Step) (*tool.Tool, map[string]any, error) {
 	return record, arguments, nil
 }
 
-// arguments answers what a step's tool is called with: what the model wrote, or
+// arguments returns what a step's tool is called with: what the model wrote, or
 // what a person made of it.
 func (s *Steps) arguments(step db.Step) ([]byte, error) {
 	if step.ChangedSealed != nil {
@@ -314,7 +314,7 @@ func differing(a, b []byte) ([]string, error) {
 	return out, nil
 }
 
-// holds answers a step as it stands, after it has made sure that a person's
+// holds returns a step as it stands, after it has made sure that a person's
 // grant still holds for what would be done now. Where it does not, the step
 // waits again, for the answer to a new item.
 func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {

@@ -80,7 +80,7 @@ func (s *Steps) Look(ctx context.Context, orgID, stepID string) (unseen bool, er
 	return false, nil
 }
 
-// leftBehind answers the workspace as the last of the task's calls before a step
+// leftBehind returns the workspace as the last of the task's calls before a step
 // left it; nil where that is not known.
 func (s *Steps) leftBehind(ctx context.Context, step db.Step) (*nodev1.TakeSnapshotResponse, error) {
 	at, err := s.cfg.Store.WorkspaceAt(ctx, db.WorkspaceAtParams{OrgID: step.OrgID, TaskID: step.TaskID, Turn: step.Turn})
@@ -97,7 +97,7 @@ func (s *Steps) leftBehind(ctx context.Context, step db.Step) (*nodev1.TakeSnaps
 // nobody saw it.
 const unseenPart = "workspace_unseen"
 
-// unseenIn answers a binding that does not hold, since nobody could look at the
+// unseenIn returns a binding that does not hold, since nobody could look at the
 // workspace.
 func unseenIn(binding json.RawMessage) (json.RawMessage, error) {
 	var parts map[string]string

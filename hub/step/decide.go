@@ -34,7 +34,7 @@ type verdict struct {
 	policy policy.Decision
 }
 
-// judge answers the call's arguments, its category and the decision on it. The
+// judge returns the call's arguments, its category and the decision on it. The
 // worker has checked much of this before; the hub trusts none of it.
 func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (map[string]any, string, verdict) {
 	arguments := map[string]any{}
@@ -161,7 +161,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	return arguments, category, out
 }
 
-// role answers what a task may by who submitted it: the role that they had then,
+// role returns what a task may by who submitted it: the role that they had then,
 // the one that they have now, or the one that the agent's applier had, whichever
 // is least; and what the one has done whose it is.
 func (s *Steps) role(ctx context.Context, q *db.Queries, t db.Task) (role, whose string, err error) {
@@ -194,7 +194,7 @@ var runtimes = map[persona.Trust]string{
 	persona.Untrusted: "kata",
 }
 
-// Jail answers what a task's jail is made of, from its persona.
+// Jail returns what a task's jail is made of, from its persona.
 func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
 	p, err := s.persona(ctx, t)
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Steps) Jail(ctx context.Context, t db.Task) (*nodev1.JailSpec, error) {
 	return jailOf(t, p)
 }
 
-// persona answers the version of the persona that a task runs with, as far as the
+// persona returns the version of the persona that a task runs with, as far as the
 // task may be it.
 func (s *Steps) persona(ctx context.Context, t db.Task) (*persona.Persona, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)

@@ -104,7 +104,7 @@ func (g *grants) put(step db.Step, t db.Task) {
 	}
 }
 
-// take answers what was put, once.
+// take returns what was put, once.
 func (g *grants) take(orgID string, le lease.Lease, stepID string) (grant, bool) {
 	got, ok := g.cache.Peek(stepID)
 	if !ok || got.step.OrgID != orgID || got.task.ID != le.TaskID || got.task.Attempt != le.Attempt {

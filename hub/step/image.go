@@ -21,7 +21,7 @@ func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, ima
 	return nil
 }
 
-// Images answers the pictures of a task's steps, or of one of them alone, by
+// Images returns the pictures of a task's steps, or of one of them alone, by
 // step.
 func (s *Steps) Images(ctx context.Context, orgID, taskID, stepID string) (map[string][]*deckhandv1.Image, error) {
 	rows, err := s.cfg.Store.StepImages(ctx, db.StepImagesParams{OrgID: orgID, TaskID: taskID, StepID: stepID})

@@ -86,7 +86,7 @@ func (s *Steps) servers(ctx context.Context, t db.Task, p *persona.Persona, call
 	return out, problems, nil
 }
 
-// usable answers why a definition is of no use, or nil.
+// usable returns why a definition is of no use, or nil.
 func usable(one tool.Definition, server *persona.MCPServer) error {
 	record, err := one.Proto(server)
 	if err != nil {
@@ -95,7 +95,7 @@ func usable(one tool.Definition, server *persona.MCPServer) error {
 	return toolargs.Valid(record)
 }
 
-// recordOf answers the record of a tool as it stands for a task; nil for none.
+// recordOf returns the record of a tool as it stands for a task; nil for none.
 func (s *Steps) recordOf(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, name string) (*deckhandv1.Tool, error) {
 	if !tool.IsMCP(name) {
 		return s.cfg.Tools.Record(name), nil

@@ -20,7 +20,7 @@ type starved struct {
 	override       task.Override
 }
 
-// starve answers what follows from a step that was killed for memory. The jail
+// starve returns what follows from a step that was killed for memory. The jail
 // gets half as much again, as far as the persona goes, once for all commands
 // that ran under the limit that was too low.
 func (s *Steps) starve(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (starved, error) {

@@ -26,7 +26,7 @@ func withFiles(r tool.Result) tool.Result {
 	return r
 }
 
-// encodeOutcome answers the outcome of a result as masked JSON.
+// encodeOutcome returns the outcome of a result as masked JSON.
 func (s *Steps) encodeOutcome(orgID string, r tool.Result) (json.RawMessage, error) {
 	if r.Outcome == nil {
 		return json.RawMessage("{}"), nil
@@ -34,7 +34,7 @@ func (s *Steps) encodeOutcome(orgID string, r tool.Result) (json.RawMessage, err
 	return json.Marshal(s.cfg.Redact.Org(orgID).Map(r.Outcome))
 }
 
-// outcome answers the state that a result brings a started step to.
+// outcome returns the state that a result brings a started step to.
 func outcome(r tool.Result) State {
 	switch {
 	case r.Unknown:

@@ -101,7 +101,7 @@ func auditDangers(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) erro
 	})
 }
 
-// redecide answers what the policies of now make of a step's call.
+// redecide returns what the policies of now make of a step's call.
 func (s *Steps) redecide(ctx context.Context, q *db.Queries, t db.Task, step db.Step, raw []byte) (policy.Decision, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d p
 	return err
 }
 
-// recategorised answers a tool with the category that policies give it (F12).
+// recategorised returns a tool with the category that policies give it (F12).
 func recategorised(record *tool.Tool, set policy.Set) *tool.Tool {
 	registered := tool.CategoryName(record.Category)
 	if name := set.Category(record.Name, registered); name != registered {

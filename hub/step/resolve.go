@@ -188,7 +188,7 @@ func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return params.ChangedArguments, nil
 }
 
-// reply answers a question's answer as the agent sees it.
+// reply returns a question's answer as the agent sees it.
 func (s *Steps) reply(step db.Step, text string) (string, error) {
 	_, arguments, err := s.read(step)
 	if err != nil {
@@ -201,7 +201,7 @@ func (s *Steps) reply(step db.Step, text string) (string, error) {
 	return q.Check(text)
 }
 
-// OfExec answers the id of the step that a run of it, by its name on the node,
+// OfExec returns the id of the step that a run of it, by its name on the node,
 // is of.
 func OfExec(execID string) string {
 	kind, rest, _ := strings.Cut(execID, "_")

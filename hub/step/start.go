@@ -43,7 +43,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	return step, t, nil
 }
 
-// leased answers a step with its task, while the lease on that is live: as it was
+// leased returns a step with its task, while the lease on that is live: as it was
 // stored here just now where it still stands so, or as it is stored.
 func (s *Steps) leased(ctx context.Context, orgID string, le lease.Lease, stepID string) (db.Step, db.Task, error) {
 	if got, ok := s.granted.take(orgID, le, stepID); ok {

@@ -97,17 +97,17 @@ type Config struct {
 	Subtasks *subtask.Service
 	Policies *policy.Service
 	Plans    *plan.Service
-	// Node answers the live link to a node, or an error of kind Unavailable.
+	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// Restore gives back the workspace that a task which goes on from a checkpoint
 	// begins with.
 	Restore func(ctx context.Context, t db.Task, node tool.Node) error
-	// Role answers what somebody may just now, and otherwise unless, for who is no
+	// Role returns what somebody may just now, and otherwise unless, for who is no
 	// user.
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
-	// Engine answers the search engine that an organisation has connected.
+	// Engine returns the search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (search.Engine, error)
 	// Recorded is called after a commit that put the end of a step on a node on
 	// record.
@@ -181,7 +181,7 @@ func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p P
 	return step, err
 }
 
-// proposed answers the step of a call that was proposed before.
+// proposed returns the step of a call that was proposed before.
 func proposed(ctx context.Context, tx *event.Tx, t db.Task, p Proposal) (db.Step, error) {
 	step, err := tx.StepByCall(ctx, db.StepByCallParams{OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex})
 	switch {
@@ -422,7 +422,7 @@ func (s *Steps) unlessUnavailable(err error) error {
 	return err
 }
 
-// node answers the link to the step's node, waiting a while for it to come.
+// node returns the link to the step's node, waiting a while for it to come.
 func (s *Steps) node(ctx context.Context, step db.Step) (tool.Node, error) {
 	if step.NodeID == nil {
 		return nil, fault.New(fault.Unavailable, "step %s has no node", step.ID).WithObject(step.ID)
@@ -490,7 +490,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	return call, err
 }
 
-// Get answers a step by its id.
+// Get returns a step by its id.
 func (s *Steps) Get(ctx context.Context, orgID, id string) (db.Step, error) {
 	step, err := s.cfg.Store.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {

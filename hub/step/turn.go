@@ -51,7 +51,7 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 	return steps, s.pauseNext(ctx, tx, t, steps...)
 }
 
-// parts answers a turn's calls, and what it said before them, bounded.
+// parts returns a turn's calls, and what it said before them, bounded.
 func parts(turn *deckhandv1.Turn) (calls []*deckhandv1.Block_ToolCall, said string) {
 	var texts []string
 	for _, block := range turn.GetBlocks() {

@@ -45,7 +45,7 @@ func (c SealedColumn) other(prefix string) string {
 	return c.Name + " IS NOT NULL AND substring(" + c.Name + " FROM 1 FOR 5) <> " + prefix
 }
 
-// SealedOtherwise answers what lies in some blocks of a table and does not begin
+// SealedOtherwise returns what lies in some blocks of a table and does not begin
 // with a prefix of five bytes.
 func (s *Store) SealedOtherwise(ctx context.Context, c SealedColumn, prefix []byte, fromBlock, toBlock int64) ([]Sealed, error) {
 	rows, err := s.pool.Query(ctx, "SELECT ctid::text, "+c.Object+", "+c.Name+" FROM "+c.Table+

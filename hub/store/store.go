@@ -158,7 +158,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	return nil
 }
 
-// Pool answers how the pool of connections does.
+// Pool returns how the pool of connections does.
 func (s *Store) Pool() *pgxpool.Stat { return s.pool.Stat() }
 
 // Close ends all connections.
@@ -200,7 +200,7 @@ type Found struct {
 	Exact bool
 }
 
-// One answers the only id that a Find query found for a reference: the exact
+// One returns the only id that a Find query found for a reference: the exact
 // one, or the one whose id begins with it.
 func One[R ~struct {
 	ID    string

@@ -171,7 +171,7 @@ func (p *pipeline) rollback(ctx context.Context) {
 	}
 }
 
-// firstOf answers the first error: that of closing a batch repeats the one that
+// firstOf returns the first error: that of closing a batch repeats the one that
 // broke it.
 func firstOf(errs ...error) error {
 	for _, err := range errs {

@@ -16,7 +16,7 @@ import (
 // mount is where a jail sees its workspace.
 const mount = "/workspace"
 
-// artifacts answers what has the target begin with the files that a manifest
+// artifacts returns what has the target begin with the files that a manifest
 // names, and says in the manifest where the target finds them: copies in its
 // working_dir, and what it may only read in its shared_dir. Those that are not
 // there, since the run deleted them, are left out. A manifest that names no files
@@ -96,7 +96,7 @@ func (s *Service) collect(ctx context.Context, t db.Task, dir string, named []st
 	return c, nil, nil
 }
 
-// below answers a folder relative to the workspace; empty for the workspace
+// below returns a folder relative to the workspace; empty for the workspace
 // itself, or for one that is not in it.
 func below(dir string) string {
 	dir = path.Clean(strings.TrimPrefix(strings.TrimPrefix(dir, mount), "/"))

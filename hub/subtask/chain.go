@@ -28,7 +28,7 @@ func (s *Service) chain(ctx context.Context, q *db.Queries, t db.Task) (chain, e
 	return rows, nil
 }
 
-// parents answers the task itself, its parent, that one's, and so on. Of a row
+// parents returns the task itself, its parent, that one's, and so on. Of a row
 // of handoffs only the last counts.
 func (c chain) parents() chain {
 	var out chain

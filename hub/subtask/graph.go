@@ -39,7 +39,7 @@ const (
 // agentsPage is how many agents are read at once.
 const agentsPage = 200
 
-// Graph answers who may give work to whom in an organisation, by their newest
+// Graph returns who may give work to whom in an organisation, by their newest
 // personas, and who did, in order.
 func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
 	type ends struct {

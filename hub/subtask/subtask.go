@@ -174,7 +174,7 @@ func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	return row, nil, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: payload})
 }
 
-// Of answers the task that a step had made, or whoever that one handed its work
+// Of returns the task that a step had made, or whoever that one handed its work
 // on to, and whether there is one. ended says that it has.
 func (s *Service) Of(ctx context.Context, q *db.Queries, step db.Step) (given tool.Given, ended, found bool, err error) {
 	row, err := q.NewestOfStep(ctx, db.NewestOfStepParams{OrgID: step.OrgID, StepID: step.ID})
@@ -236,7 +236,7 @@ func unknownAgent(name string) *fault.Error {
 	return fault.New(fault.Invalid, "there is no agent %q", name).WithCode(fault.InvalidParameters).WithFix("name one that your instructions allow")
 }
 
-// Check answers why a task may not give that work away now, or nil. Asked again
+// Check returns why a task may not give that work away now, or nil. Asked again
 // under the lineage's lock, the answer holds for the transaction.
 func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int32, work tool.Work) (*fault.Error, error) {
 	own, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
@@ -290,7 +290,7 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 	return s.limits(ctx, q, t, chain, work)
 }
 
-// limits answers which limit of those above is reached, or nil.
+// limits returns which limit of those above is reached, or nil.
 func (s *Service) limits(ctx context.Context, q *db.Queries, t db.Task, chain chain, work tool.Work) (*fault.Error, error) {
 	above := chain.parents()
 	if work.Manifest != nil {

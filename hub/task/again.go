@@ -31,7 +31,7 @@ type WithTask func(ctx context.Context, tx *event.Tx, t db.Task) error
 
 func (a Again) check() error { return a.Override.Check() }
 
-// merged answers an override with the fields of a newer one put over it.
+// merged returns an override with the fields of a newer one put over it.
 func (o Override) merged(by Override) Override {
 	if by.MemoryBytes > 0 {
 		o.MemoryBytes = by.MemoryBytes
@@ -188,7 +188,7 @@ func Close(ctx context.Context, tx *event.Tx, t db.Task, reason string, by event
 	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "execution_cancelled", Payload: map[string]any{"reason": why}})
 }
 
-// CheckpointOf answers a task with its checkpoint of an iteration: 0 is the
+// CheckpointOf returns a task with its checkpoint of an iteration: 0 is the
 // newest.
 func (s *Service) CheckpointOf(ctx context.Context, orgID, id string, iteration int32) (db.GetTaskRow, db.Checkpoint, error) {
 	row, err := s.Get(ctx, orgID, id)

@@ -27,7 +27,7 @@ type runs struct {
 	scope, jail                    string
 }
 
-// runsOn answers what a task of an agent runs with; of none: nothing.
+// runsOn returns what a task of an agent runs with; of none: nothing.
 func (s *Service) runsOn(ctx context.Context, orgID, agentID, taskID string) (runs, error) {
 	if agentID == "" {
 		return runs{scope: string(persona.ScopeTask)}, nil
@@ -54,7 +54,7 @@ func (s *Service) runsOn(ctx context.Context, orgID, agentID, taskID string) (ru
 	return r, nil
 }
 
-// FindUser answers a user's name as it is stored.
+// FindUser returns a user's name as it is stored.
 func (s *Service) FindUser(ctx context.Context, orgID, name string) (string, error) {
 	u, err := s.cfg.Store.UserByName(ctx, db.UserByNameParams{OrgID: orgID, Name: name})
 	if store.IsNotFound(err) {

@@ -15,7 +15,7 @@ import (
 // MaxCheckpointTime is for how long a checkpoint may be kept.
 const MaxCheckpointTime = 7 * 24 * time.Hour
 
-// Checkpoints answers a task's, the newest first.
+// Checkpoints returns a task's, the newest first.
 func (s *Service) Checkpoints(ctx context.Context, orgID, id string) ([]db.ListCheckpointsRow, error) {
 	rows, err := s.cfg.Store.ListCheckpoints(ctx, db.ListCheckpointsParams{OrgID: orgID, TaskID: id})
 	if err != nil {

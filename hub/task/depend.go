@@ -36,7 +36,7 @@ func lockDependencies(ctx context.Context, tx *event.Tx, orgID string, ids []str
 	return tasks, nil
 }
 
-// waitsFor answers what a task waits for before it can be queued; empty when it
+// waitsFor returns what a task waits for before it can be queued; empty when it
 // can.
 func waitsFor(after []db.Task, to Assignee) string {
 	var open []db.Task
@@ -125,7 +125,7 @@ func settle(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error 
 	return tx.SetPendingReason(ctx, db.SetPendingReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: why})
 }
 
-// Dependencies answers the tasks that a task was made to wait for.
+// Dependencies returns the tasks that a task was made to wait for.
 func (s *Service) Dependencies(ctx context.Context, orgID, id string) ([]db.DependenciesRow, error) {
 	return s.cfg.Store.Dependencies(ctx, db.DependenciesParams{OrgID: orgID, TaskID: id})
 }

@@ -43,7 +43,7 @@ type Limits struct {
 	CostMicros int64         `json:"cost_micros,omitempty"`
 }
 
-// merged answers limits with those of newer ones put over them.
+// merged returns limits with those of newer ones put over them.
 func (l Limits) merged(by Limits) Limits {
 	return Limits{
 		Iterations: cmp.Or(by.Iterations, l.Iterations), ActiveTime: cmp.Or(by.ActiveTime, l.ActiveTime), Tokens: cmp.Or(by.Tokens, l.Tokens),
@@ -66,7 +66,7 @@ func ParseOverride(column json.RawMessage) (Override, error) {
 	return o, nil
 }
 
-// Column answers what is stored.
+// Column returns what is stored.
 func (o Override) Column() (json.RawMessage, error) {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o Override) Column() (json.RawMessage, error) {
 	return data, nil
 }
 
-// Runs answers the provider and model that a task runs with, where its persona
+// Runs returns the provider and model that a task runs with, where its persona
 // names those.
 func (o Override) Runs(provider, model string) (string, string) {
 	if o.Provider != "" {
@@ -92,7 +92,7 @@ func (o Override) Check() error {
 	return nil
 }
 
-// Narrowed answers what a task is of its persona: its mode is the task's own,
+// Narrowed returns what a task is of its persona: its mode is the task's own,
 // where it has one, and a chat has no tools but those that every agent has, no
 // servers, nobody to give work to, and nothing to review.
 func Narrowed(t db.Task, p *persona.Persona) (*persona.Persona, error) {
@@ -113,7 +113,7 @@ func Narrowed(t db.Task, p *persona.Persona) (*persona.Persona, error) {
 	return &narrow, nil
 }
 
-// RunsWith answers the provider and model of a task, where its persona's
+// RunsWith returns the provider and model of a task, where its persona's
 // version names those.
 func RunsWith(t db.Task, v db.AgentVersion) (provider, model string, err error) {
 	o, err := OverrideOf(t)

@@ -147,7 +147,7 @@ func lift(ctx context.Context, tx *event.Tx, t db.Task, limits Limits, by event.
 	return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "limits_lifted", Payload: map[string]any{"limits": after.Limits, "by": by.ID}})
 }
 
-// At answers the task that an agent is at: the one of those that have begun and
+// At returns the task that an agent is at: the one of those that have begun and
 // not ended that began last; nil for an idle agent.
 func (s *Service) At(ctx context.Context, orgID, agentID string) (*db.Task, error) {
 	t, err := s.cfg.Store.TaskOfAgent(ctx, db.TaskOfAgentParams{OrgID: orgID, AgentID: agentID})

@@ -34,7 +34,7 @@ const (
 	rememberedPaces = 1024
 )
 
-// Standings answers where those of the tasks stand that are in the queue.
+// Standings returns where those of the tasks stand that are in the queue.
 func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task) (map[string]Standing, error) {
 	wanted := map[string]bool{}
 	for _, t := range tasks {
@@ -110,7 +110,7 @@ func estimate(place, active int32, pace db.TaskPaceRow) Standing {
 	return st
 }
 
-// pace answers how long tasks took lately.
+// pace returns how long tasks took lately.
 func (s *Service) pace(ctx context.Context, orgID, agentID string) (db.TaskPaceRow, error) {
 	key := orgID + "/" + agentID
 	if p, ok := s.paces.Get(key); ok {

@@ -304,7 +304,7 @@ func (sub *Submission) kin(params *db.CreateTaskParams) {
 	params.CorrelationID, params.Traceparent = from.CorrelationID, from.Traceparent
 }
 
-// notCreated answers the task that has the idempotency key, or the refusal of a
+// notCreated returns the task that has the idempotency key, or the refusal of a
 // hold.
 func notCreated(ctx context.Context, tx *event.Tx, p db.CreateTaskParams) (db.GetTaskRow, error) {
 	if p.IdempotencyKey != nil {
@@ -400,7 +400,7 @@ func (s *Service) Sees(ctx context.Context, v Viewer, id string) (bool, error) {
 	return seen, nil
 }
 
-// Get answers a task by its id.
+// Get returns a task by its id.
 func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTaskRow, error) {
 	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -424,7 +424,7 @@ type Filter struct {
 	Chat bool
 }
 
-// List answers a page of the tasks that v sees, newest first, and the next page's token.
+// List returns a page of the tasks that v sees, newest first, and the next page's token.
 func (s *Service) List(ctx context.Context, v Viewer, f Filter) ([]db.ListTasksRow, string, error) {
 	params := db.ListTasksParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: f.PageSize + 1}
 	if f.AgentID != "" {

@@ -54,7 +54,7 @@ var transitions = map[State][]State{
 	Cancelled:        nil,
 }
 
-// Transitions answers a copy of the table: every state, and where it may go.
+// Transitions returns a copy of the table: every state, and where it may go.
 func Transitions() map[State][]State {
 	out := make(map[State][]State, len(transitions))
 	for from, to := range transitions {

@@ -25,13 +25,13 @@ type Teams struct {
 // New makes Teams.
 func New(s *store.Store, users *user.Users) *Teams { return &Teams{s, users} }
 
-// Find answers the id of a team by an id, the beginning of one, or a name.
+// Find returns the id of a team by an id, the beginning of one, or a name.
 func (t *Teams) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := t.store.FindTeams(ctx, db.FindTeamsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("team", ref)})
 	return store.One("team", ref, rows, err)
 }
 
-// Get answers a team with the names of its members.
+// Get returns a team with the names of its members.
 func (t *Teams) Get(ctx context.Context, orgID, id string) (db.GetTeamRow, error) {
 	row, err := t.store.GetTeam(ctx, db.GetTeamParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -44,7 +44,7 @@ func missing(id string) error {
 	return fault.New(fault.NotFound, "there is no team %q", id).WithFix("list what there is with: deckhand team list").WithObject(id)
 }
 
-// List answers all by name.
+// List returns all by name.
 func (t *Teams) List(ctx context.Context, orgID string) ([]db.ListTeamsRow, error) {
 	return t.store.ListTeams(ctx, orgID)
 }

@@ -70,7 +70,7 @@ func QuestionOf(arguments map[string]any) (Question, error) {
 	return q, nil
 }
 
-// Check answers a reply as the agent is to see it, or why it is none.
+// Check returns a reply as the agent is to see it, or why it is none.
 func (q Question) Check(reply string) (string, error) {
 	reply = strings.TrimSpace(reply)
 	switch q.Kind {

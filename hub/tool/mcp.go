@@ -89,7 +89,7 @@ func MCPName(server, tool string) string {
 	return name[:min(len(name), maxToolName-len(mark))] + mark
 }
 
-// Proto answers the record of a tool of an MCP server's.
+// Proto returns the record of a tool of an MCP server's.
 func (d Definition) Proto(s *persona.MCPServer) (*deckhandv1.Tool, error) {
 	schema := &structpb.Struct{}
 	if err := json.Unmarshal(d.InputSchema, schema); err != nil {
@@ -215,7 +215,7 @@ func askMCP(ctx context.Context, c Call, request map[string]any, timeout time.Du
 	return said, exec, nil
 }
 
-// ListMCP answers the tools that a server offers, in its order, and which were
+// ListMCP returns the tools that a server offers, in its order, and which were
 // left out, and why. An error of kind Unavailable is one of the way to the node;
 // any other is the server's.
 func ListMCP(ctx context.Context, c Call) ([]Definition, []string, error) {

@@ -89,7 +89,7 @@ func CategoryName(category deckhandv1.ToolCategory) string {
 	return strings.ToLower(strings.TrimPrefix(category.String(), "TOOL_CATEGORY_"))
 }
 
-// CategoryOf answers the category of a word.
+// CategoryOf returns the category of a word.
 func CategoryOf(name string) deckhandv1.ToolCategory {
 	return deckhandv1.ToolCategory(deckhandv1.ToolCategory_value["TOOL_CATEGORY_"+strings.ToUpper(name)])
 }

@@ -31,7 +31,7 @@ type Project struct {
 // says when it is to be read.
 type Skill struct{ Name, Description, Path string }
 
-// ReadProject answers what is there; what is not stays empty.
+// ReadProject returns what is there; what is not stays empty.
 func ReadProject(ctx context.Context, c Call) (Project, error) {
 	var p Project
 	group, ctx := errgroup.WithContext(ctx)
@@ -50,7 +50,7 @@ func ReadProject(ctx context.Context, c Call) (Project, error) {
 	return p, group.Wait()
 }
 
-// readHead answers a file's first bytes as text; "" for one that cannot be read
+// readHead returns a file's first bytes as text; "" for one that cannot be read
 // as one, such as a folder or a link that leads out.
 func readHead(ctx context.Context, c Call, file string, limit int64) (string, error) {
 	var res *nodev1.ReadFileResponse

@@ -12,7 +12,7 @@ import (
 
 // Past is the task's own history, for tools that look things up in it.
 type Past interface {
-	// Search answers the task's steps that have all words, in lower case, newest
+	// Search returns the task's steps that have all words, in lower case, newest
 	// first.
 	Search(ctx context.Context, words []string) ([]Found, error)
 }
@@ -96,7 +96,7 @@ func runContextSearch(ctx context.Context, c Call) (Result, error) {
 	return Result{Observation: out.String(), Outcome: map[string]any{"steps": shown}}, nil
 }
 
-// lines answers the lines of a step that have one of the words.
+// lines returns the lines of a step that have one of the words.
 func lines(f Found, words []string) string {
 	var out []string
 	for _, line := range strings.Split(f.Arguments+"\n"+f.Observation, "\n") {

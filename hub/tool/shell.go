@@ -178,7 +178,7 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 	}
 }
 
-// excerpt answers the output, or its head and tail with a citation of what was
+// excerpt returns the output, or its head and tail with a citation of what was
 // left out.
 func excerpt(ctx context.Context, c Call, exec *nodev1.Exec) (string, error) {
 	total := exec.GetLogBytes()

@@ -63,7 +63,7 @@ type Call struct {
 	Given Given
 	// MCP is the server's side of it, for tools of MCP servers.
 	MCP *MCP
-	// Engine answers the search engine to ask.
+	// Engine returns the search engine to ask.
 	Engine func(ctx context.Context) (search.Engine, error)
 }
 
@@ -160,7 +160,7 @@ func (t *Tool) Run(ctx context.Context, c Call) (Result, error) {
 	return withEgress(r, use), nil
 }
 
-// Proto answers the record as the API shows it.
+// Proto returns the record as the API shows it.
 func (t *Tool) Proto() (*deckhandv1.Tool, error) {
 	schema := &structpb.Struct{}
 	if err := json.Unmarshal([]byte(t.schema), schema); err != nil {
@@ -179,7 +179,7 @@ type Registry struct {
 	protos map[string]*deckhandv1.Tool
 }
 
-// NewRegistry answers the tools of this release.
+// NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
 	for _, t := range slices.Concat(shellTools(), skillTools(), httpTools(), webSearchTools(), fileTools(), fileChangeTools(), syncTools(), workTools(), recallTools(), searchTools(), askTools(), agentTools()) {
@@ -192,7 +192,7 @@ func NewRegistry() (*Registry, error) {
 	return r, nil
 }
 
-// Get answers a tool by name, or nil. Of the tools of MCP servers it answers
+// Get returns a tool by name, or nil. Of the tools of MCP servers it answers
 // what is the same of all, for any name that they may have.
 func (r *Registry) Get(name string) *Tool {
 	if t := r.tools[name]; t != nil || !IsMCP(name) {
@@ -201,7 +201,7 @@ func (r *Registry) Get(name string) *Tool {
 	return mcpTool(name)
 }
 
-// Names answers all tools' names in order.
+// Names returns all tools' names in order.
 func (r *Registry) Names() []string {
 	names := make([]string, 0, len(r.tools))
 	for name := range r.tools {
@@ -211,12 +211,12 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// Listable answers the names of the tools that a persona may list, in order.
+// Listable returns the names of the tools that a persona may list, in order.
 func (r *Registry) Listable() []string {
 	return slices.DeleteFunc(r.Names(), func(name string) bool { return name == Search })
 }
 
-// Irreversible answers the names of the tools of which something cannot be
+// Irreversible returns the names of the tools of which something cannot be
 // undone.
 func (r *Registry) Irreversible() (names []string) {
 	for _, name := range r.Names() {
@@ -235,7 +235,7 @@ func Allowed(p *persona.Persona, name string) bool {
 	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || name == Search && len(p.MCP) > 0
 }
 
-// For answers the records of the tools that a persona lists, in order. Those of
+// For returns the records of the tools that a persona lists, in order. Those of
 // its MCP servers are known when its task starts.
 func (r *Registry) For(p *persona.Persona) []*deckhandv1.Tool {
 	var out []*deckhandv1.Tool
@@ -260,10 +260,10 @@ func (r *Registry) Jailed(p *persona.Persona) bool {
 	return false
 }
 
-// Record answers a tool's record by name, or nil.
+// Record returns a tool's record by name, or nil.
 func (r *Registry) Record(name string) *deckhandv1.Tool { return r.protos[name] }
 
-// failure answers a node's refusal as a result the model can act on. An error
+// failure returns a node's refusal as a result the model can act on. An error
 // that says nothing about the call itself (the node or the link is gone) stays
 // an error.
 func failure(err error) (Result, error) {
@@ -275,7 +275,7 @@ func failure(err error) (Result, error) {
 	return refusal(e), nil
 }
 
-// refusal answers an error as a result that the model can act on.
+// refusal returns an error as a result that the model can act on.
 func refusal(e *fault.Error) Result {
 	code := e.Code
 	if code == "" {

@@ -85,7 +85,7 @@ func runWebSearch(ctx context.Context, c Call) (Result, error) {
 	return Result{Observation: listed(q.Text, engine.Provider.Name, found), Outcome: outcome}, nil
 }
 
-// failed answers a question that has no answer as a result that the model can act
+// failed returns a question that has no answer as a result that the model can act
 // on. While the node is away, or the jail takes nothing, it may yet have one.
 func failed(err error) (Result, error) {
 	e := fault.As(err)

@@ -42,7 +42,7 @@ type Clock struct {
 	triggers *Service
 }
 
-// Clock answers the service's clock.
+// Clock returns the service's clock.
 func (s *Service) Clock() *Clock { return &Clock{triggers: s} }
 
 // Start begins to fire what is due.

@@ -17,7 +17,7 @@ import (
 
 // This file keeps the triggers that personas name.
 
-// specOf answers what a persona's trigger does.
+// specOf returns what a persona's trigger does.
 func specOf(t persona.Trigger) (*deckhandv1.TriggerSpec, error) {
 	spec := clone(t.Spec)
 	if Kind(t.Kind) == Webhook {

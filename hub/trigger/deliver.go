@@ -348,7 +348,7 @@ func (c *compiled) run(ctx context.Context, d db.Delivery) (mapping.Output, erro
 	return out, err
 }
 
-// spent answers why a trigger has to stop: its spend breaker, or a loop's limit;
+// spent returns why a trigger has to stop: its spend breaker, or a loop's limit;
 // empty where it may go on.
 func (s *Service) spent(ctx context.Context, tx *event.Tx, c *compiled, t db.Trigger) (string, error) {
 	if Kind(t.Kind) == Loop {

@@ -164,7 +164,7 @@ func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verd
 	return v, nil
 }
 
-// FindDelivery answers the id of the delivery that ref names: an id or a unique
+// FindDelivery returns the id of the delivery that ref names: an id or a unique
 // prefix.
 func (s *Service) FindDelivery(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindDeliveries(ctx, db.FindDeliveriesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("dlv", ref)})
@@ -174,7 +174,7 @@ func (s *Service) FindDelivery(ctx context.Context, orgID, ref string) (string, 
 	return store.One("delivery", ref, rows, err)
 }
 
-// Delivery answers a delivery by its id.
+// Delivery returns a delivery by its id.
 func (s *Service) Delivery(ctx context.Context, orgID, id string) (db.GetDeliveryRow, error) {
 	row, err := s.cfg.Store.GetDelivery(ctx, db.GetDeliveryParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -191,7 +191,7 @@ type Filter struct {
 	PageToken string
 }
 
-// Deliveries answers a page of deliveries, newest first, and the next page's
+// Deliveries returns a page of deliveries, newest first, and the next page's
 // token.
 func (s *Service) Deliveries(ctx context.Context, orgID string, f Filter) ([]db.ListDeliveriesRow, string, error) {
 	params := db.ListDeliveriesParams{OrgID: orgID, States: f.States, MaxRows: f.PageSize + 1}

@@ -16,7 +16,7 @@ type preset struct {
 	key     string
 }
 
-// first answers the first of some places in a payload that has something.
+// first returns the first of some places in a payload that has something.
 func first(places ...string) string {
 	out := "''"
 	for i := len(places) - 1; i >= 0; i-- {

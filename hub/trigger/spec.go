@@ -110,7 +110,7 @@ func (c *compiled) rule() verify.Rule {
 	}
 }
 
-// current answers the secrets that count now.
+// current returns the secrets that count now.
 func (c *compiled) current(now time.Time) []string {
 	if len(c.secrets) > 1 && !now.Before(c.before) {
 		return c.secrets[:1]
@@ -126,7 +126,7 @@ func overlap(kind Kind, spec *deckhandv1.TriggerSpec) string {
 	return cmp.Or(spec.GetOverlap(), standard)
 }
 
-// orDefault answers a field that is unset as what it means then.
+// orDefault returns a field that is unset as what it means then.
 func orDefault[T any](field *T, standard T) T {
 	if field == nil {
 		return standard
@@ -141,7 +141,7 @@ func (c *compiled) pause() time.Duration {
 	return defaultPause
 }
 
-// pauses answers within which a run may say how long it is until the next one.
+// pauses returns within which a run may say how long it is until the next one.
 func (c *compiled) pauses() (least, most time.Duration) {
 	l := c.spec.GetLoop()
 	least, most = min(defaultLeastPause, c.pause()), max(defaultMostPause, c.pause())
@@ -228,7 +228,7 @@ func lint(p *persona.Persona, spec *deckhandv1.TriggerSpec) error {
 		WithFix("write limits: {on_limit: stop} in its persona, or say with --attended that somebody watches the inbox")
 }
 
-// encode answers a spec as it is stored.
+// encode returns a spec as it is stored.
 func encode(spec *deckhandv1.TriggerSpec) (json.RawMessage, error) {
 	data, err := protojson.Marshal(spec)
 	if err != nil {

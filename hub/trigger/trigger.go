@@ -123,7 +123,7 @@ func New(cfg Config) *Service {
 	}
 }
 
-// compile answers a trigger ready for use, from memory where that is of its
+// compile returns a trigger ready for use, from memory where that is of its
 // revision.
 func (s *Service) compile(row db.Trigger) (*compiled, error) {
 	if c, ok := s.known.Get(row.ID); ok && c.row.Revision == row.Revision {
@@ -163,7 +163,7 @@ func (s *Service) learn(orgID, id, secret string) { s.cfg.Redact.Org(orgID).Lear
 // Source names a trigger among the sources of an organisation's secrets.
 func Source(id string) string { return "trigger " + id }
 
-// Values answers what was sealed, here or by another hub.
+// Values returns what was sealed, here or by another hub.
 func (s *Service) Values(row db.SealedWithinRow) ([]string, error) {
 	secret, err := s.cfg.Vault.Open(row.Sealed, object(row.OrgID, row.ID))
 	return []string{string(secret)}, err
@@ -256,7 +256,7 @@ const (
 	stateTripped  = "tripped"
 )
 
-// begin answers when a trigger that is armed now fires first.
+// begin returns when a trigger that is armed now fires first.
 func begin(kind Kind, id string, spec *deckhandv1.TriggerSpec, every *schedule.Schedule, now time.Time) (slot, next *time.Time) {
 	switch kind {
 	case Cron:
@@ -275,7 +275,7 @@ const (
 	standardBytes = 32
 )
 
-// makeSecret answers the secret that was given, checked, or one that is made.
+// makeSecret returns the secret that was given, checked, or one that is made.
 func makeSecret(spec *deckhandv1.TriggerSpec, given string) (string, error) {
 	standard := spec.GetWebhook().GetVerify() == string(verify.Standard)
 	switch {
@@ -322,14 +322,14 @@ func (s *Service) unattended(ctx context.Context, orgID, agentID string, spec *d
 	return lint(p, spec)
 }
 
-// Find answers the id of the trigger that ref names: a name, an id or a unique
+// Find returns the id of the trigger that ref names: a name, an id or a unique
 // prefix of one.
 func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := s.cfg.Store.FindTriggers(ctx, db.FindTriggersParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("trig", ref)})
 	return store.One("trigger", ref, rows, err)
 }
 
-// Get answers a trigger by its id.
+// Get returns a trigger by its id.
 func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTriggerRow, error) {
 	row, err := s.cfg.Store.GetTrigger(ctx, db.GetTriggerParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -338,7 +338,7 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTriggerRow, 
 	return row, err
 }
 
-// List answers triggers by name, after a name; agentID is empty for all.
+// List returns triggers by name, after a name; agentID is empty for all.
 func (s *Service) List(ctx context.Context, orgID, agentID, after string, limit int32) ([]db.ListTriggersRow, error) {
 	params := db.ListTriggersParams{OrgID: orgID, AfterName: after, MaxRows: limit}
 	if agentID != "" {
@@ -351,7 +351,7 @@ func (s *Service) List(ctx context.Context, orgID, agentID, after string, limit 
 	return rows, nil
 }
 
-// NextRuns answers when a trigger fires next: so many times of a schedule, one
+// NextRuns returns when a trigger fires next: so many times of a schedule, one
 // of a loop; nothing while it does not.
 func (s *Service) NextRuns(row db.Trigger, many int) []time.Time {
 	if row.State != stateEnabled || row.NextAt == nil {
@@ -368,10 +368,10 @@ func (s *Service) NextRuns(row db.Trigger, many int) []time.Time {
 	return out
 }
 
-// Spec answers what a stored trigger does.
+// Spec returns what a stored trigger does.
 func Spec(row db.Trigger) (*deckhandv1.TriggerSpec, error) { return readSpec(row.Spec) }
 
-// Held answers the words of the hold that keeps a trigger from firing; empty for
+// Held returns the words of the hold that keeps a trigger from firing; empty for
 // none.
 func Held(standing hold.Standing, row db.Trigger) string {
 	if h := standing.Task(hold.Task{AgentID: row.AgentID, TriggerID: row.ID}); h != nil {

@@ -134,7 +134,7 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (int, map[string]
 	}
 }
 
-// lookup answers an enabled webhook; with fresh, as the database has it.
+// lookup returns an enabled webhook; with fresh, as the database has it.
 func (s *Service) lookup(ctx context.Context, id string, fresh bool) (*compiled, error) {
 	unknown := refuse(http.StatusNotFound, "there is no such webhook")
 	if !triggerID.MatchString(id) {
@@ -313,7 +313,7 @@ func (s *Service) limit(c *compiled) error {
 	return no
 }
 
-// key answers what tells a delivery apart from others.
+// key returns what tells a delivery apart from others.
 func (c *compiled) key(ctx context.Context, h http.Header, kept map[string]string, name string, body []byte, now time.Time) string {
 	w := c.spec.GetWebhook()
 	header := w.GetDedupeHeader()
@@ -358,7 +358,7 @@ func short(text string, most int) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// challenged answers what Slack sends to make sure that a URL is a webhook's.
+// challenged returns what Slack sends to make sure that a URL is a webhook's.
 func challenged(body []byte) (string, bool) {
 	var m struct{ Type, Challenge string }
 	if json.Unmarshal(body, &m) != nil || m.Type != "url_verification" {

@@ -16,7 +16,7 @@ const (
 	rememberedRoles = 4096
 )
 
-// Role answers what somebody may just now, read with q where it is not in memory:
+// Role returns what somebody may just now, read with q where it is not in memory:
 // the highest of their own role and their teams', "" when they are disabled. Of
 // somebody who is no user it is unless, which is what was said of them.
 func (u *Users) Role(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error) {

@@ -64,13 +64,13 @@ func New(cfg Config) *Users {
 	}
 }
 
-// Find answers the id of a user by an id, the beginning of one, or a name.
+// Find returns the id of a user by an id, the beginning of one, or a name.
 func (u *Users) Find(ctx context.Context, orgID, ref string) (string, error) {
 	rows, err := u.cfg.Store.FindUsers(ctx, db.FindUsersParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("user", ref)})
 	return store.One("user", ref, rows, err)
 }
 
-// Get answers a user.
+// Get returns a user.
 func (u *Users) Get(ctx context.Context, orgID, id string) (db.GetUserRow, error) {
 	row, err := u.cfg.Store.GetUser(ctx, db.GetUserParams{OrgID: orgID, ID: id})
 	if store.IsNotFound(err) {
@@ -115,7 +115,7 @@ type Federation struct {
 // provider is who makes and changes users as an identity provider says.
 var provider = event.Actor{Kind: "hub", ID: "oidc"}
 
-// Federated answers the user whom an identity provider vouches for, made where
+// Federated returns the user whom an identity provider vouches for, made where
 // there is none yet, and with the role that the provider gives. Who is here
 // under that name already, and is not the provider's, is nobody of the
 // provider's.
@@ -309,7 +309,7 @@ func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password strin
 	})
 }
 
-// Verify answers the user whose name and password these are, and false for
+// Verify returns the user whose name and password these are, and false for
 // anybody else: one that is not there, has no password, or is disabled.
 func (u *Users) Verify(ctx context.Context, organisation, name, password string) (db.User, bool, error) {
 	row, err := u.cfg.Store.UserForLogin(ctx, db.UserForLoginParams{Organisation: organisation, Name: name})

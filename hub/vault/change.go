@@ -8,7 +8,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 )
 
-// Describe answers the key that seals by a keyset as it is stored, and how many
+// Describe returns the key that seals by a keyset as it is stored, and how many
 // keys it has.
 func (v *Vault) Describe(stored []byte) (primary uint32, keys int, err error) {
 	handle, err := v.decrypt(stored)
@@ -19,7 +19,7 @@ func (v *Vault) Describe(stored []byte) (primary uint32, keys int, err error) {
 	return info.GetPrimaryKeyId(), len(info.GetKeyInfo()), nil
 }
 
-// Renewed answers a stored keyset with a new key that seals, beside the old ones.
+// Renewed returns a stored keyset with a new key that seals, beside the old ones.
 func (v *Vault) Renewed(stored []byte) ([]byte, error) {
 	return v.changed(stored, func(m *keyset.Manager, _ *keyset.Handle) error {
 		id, err := m.Add(aead.AES256GCMKeyTemplate())
@@ -30,7 +30,7 @@ func (v *Vault) Renewed(stored []byte) ([]byte, error) {
 	})
 }
 
-// Retired answers a stored keyset without the keys that seal no more.
+// Retired returns a stored keyset without the keys that seal no more.
 func (v *Vault) Retired(stored []byte) ([]byte, error) {
 	return v.changed(stored, func(m *keyset.Manager, handle *keyset.Handle) error {
 		info := handle.KeysetInfo()

@@ -65,7 +65,7 @@ type keys struct {
 	looked  time.Time
 }
 
-// Open answers a vault whose keyset is a file, made when there is none. It is for
+// Open returns a vault whose keyset is a file, made when there is none. It is for
 // one process, without a database.
 func Open(path string) (*Vault, error) {
 	root, err := openFile(path)
@@ -178,7 +178,7 @@ func (v *Vault) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// fresh answers the keys, not older than MaxAge.
+// fresh returns the keys, not older than MaxAge.
 func (v *Vault) fresh() (*keys, error) {
 	if now := v.now.Load(); v.keysets == nil || time.Since(now.looked) < MaxAge {
 		return now, nil
@@ -224,7 +224,7 @@ func (v *Vault) Open(sealed []byte, object string) ([]byte, error) {
 	return value, nil
 }
 
-// keyOf answers the number of the key that sealed something.
+// keyOf returns the number of the key that sealed something.
 func keyOf(sealed []byte) (uint32, bool) {
 	if len(sealed) < PrefixSize || sealed[0] != 1 {
 		return 0, false

@@ -20,7 +20,7 @@ import (
 // under.
 func InputsOf(taskID string) string { return "input_" + taskID }
 
-// StateAfter answers the state that a change left its workspace in, and the
+// StateAfter returns the state that a change left its workspace in, and the
 // record it is of; nil where that is not known.
 func StateAfter(c *nodev1.WorkspaceChange) (record string, state *int64) {
 	if c == nil || c.GetError() != "" || c.GetRecord() == "" {
@@ -47,7 +47,7 @@ type Restore struct {
 	Others []string
 }
 
-// At answers the workspace of a task's checkpoint, with what giving it back
+// At returns the workspace of a task's checkpoint, with what giving it back
 // would change now; nil when no task of its line had changed anything until
 // now, so that there is nothing to give back.
 func (w *Workspaces) At(ctx context.Context, t db.Task, iteration int32, overwrite bool) (*Restore, error) {
@@ -128,7 +128,7 @@ func gone(jailID string, err error) error {
 	return fmt.Errorf("look at the workspace of %s: %w", jailID, err)
 }
 
-// Refused answers why a workspace is not given back to a task that runs on a
+// Refused returns why a workspace is not given back to a task that runs on a
 // node, "" for where the workspace is; nil when it can be.
 func (r *Restore) Refused(nodeID string) error {
 	refuse := func(format string, args ...any) *fault.Error {
@@ -153,7 +153,7 @@ func (r *Restore) Refused(nodeID string) error {
 	return nil
 }
 
-// some answers a few of many texts in one.
+// some returns a few of many texts in one.
 func some(texts []string) string {
 	const shown = 5
 	out := strings.Join(texts[:min(len(texts), shown)], ", ")

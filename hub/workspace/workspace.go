@@ -41,7 +41,7 @@ type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
 	Redact   *redact.Redactor
-	// Node answers the live link to a node.
+	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 	// Irreversible are the names of the tools of which something cannot be undone.
 	Irreversible []string
@@ -91,7 +91,7 @@ func stateOf(s *nodev1.FileState) *State {
 	return &State{Type: s.GetType(), Mode: s.GetMode(), Size: s.GetSize(), Digest: s.GetDigest(), Unkept: s.GetUnkept()}
 }
 
-// Describe answers a change of a node's as it is stored and shown.
+// Describe returns a change of a node's as it is stored and shown.
 func Describe(c *nodev1.FileChange, mask *redact.Redactor) Recorded {
 	path, quoted := printable(c.GetPath())
 	return Recorded{
@@ -99,7 +99,7 @@ func Describe(c *nodev1.FileChange, mask *redact.Redactor) Recorded {
 	}
 }
 
-// printable answers a path as it can be shown, and whether it had to be quoted
+// printable returns a path as it can be shown, and whether it had to be quoted
 // for that.
 func printable(name []byte) (string, bool) {
 	text := string(name)
@@ -299,7 +299,7 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (Undone, error) {
 	return out, err
 }
 
-// irreversible answers the steps of which an undo does not take back
+// irreversible returns the steps of which an undo does not take back
 // everything: of those that are named, or of all from the first on.
 func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []string, named bool) (out []db.StepsThatUsedRow, err error) {
 	used, err := w.cfg.Store.StepsThatUsed(ctx, db.StepsThatUsedParams{OrgID: t.OrgID, TaskID: t.ID, Tools: w.cfg.Irreversible})
@@ -317,7 +317,7 @@ func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []stri
 	return out, nil
 }
 
-// choose answers the changes that are to be taken back.
+// choose returns the changes that are to be taken back.
 func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChange, error) {
 	var out []db.StepChange
 	for _, row := range rows {

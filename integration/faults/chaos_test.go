@@ -263,5 +263,5 @@ func (f *fleet) checkChaos(ticket string, one task) (ran, unknown int) {
 	return ran, unknown
 }
 
-// address answers where a port of the host is.
+// address returns where a port of the host is.
 func (h *host) address(port string) string { return net.JoinHostPort(h.ip, port) }

@@ -23,7 +23,7 @@ type host struct {
 
 func (h *host) path() string { return filepath.Join("/run/netns", h.name) }
 
-// command answers a command that runs on the host. Its pid is the program's.
+// command returns a command that runs on the host. Its pid is the program's.
 func (h *host) command(program string, args ...string) *exec.Cmd {
 	if h == nil {
 		return exec.Command(program, args...)

@@ -24,7 +24,7 @@ const sleepers = `turns:
         arguments: {command: "sleep %[1]s & for i in 1 2; do (setsid sleep %[1]s &) ; done; sleep %[1]s"}
 `
 
-// alive answers how many processes of this machine have an argument, as the
+// alive returns how many processes of this machine have an argument, as the
 // host's own /proc has it. One that has ended and was not reaped yet has none.
 func alive(t testing.TB, argument string) (n int) {
 	t.Helper()
@@ -126,7 +126,7 @@ func (r *rig) kill(scope deckhandv1.KillScope, id string) []*deckhandv1.KilledTa
 	return res.Msg.GetTasks()
 }
 
-// status answers a node's.
+// status returns a node's.
 func (r *rig) status(node string) string {
 	r.t.Helper()
 	res, err := r.client.Nodes.GetNode(r.t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: node}))

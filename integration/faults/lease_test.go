@@ -17,7 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 )
 
-// holder answers the unit of the worker that holds a task.
+// holder returns the unit of the worker that holds a task.
 func (r *rig) holder(taskID string) *unit {
 	r.t.Helper()
 	type row struct{ Name string }
@@ -85,7 +85,7 @@ func (r *rig) stall(t *testing.T) {
 	}
 }
 
-// events answers how many events a task has.
+// events returns how many events a task has.
 func (r *rig) events(taskID string) int {
 	type row struct{ N int }
 	return rows[row](r, "SELECT count(*)::int FROM events WHERE task_id = $1", taskID)[0].N

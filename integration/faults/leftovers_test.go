@@ -26,7 +26,7 @@ var ofTask = []string{
 // whole (os.CreateTemp).
 var halfWritten = regexp.MustCompile(`[-.][0-9]{5,}$`)
 
-// inits answers the pids of all jails' inits.
+// inits returns the pids of all jails' inits.
 func (r *rig) inits() (out []int) {
 	for n := range r.nodes {
 		out = append(out, r.initsOf(n+1)...)
@@ -34,7 +34,7 @@ func (r *rig) inits() (out []int) {
 	return out
 }
 
-// initsOf answers those of one node's.
+// initsOf returns those of one node's.
 func (r *rig) initsOf(node int) (out []int) {
 	dirs, _ := filepath.Glob(filepath.Join(r.containerdState(), "io.containerd.runtime.v2.task", r.namespace(node), "*"))
 	for _, dir := range dirs {
@@ -133,7 +133,7 @@ func (r *rig) gone() {
 	r.eventually(10*time.Second, "its processes to be gone", func() bool { return len(r.processes()) == 0 })
 }
 
-// processes answers those that are this rig's by their command line.
+// processes returns those that are this rig's by their command line.
 func (r *rig) processes() (out []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range all {

@@ -63,7 +63,7 @@ func (r *rig) tasks(ids []string) []task {
 		FROM tasks t LEFT JOIN nodes n ON n.id = t.node_id WHERE t.id = ANY($1) ORDER BY t.id`, ids)
 }
 
-// open answers tasks that have not ended; none when the database is away.
+// open returns tasks that have not ended; none when the database is away.
 func (r *rig) open() []task {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -134,10 +134,10 @@ func (r *rig) cancel(one task) {
 	})
 }
 
-// counter answers how often a command ran: it adds a line to a file.
+// counter returns how often a command ran: it adds a line to a file.
 func (r *rig) counter(t task, name string) int { return len(r.lines(t, name)) }
 
-// lines answers a file of a task's workspace, read from the node's disk.
+// lines returns a file of a task's workspace, read from the node's disk.
 func (r *rig) lines(t task, name string) []string {
 	r.t.Helper()
 	var node int
@@ -152,7 +152,7 @@ func (r *rig) lines(t task, name string) []string {
 	return strings.Fields(string(data))
 }
 
-// output answers what a step's command printed, as the API has it.
+// output returns what a step's command printed, as the API has it.
 func (r *rig) output(stepID string) (out string) {
 	r.t.Helper()
 	r.retry("read the log of "+stepID, func(ctx context.Context) error {

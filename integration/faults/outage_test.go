@@ -51,7 +51,7 @@ type meter struct {
 
 func (m *meter) reset() { m.from, m.since = m.count.Load(), time.Now() }
 
-// rate answers how many there were a second since the last reset.
+// rate returns how many there were a second since the last reset.
 func (m *meter) rate() float64 { return float64(m.count.Load()-m.from) / time.Since(m.since).Seconds() }
 
 // outageRig is one of each, with meters between worker and hub, and between hub

@@ -112,7 +112,7 @@ func (r *rig) eventually(within time.Duration, what string, condition func() boo
 	}
 }
 
-// env answers a process's environment.
+// env returns a process's environment.
 func (r *rig) env(more ...string) []string {
 	return append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", crashpoint.Env+"="+r.points.socket, "HOME="+r.dir), more...)
 }

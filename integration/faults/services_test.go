@@ -133,7 +133,7 @@ address = %q
 
 func (r *rig) containerdState() string { return filepath.Join(r.dir, "containerd", "state") }
 
-// initOf answers the pid of a jail's init, as containerd's shim has it; 0 when
+// initOf returns the pid of a jail's init, as containerd's shim has it; 0 when
 // there is none. A jail's container has another name each time it is made, and
 // the jail's as its host name.
 func (r *rig) initOf(node int, jailID string) int {

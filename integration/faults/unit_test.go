@@ -151,7 +151,7 @@ func (u *unit) outage(sig syscall.Signal) (over func()) {
 	}
 }
 
-// cpu answers how much processor time the process has used.
+// cpu returns how much processor time the process has used.
 func (u *unit) cpu(t testing.TB) time.Duration {
 	t.Helper()
 	u.mu.Lock()
@@ -189,7 +189,7 @@ func (u *unit) stop(t testing.TB) {
 	}
 }
 
-// tail answers the end of a file.
+// tail returns the end of a file.
 func tail(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

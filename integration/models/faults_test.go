@@ -133,7 +133,7 @@ func (r *rig) held(t *testing.T, id, name string, tc mishap) {
 	require.Equal(t, spent, task.GetUsage().GetCostMicros(), "the task costs what its calls do")
 }
 
-// tell answers each task as its mishap says: a task's goal names it.
+// tell returns each task as its mishap says: a task's goal names it.
 func tell(f modeltest.Format, all map[string]mishap) func(modeltest.Request) modeltest.Answer {
 	asked := map[string]int{}
 	return func(r modeltest.Request) modeltest.Answer {

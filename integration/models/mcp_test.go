@@ -19,7 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model/modeltest"
 )
 
-// gadget answers as deckhand-skill does for an MCP server with so many tools,
+// gadget returns as deckhand-skill does for an MCP server with so many tools,
 // each of which answers a picture. It answers the picture too.
 func gadget(t *testing.T, tools int) (run func(*nodev1.ExecSpec) (string, bool), picture []byte) {
 	t.Helper()

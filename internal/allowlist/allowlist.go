@@ -201,7 +201,7 @@ func (l *List) Special() []string {
 	return out
 }
 
-// ReadOnly answers what of a list only reads.
+// ReadOnly returns what of a list only reads.
 func (l List) ReadOnly() List {
 	var out List
 	for _, r := range l.Rules {
@@ -247,7 +247,7 @@ func (r *Rule) names(t Target) bool {
 	return r.Host == t.Host
 }
 
-// network answers what a rule allows of addresses, if it is about addresses.
+// network returns what a rule allows of addresses, if it is about addresses.
 func (r *Rule) network() (netip.Prefix, bool) {
 	if addr, err := netip.ParseAddr(r.Host); err == nil {
 		return netip.PrefixFrom(addr, addr.BitLen()), true
@@ -290,7 +290,7 @@ func suggest(r Rule) string {
 	return "egress: {allow: [{" + text + "}]}"
 }
 
-// suggestion answers what would allow a target that no rule names.
+// suggestion returns what would allow a target that no rule names.
 func suggestion(t Target) string {
 	if t.Addr.IsValid() {
 		if kind := netaddr.Special(t.Addr); kind != nil && !kind.Private {

@@ -41,8 +41,8 @@ func rules(ports []uint16, hosts []string) []Rule {
 	return out
 }
 
-// PresetNames answers the names of the presets in order.
+// PresetNames returns the names of the presets in order.
 func PresetNames() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// Preset answers the rules of a preset; nil for a name that is none.
+// Preset returns the rules of a preset; nil for a name that is none.
 func Preset(name string) []Rule { return slices.Clone(presets[name]) }

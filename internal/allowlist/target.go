@@ -22,7 +22,7 @@ type Target struct {
 // String is host:port.
 func (t Target) String() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
 
-// ports answers the port as a rule has it: none where it is a usual one.
+// ports returns the port as a rule has it: none where it is a usual one.
 func (t Target) ports() []uint16 {
 	if slices.Contains(webPorts, t.Port) {
 		return nil

@@ -70,7 +70,7 @@ func ours(paths ...string) []string {
 	return out
 }
 
-// way answers how a package comes to link another for which bad is true:
+// way returns how a package comes to link another for which bad is true:
 // each step imports the next. Empty when it does not.
 func way(all map[string]pkg, from string, bad func(string) bool) []string {
 	before := map[string]string{from: ""}
@@ -189,7 +189,7 @@ type file struct {
 	set       *token.FileSet
 }
 
-// folders answers the module's Go files by folder. It reads them itself, so
+// folders returns the module's Go files by folder. It reads them itself, so
 // that `go test` knows when to run these tests again.
 func folders(t *testing.T) map[string][]file {
 	t.Helper()

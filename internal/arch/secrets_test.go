@@ -30,7 +30,7 @@ var noSecrets = map[string]string{
 // comparers are functions that answer sooner the sooner their arguments differ.
 var comparers = []string{"bytes.Equal", "bytes.Compare", "bytes.EqualFold", "strings.EqualFold", "strings.Compare", "slices.Equal", "cmp.Compare", "reflect.DeepEqual"}
 
-// compared answers the names by which an expression is known.
+// compared returns the names by which an expression is known.
 func compared(e ast.Expr) []string {
 	switch x := e.(type) {
 	case *ast.Ident:

@@ -63,7 +63,7 @@ func (w *Writer) Output(at time.Time, data []byte) error {
 	return w.event(at, "o", string(bytes.ToValidUTF8(data[:whole], []byte("\uFFFD"))))
 }
 
-// incomplete answers how many bytes at the end begin a character.
+// incomplete returns how many bytes at the end begin a character.
 func incomplete(data []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
 		if b := data[len(data)-n:]; utf8.RuneStart(b[0]) {

@@ -27,7 +27,7 @@ const version = 1
 // Hash is the hash at a position.
 type Hash = [sha256.Size]byte
 
-// Next answers the hash at the next position.
+// Next returns the hash at the next position.
 func Next(before Hash, line []byte) Hash {
 	h := sha256.New()
 	_, _ = h.Write(before[:])
@@ -48,7 +48,7 @@ type Header struct {
 	Hash     string `json:"hash"`
 }
 
-// NewHeader answers the header of an export that begins behind a position.
+// NewHeader returns the header of an export that begins behind a position.
 func NewHeader(organisation string, key ed25519.PublicKey, position int64, hash Hash) Header {
 	return Header{version, organisation, hex.EncodeToString(key), position, hex.EncodeToString(hash[:])}
 }
@@ -71,7 +71,7 @@ type Entry struct {
 	UserAgent  string          `json:"user_agent"`
 }
 
-// Line answers an entry's line, without its line break.
+// Line returns an entry's line, without its line break.
 func (e Entry) Line() ([]byte, error) {
 	e.Time = e.Time.UTC()
 	line, err := json.Marshal(e)
@@ -117,7 +117,7 @@ type (
 	}
 )
 
-// payload answers what is signed: lines say themselves what they are.
+// payload returns what is signed: lines say themselves what they are.
 func payload(line any) []byte {
 	data, err := json.Marshal(line)
 	if err != nil {
@@ -130,30 +130,30 @@ func sign(key ed25519.PrivateKey, line any) string {
 	return hex.EncodeToString(ed25519.Sign(key, payload(line)))
 }
 
-// Sign answers a head with its signature.
+// Sign returns a head with its signature.
 func (h Head) Sign(key ed25519.PrivateKey) Head {
 	h.Time, h.Signature = h.Time.UTC(), ""
 	h.Signature = sign(key, headLine{h})
 	return h
 }
 
-// Line answers a head's line.
+// Line returns a head's line.
 func (h Head) Line() []byte {
 	h.Time = h.Time.UTC()
 	return payload(headLine{h})
 }
 
-// Sign answers an end with its signature.
+// Sign returns an end with its signature.
 func (e End) Sign(key ed25519.PrivateKey) End {
 	e.Time, e.Signature = e.Time.UTC(), ""
 	e.Signature = sign(key, endLine{e})
 	return e
 }
 
-// Line answers an end's line.
+// Line returns an end's line.
 func (e End) Line() []byte { return payload(endLine{e}) }
 
-// Line answers a header's line.
+// Line returns a header's line.
 func (h Header) Line() []byte { return payload(h) }
 
 // Receipt says what a run was made of: under whose persona, policy and image it
@@ -198,7 +198,7 @@ type Approval struct {
 	Time   time.Time `json:"time"`
 }
 
-// Sign answers a receipt with key and signature.
+// Sign returns a receipt with key and signature.
 func (r Receipt) Sign(key ed25519.PrivateKey) Receipt {
 	public, _ := key.Public().(ed25519.PublicKey)
 	r.Version, r.Key, r.Time, r.Signature = version, hex.EncodeToString(public), r.Time.UTC(), ""
@@ -206,5 +206,5 @@ func (r Receipt) Sign(key ed25519.PrivateKey) Receipt {
 	return r
 }
 
-// Line answers a receipt's line.
+// Line returns a receipt's line.
 func (r Receipt) Line() []byte { return payload(receiptLine{r}) }

@@ -16,7 +16,7 @@ type Policy struct {
 	Max time.Duration
 }
 
-// Delay answers how long to wait after failure number n, from 1: "full
+// Delay returns how long to wait after failure number n, from 1: "full
 // jitter", uniform between a tenth of the bound and the bound, which doubles
 // with every failure. (AWS Architecture Blog, "Exponential Backoff And
 // Jitter"; the floor keeps an unlucky draw from being a busy loop.)
@@ -31,7 +31,7 @@ func (p Policy) Delay(n int) time.Duration {
 // back in waves.
 func (p Policy) FullDelay(n int) time.Duration { return rand.N(p.bound(n) + 1) }
 
-// bound answers the longest wait after failure number n.
+// bound returns the longest wait after failure number n.
 func (p Policy) bound(n int) time.Duration {
 	base, limit := p.Base, p.Max
 	if base <= 0 {

@@ -46,7 +46,7 @@ type Config struct {
 	Dir string
 	// Credential is the user it runs as; nil for the parent's own.
 	Credential *syscall.Credential
-	// Ready answers nil once the daemon serves. It is asked again and again
+	// Ready returns nil once the daemon serves. It is asked again and again
 	// until then.
 	Ready func(ctx context.Context) error
 	// StartTimeout bounds the wait for Ready; 60 s when 0.
@@ -98,7 +98,7 @@ type exit struct{ cause error }
 // Adopted says whether the last Start found the daemon running already.
 func (p *Process) Adopted() bool { return p.adopted }
 
-// PID answers the pid of the daemon that Start last found or made.
+// PID returns the pid of the daemon that Start last found or made.
 func (p *Process) PID() int { return p.id.PID }
 
 // LogFile returns the path of the file that holds what the daemon prints.
@@ -185,7 +185,7 @@ func (p *Process) spawn() (Identity, <-chan exit, error) {
 	return id, ended, nil
 }
 
-// watch answers when an adopted daemon has ended.
+// watch returns when an adopted daemon has ended.
 func watch(ctx context.Context, id Identity) <-chan exit {
 	ended := make(chan exit, 1)
 	go func() {
@@ -248,7 +248,7 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// logTail answers the log's last lines as part of an error message.
+// logTail returns the log's last lines as part of an error message.
 func (p *Process) logTail() string {
 	f, err := os.Open(p.LogFile())
 	if err != nil {

@@ -20,7 +20,7 @@ type Identity struct {
 	Start uint64
 }
 
-// Of answers the identity of a process that is known to be alive.
+// Of returns the identity of a process that is known to be alive.
 func Of(pid int) (Identity, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -37,7 +37,7 @@ func Of(pid int) (Identity, error) {
 	return id, nil
 }
 
-// Read answers what a pid file says. A file that is absent, or was cut short
+// Read returns what a pid file says. A file that is absent, or was cut short
 // by the machine's end, answers the zero Identity, which is never alive.
 func Read(path string) (Identity, error) {
 	text, err := os.ReadFile(path)

@@ -191,7 +191,7 @@ func (a *app) readPersonas(paths []string) ([]*deckhandv1.ApplyAgentRequest, err
 	return requests, a.refuse(wrong, len(files))
 }
 
-// personaFiles answers a file itself and a folder's persona files, in order.
+// personaFiles returns a file itself and a folder's persona files, in order.
 func personaFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -264,7 +264,7 @@ func readSibling(path, name string) ([]byte, error) {
 	return readAll(file, maxPersona)
 }
 
-// scriptLine answers the line of the front matter's script key.
+// scriptLine returns the line of the front matter's script key.
 func scriptLine(markdown string) int {
 	n := 1
 	for line := range strings.Lines(markdown) {
@@ -298,7 +298,7 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// unreadable answers a file's error with the file named once.
+// unreadable returns a file's error with the file named once.
 func unreadable(path string, err error) error {
 	var inner *fs.PathError
 	if errors.As(err, &inner) {

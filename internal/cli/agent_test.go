@@ -11,7 +11,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// persona answers a persona file that is right.
+// persona returns a persona file that is right.
 func persona(name, provider, more string) string {
 	return "---\nname: " + name + "\ndescription: Looks.\nprovider: " + provider + "\n" + more +
 		"tools: [shell_exec]\nlimits:\n  iterations: 10\n---\nLook around.\n"

@@ -63,7 +63,7 @@ deckhand chat log-triage`,
 	return cmd
 }
 
-// newestChat answers the caller's newest chat with an agent.
+// newestChat returns the caller's newest chat with an agent.
 func newestChat(ctx context.Context, client *sdk.Client, agent string) (string, error) {
 	me, err := client.Sessions.GetSession(ctx, connect.NewRequest(&deckhandv1.GetSessionRequest{}))
 	if err != nil {

@@ -161,7 +161,7 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// printer answers where data goes.
+// printer returns where data goes.
 func (a *app) printer() *output.Printer {
 	return &output.Printer{Format: a.format, Out: a.out, Colour: output.Colours(a.out)}
 }

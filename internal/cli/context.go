@@ -33,7 +33,7 @@ type contextItem struct {
 	Token  string `yaml:"token,omitempty"`
 }
 
-// hubs answers the contexts' hubs, the current one first.
+// hubs returns the contexts' hubs, the current one first.
 func (c contexts) hubs() []hubAccess {
 	var out []hubAccess
 	if item, ok := c.Contexts[c.Current]; ok {

@@ -89,7 +89,7 @@ func (h *testHub) ListAuditEntries(context.Context, *connect.Request[deckhandv1.
 	return connect.NewResponse(&deckhandv1.ListAuditEntriesResponse{Entries: h.control.entries}), nil
 }
 
-// sent answers the newest request of its kind.
+// sent returns the newest request of its kind.
 func sent[T proto.Message](t *testing.T, h *testHub) T {
 	t.Helper()
 	var kind T

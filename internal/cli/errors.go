@@ -44,7 +44,7 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 
 func failed(code int, err *fault.Error) error { return &failure{code: code, err: err} }
 
-// usage answers an error about what was typed.
+// usage returns an error about what was typed.
 func usage(cmd *cobra.Command, format string, args ...any) error {
 	return failed(exitUsage, fault.New(fault.Invalid, format, args...).WithFix("see `%s --help`", cmd.CommandPath()))
 }
@@ -67,7 +67,7 @@ func (a *app) report(ctx context.Context, err error) int {
 	return code
 }
 
-// explain answers the exit code of an error and what to say about it.
+// explain returns the exit code of an error and what to say about it.
 func (a *app) explain(ctx context.Context, err error) (int, *fault.Error) {
 	if err == nil {
 		return exitDone, nil

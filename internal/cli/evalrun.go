@@ -180,7 +180,7 @@ func (a *app) evalReport(results []eval.Result) error {
 	return output.One(a.printer(), resultNoun(), document)
 }
 
-// structs answers what JSON makes of each item.
+// structs returns what JSON makes of each item.
 func structs[T any](items []T) ([]*structpb.Struct, error) {
 	out := make([]*structpb.Struct, len(items))
 	for i, item := range items {

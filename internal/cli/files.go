@@ -149,7 +149,7 @@ func (a *app) printFile(cmd *cobra.Command, req *deckhandv1.ReadFileRequest) (er
 	}
 }
 
-// optional answers an argument that may be absent.
+// optional returns an argument that may be absent.
 func optional(args []string, i int) string {
 	if i < len(args) {
 		return args[i]

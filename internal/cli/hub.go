@@ -84,7 +84,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }
 
-// orEnvironment answers a secret, or the variable that everybody keeps it in.
+// orEnvironment returns a secret, or the variable that everybody keeps it in.
 func orEnvironment(secret config.Secret, name string) config.Secret {
 	if secret != "" {
 		return secret

@@ -404,7 +404,7 @@ func stepOf(x *deckhandv1.InboxItem) string {
 	return fmt.Sprintf("%s, number %d", x.GetStepId(), x.GetStepNumber())
 }
 
-// reviewedHosts answers a line for each host that a run's commands connected to.
+// reviewedHosts returns a line for each host that a run's commands connected to.
 func reviewedHosts(x *deckhandv1.InboxItem) string {
 	var out []string
 	for _, h := range x.GetReview().GetHosts() {

@@ -67,7 +67,7 @@ deckhand inbox approve inbox_3q9 --always commands --lasts 168h`,
 	return cmd
 }
 
-// readArguments answers a JSON object that was given as text, or as @FILE.
+// readArguments returns a JSON object that was given as text, or as @FILE.
 func (a *app) readArguments(cmd *cobra.Command, given string) (string, error) {
 	text := []byte(given)
 	if file, ok := strings.CutPrefix(given, "@"); ok {
@@ -244,7 +244,7 @@ deckhand inbox answer inbox_3q9 --yes`,
 	return cmd
 }
 
-// choose answers the choice that is meant by its text or, when there is none
+// choose returns the choice that is meant by its text or, when there is none
 // of that text, by its number.
 func (a *app) choose(cmd *cobra.Command, id, choice string) (string, error) {
 	client, err := a.connect()

@@ -26,7 +26,7 @@ var killScopes = []struct {
 	{"org", deckhandv1.KillScope_KILL_SCOPE_ORGANISATION},
 }
 
-// scopeName answers a scope as people write it.
+// scopeName returns a scope as people write it.
 func scopeName(scope deckhandv1.KillScope) string {
 	for _, known := range killScopes {
 		if known.scope == scope {

@@ -185,7 +185,7 @@ func (a *app) interrupted(ctx context.Context, client *sdk.Client, id string) er
 	return failed(exitInterrupted, fault.New(fault.Canceled, "interrupted: %s was killed, %d of its processes are left", id, res.Msg.GetExec().GetMembersLeft()))
 }
 
-// execStatus answers how a command ended as an exit status, and says what a
+// execStatus returns how a command ended as an exit status, and says what a
 // status cannot.
 func (a *app) execStatus(e *deckhandv1.NodeExec) error {
 	status := func(code int, format string, args ...any) error {

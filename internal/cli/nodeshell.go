@@ -171,7 +171,7 @@ func (k *keyboard) watch(in term.File) func() {
 	}
 }
 
-// windowSize answers a terminal's size; a usual one where it does not say.
+// windowSize returns a terminal's size; a usual one where it does not say.
 func windowSize(f term.File) *deckhandv1.TerminalSize {
 	const usualCols, usualRows = 80, 24
 	cols, rows, err := term.GetSize(f.Fd())

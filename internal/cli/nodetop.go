@@ -101,7 +101,7 @@ func usageName(x *deckhandv1.NodeUsage) string {
 
 func number(n int64) string { return fmt.Sprint(n) }
 
-// share answers a figure and its limit; "" when there is none.
+// share returns a figure and its limit; "" when there is none.
 func share(used, limit *int64, show func(int64) string) string {
 	switch {
 	case used == nil:

@@ -165,7 +165,7 @@ func (a *app) nodeNoun() output.Noun[*deckhandv1.Node] {
 	}
 }
 
-// skillNames answers the names of skills, with what is wrong with those that
+// skillNames returns the names of skills, with what is wrong with those that
 // agents are not shown.
 func skillNames(skills []*deckhandv1.NodeSkill) string {
 	names := make([]string, len(skills))
@@ -177,7 +177,7 @@ func skillNames(skills []*deckhandv1.NodeSkill) string {
 	return strings.Join(names, ", ")
 }
 
-// enumName answers an enum's value as people write it: "running" for
+// enumName returns an enum's value as people write it: "running" for
 // TASK_STATE_RUNNING.
 func enumName[E interface{ String() string }](value E) string {
 	name := value.String()
@@ -189,7 +189,7 @@ func enumName[E interface{ String() string }](value E) string {
 	return strings.ToLower(name)
 }
 
-// modelName answers provider and model; a script is never shown as a model.
+// modelName returns provider and model; a script is never shown as a model.
 func modelName(provider, model string) string {
 	switch {
 	case provider == "script":
@@ -254,7 +254,7 @@ func labels(m map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// arguments answers a tool call's arguments on one line: the only one's value,
+// arguments returns a tool call's arguments on one line: the only one's value,
 // or name=value for each.
 func arguments(s *structpb.Struct) string {
 	fields := s.GetFields()
@@ -268,7 +268,7 @@ func arguments(s *structpb.Struct) string {
 	return strings.Join(parts, " ")
 }
 
-// field answers a field of a JSON object as text; "" when it is not there.
+// field returns a field of a JSON object as text; "" when it is not there.
 func field(s *structpb.Struct, name string) string { return text(s.GetFields()[name]) }
 
 func text(v *structpb.Value) string {
@@ -321,7 +321,7 @@ func final(s deckhandv1.TaskState) bool {
 	return s >= deckhandv1.TaskState_TASK_STATE_SUCCEEDED
 }
 
-// refusedHosts answers the hosts that a step's command wanted to reach and may
+// refusedHosts returns the hosts that a step's command wanted to reach and may
 // not.
 func refusedHosts(x *deckhandv1.Step) string {
 	var hosts []string

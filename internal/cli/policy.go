@@ -83,7 +83,7 @@ func policyNoun() output.Noun[*deckhandv1.Policy] {
 	}
 }
 
-// readPolicy answers a policy's text from a file, or from standard input.
+// readPolicy returns a policy's text from a file, or from standard input.
 func (a *app) readPolicy(file string) (string, error) {
 	if file == "-" {
 		data, err := readAll(a.in, maxPolicy)

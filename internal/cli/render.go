@@ -41,7 +41,7 @@ type renderer struct {
 	// many says that several tasks are watched: each line names its task.
 	many bool
 	line func(string)
-	// observation answers what a step gave back; events do not carry it.
+	// observation returns what a step gave back; events do not carry it.
 	observation func(taskID, stepID string) string
 }
 
@@ -246,7 +246,7 @@ func iterated(phase, iteration string) string {
 // shorten cuts a safe line to a width in cells.
 func shorten(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
-// facts answers how a task ended, on one line.
+// facts returns how a task ended, on one line.
 func (a *app) facts(t *deckhandv1.Task) string {
 	parts := []string{stateStyle(t.GetState()).Render(enumName(t.GetState()))}
 	if t.GetStartedAt() != nil && t.GetFinishedAt() != nil {

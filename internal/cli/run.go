@@ -60,7 +60,7 @@ func (o *runOverride) register(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&o.limits, "limit", nil, "let this run have so much, for example iterations=100 or active_time=2h; more than the persona's is for admins")
 }
 
-// message answers nil where the run is as the persona says.
+// message returns nil where the run is as the persona says.
 func (o *runOverride) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, error) {
 	if (o.provider == "") != (o.model == "") {
 		return nil, usage(cmd, "--provider and --model go together")
@@ -87,7 +87,7 @@ func (o *runOverride) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, err
 	return out, nil
 }
 
-// given answers the files of other tasks that the task begins with.
+// given returns the files of other tasks that the task begins with.
 func (o runOptions) given(cmd *cobra.Command) ([]*deckhandv1.TaskArtifacts, error) {
 	copied, err := readArtifacts(cmd, "artifact", o.artifacts, false)
 	if err != nil {

@@ -46,7 +46,7 @@ type settings struct {
 	DataDir string        `koanf:"data-dir"`
 }
 
-// settings answers what flags and environment say.
+// settings returns what flags and environment say.
 func (a *app) settings() (settings, error) {
 	var out settings
 	flags := pflag.NewFlagSet("hub", pflag.ContinueOnError)
@@ -70,7 +70,7 @@ type hubAccess struct {
 	token config.Secret
 }
 
-// findHub answers the hub to call. Flags beat the environment, which beats the
+// findHub returns the hub to call. Flags beat the environment, which beats the
 // current context, which beats what `deckhand up` left on this machine. A data
 // folder that was named beats the context.
 func (a *app) findHub() (hubAccess, error) {
@@ -101,7 +101,7 @@ func (a *app) findHub() (hubAccess, error) {
 	return found, nil
 }
 
-// knownHubs answers the hubs that files on this machine tell of, best first.
+// knownHubs returns the hubs that files on this machine tell of, best first.
 func knownHubs(dataDir string) ([]hubAccess, error) {
 	if dataDir != "" {
 		local, err := localHub(dataDir)
@@ -133,7 +133,7 @@ func knownHubs(dataDir string) ([]hubAccess, error) {
 	return known, nil
 }
 
-// localHub answers the hub whose `deckhand up` uses a data folder; empty when
+// localHub returns the hub whose `deckhand up` uses a data folder; empty when
 // none does.
 func localHub(dir string) (hubAccess, error) {
 	url, err := readLine(filepath.Join(dir, hub.URLFile))
@@ -147,7 +147,7 @@ func localHub(dir string) (hubAccess, error) {
 	return hubAccess{url: strings.TrimRight(url, "/"), token: config.Secret(token)}, nil
 }
 
-// readLine answers a small file's text; empty when there is no such file.
+// readLine returns a small file's text; empty when there is no such file.
 func readLine(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	switch {
@@ -162,7 +162,7 @@ func readLine(path string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// connect answers a client of the hub.
+// connect returns a client of the hub.
 func (a *app) connect() (*sdk.Client, error) {
 	access, err := a.findHub()
 	if err != nil {

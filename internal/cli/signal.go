@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// WithSignals answers a context that ends at the first SIGINT or SIGTERM, for
+// WithSignals returns a context that ends at the first SIGINT or SIGTERM, for
 // an orderly stop. The second one ends the process at once with 130: whoever
 // presses Ctrl-C twice does not want to wait. Call the answered function when
 // the command has ended.

@@ -88,7 +88,7 @@ deckhand team add ops alice
 	return cmd
 }
 
-// teamRun answers a command's run: a call of the API that answers a team.
+// teamRun returns a command's run: a call of the API that answers a team.
 func (a *app) teamRun(call func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		client, err := a.connect()

@@ -418,7 +418,7 @@ type result struct {
 	stdout, stderr string
 }
 
-// errorLine answers the one line that says what went wrong.
+// errorLine returns the one line that says what went wrong.
 func (r result) errorLine(t *testing.T) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")

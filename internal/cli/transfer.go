@@ -43,7 +43,7 @@ type local struct {
 	entry *deckhandv1.UploadEntry
 }
 
-// collect answers a file, or what is in a folder, with digests.
+// collect returns a file, or what is in a folder, with digests.
 func collect(ctx context.Context, root string) ([]local, error) {
 	info, err := os.Stat(root)
 	if err != nil {

@@ -94,7 +94,7 @@ func (f *triggerFlags) register(cmd *cobra.Command) {
 	f.dollars(flags, "loop-budget", "a loop stops when its runs have cost so many US dollars", func(s *deckhandv1.TriggerSpec, v *int64) { round(s).BudgetMicros = v })
 }
 
-// webhook answers a spec's part for webhooks, made if need be.
+// webhook returns a spec's part for webhooks, made if need be.
 func (*triggerFlags) webhook(s *deckhandv1.TriggerSpec) *deckhandv1.WebhookSpec {
 	if s.GetWebhook() == nil {
 		s.Webhook = &deckhandv1.WebhookSpec{}

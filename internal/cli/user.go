@@ -26,7 +26,7 @@ deckhand user disable alice
 	return cmd
 }
 
-// userRun answers a command's run: a call of the API that answers a user.
+// userRun returns a command's run: a call of the API that answers a user.
 func (a *app) userRun(call func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.User, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		client, err := a.connect()

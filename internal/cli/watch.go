@@ -135,7 +135,7 @@ func observations(ctx context.Context, client *sdk.Client) func(taskID, stepID s
 	}
 }
 
-// outcome answers the error of a task that has ended without success; nil for
+// outcome returns the error of a task that has ended without success; nil for
 // one that succeeded.
 func outcome(t *deckhandv1.Task) error {
 	if t.GetState() == deckhandv1.TaskState_TASK_STATE_SUCCEEDED {

@@ -26,7 +26,7 @@ const EnvPrefix = "DECKHAND_"
 // Secret is a value that never prints itself.
 type Secret string
 
-// Reveal answers the value.
+// Reveal returns the value.
 func (s Secret) Reveal() string { return string(s) }
 
 // String hides the value; an empty one stays empty.

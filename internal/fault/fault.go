@@ -127,10 +127,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap answers the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// As answers the Error in err's chain, or nil.
+// As returns the Error in err's chain, or nil.
 func As(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -50,7 +50,7 @@ func kindOf(code connect.Code) Kind {
 	return Internal
 }
 
-// normal answers err as an Error whose message is safe to show: of an error
+// normal returns err as an Error whose message is safe to show: of an error
 // that is not ours only the fact that it happened.
 func normal(err error) *Error {
 	if e := As(err); e != nil {
@@ -79,7 +79,7 @@ func fromInfo(code connect.Code, message string, info *deckhandv1.ErrorInfo, cau
 	}
 }
 
-// ToConnect answers err as a Connect error with an ErrorInfo detail. A nil
+// ToConnect returns err as a Connect error with an ErrorInfo detail. A nil
 // error stays nil; an error that is a Connect error already stays as it is.
 func ToConnect(err error) error {
 	if err == nil {
@@ -100,7 +100,7 @@ func ToConnect(err error) error {
 	return out
 }
 
-// FromConnect answers what a Connect client was told as an Error; nil for nil.
+// FromConnect returns what a Connect client was told as an Error; nil for nil.
 func FromConnect(err error) error {
 	if err == nil || As(err) != nil {
 		return err
@@ -123,7 +123,7 @@ func FromConnect(err error) error {
 	return fromInfo(ce.Code(), ce.Message(), nil, err)
 }
 
-// ToGRPC answers err as a gRPC status with an ErrorInfo detail; nil for nil.
+// ToGRPC returns err as a gRPC status with an ErrorInfo detail; nil for nil.
 func ToGRPC(err error) error {
 	if err == nil {
 		return nil
@@ -141,7 +141,7 @@ func ToGRPC(err error) error {
 	return st.Err()
 }
 
-// FromGRPC answers what a gRPC client was told as an Error; nil for nil.
+// FromGRPC returns what a gRPC client was told as an Error; nil for nil.
 func FromGRPC(err error) error {
 	if err == nil || As(err) != nil {
 		return err

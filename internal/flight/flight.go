@@ -29,7 +29,7 @@ type call[V any] struct {
 	err     error
 }
 
-// Do answers what ask answers for a key, which is that of another caller where
+// Do returns what ask answers for a key, which is that of another caller where
 // one asks as well; all get the same value, and none may change it. ask goes on
 // as long as one of its callers waits.
 func (g *Group[K, V]) Do(ctx context.Context, key K, ask func(ctx context.Context) (V, error)) (V, error) {

@@ -11,12 +11,12 @@ import (
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// New answers a fresh id such as "task_3q9…": the kind and 100 random bits in
+// New returns a fresh id such as "task_3q9…": the kind and 100 random bits in
 // Crockford's lower-case base 32 (20 characters). Ids may be shortened to a
 // unique prefix wherever a person types them.
 func New(kind string) string { return kind + "_" + random(13)[:20] }
 
-// Secret answers a fresh token such as "dhu_…": the kind and 200 random bits
+// Secret returns a fresh token such as "dhu_…": the kind and 200 random bits
 // (40 characters). Only its Hash is stored.
 func Secret(kind string) string { return kind + "_" + random(25) }
 
@@ -27,7 +27,7 @@ func Hash(secret string) []byte {
 	return sum[:]
 }
 
-// Kind answers the part of an id before the underscore.
+// Kind returns the part of an id before the underscore.
 func Kind(id string) string {
 	kind, _, _ := strings.Cut(id, "_")
 	return kind

@@ -33,7 +33,7 @@ type Token struct {
 	caPrefix string
 }
 
-// New answers a fresh token for the hub whose CA has this fingerprint.
+// New returns a fresh token for the hub whose CA has this fingerprint.
 func New(caFingerprint string) Token {
 	return Token{secret: ident.Secret(kind), caPrefix: caFingerprint[:prefixLength]}
 }
@@ -48,7 +48,7 @@ func Parse(s string) (Token, error) {
 	return Token{secret: parts[1], caPrefix: parts[2]}, nil
 }
 
-// Reveal answers the whole token, for the one who is to use it.
+// Reveal returns the whole token, for the one who is to use it.
 func (t Token) Reveal() string { return t.secret + "." + t.caPrefix }
 
 // String hides the secret, so that no log shows it.

@@ -24,14 +24,14 @@ import (
 
 // Service owns goroutines.
 type Service interface {
-	// Start answers when the service is ready to serve. The context bounds its
+	// Start returns when the service is ready to serve. The context bounds its
 	// whole life, not only its start.
 	Start(ctx context.Context) error
 	// Stop asks the service to end and answers when it has.
 	Stop()
 	// Done is closed when a started service has ended, by whatever cause.
 	Done() <-chan struct{}
-	// Err answers why the service ended by itself; nil while it runs and after
+	// Err returns why the service ended by itself; nil while it runs and after
 	// an ordinary stop.
 	Err() error
 }
@@ -94,7 +94,7 @@ func (r *Runner) Done() <-chan struct{} {
 	return r.done
 }
 
-// Err answers what the function returned, if it returned by itself.
+// Err returns what the function returned, if it returned by itself.
 func (r *Runner) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,7 +165,7 @@ func (g *Group) stopMembers(n int) {
 // Lazy is a service that is made when it is started: for one that needs others
 // of its group to run before it can be put together.
 type Lazy struct {
-	// Make answers the service, not yet started.
+	// Make returns the service, not yet started.
 	Make func(ctx context.Context) (Service, error)
 
 	mu      sync.Mutex

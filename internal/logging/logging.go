@@ -47,7 +47,7 @@ func WithCorrelation(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, correlationKey{}, id)
 }
 
-// Correlation answers the context's correlation id, or "".
+// Correlation returns the context's correlation id, or "".
 func Correlation(ctx context.Context) string {
 	id, _ := ctx.Value(correlationKey{}).(string)
 	return id
@@ -59,7 +59,7 @@ func ValidCorrelation(id string) bool {
 	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// From answers the logger with the context's correlation id, and the id of its
+// From returns the logger with the context's correlation id, and the id of its
 // trace where it has one.
 func From(ctx context.Context, log hclog.Logger) hclog.Logger {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {

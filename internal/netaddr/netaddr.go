@@ -54,7 +54,7 @@ var kinds = []Kind{
 // wide is what of IPv6 is given out to the world (RFC 4291).
 var wide = netip.MustParsePrefix("2000::/3")
 
-// Special answers the kind of an address that is not of the wide world; nil for
+// Special returns the kind of an address that is not of the wide world; nil for
 // one that is. An IPv4 address that is written as IPv6 is that of IPv4.
 func Special(addr netip.Addr) *Kind {
 	addr = addr.Unmap()

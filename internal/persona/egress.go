@@ -44,7 +44,7 @@ func (d *decoder) egress(n *yaml.Node) (out allowlist.List) {
 	return out
 }
 
-// preset answers the rules of a preset.
+// preset returns the rules of a preset.
 func (d *decoder) preset(n *yaml.Node, key, name string) []allowlist.Rule {
 	rules := allowlist.Preset(name)
 	if rules == nil && name != "" {

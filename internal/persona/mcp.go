@@ -46,7 +46,7 @@ var (
 	envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 )
 
-// MCPServerOf answers the server of a tool that the model calls by that name, or
+// MCPServerOf returns the server of a tool that the model calls by that name, or
 // nil: of no server of this persona.
 func (p *Persona) MCPServerOf(tool string) *MCPServer {
 	rest, ok := strings.CutPrefix(tool, MCPPrefix)

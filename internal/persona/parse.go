@@ -58,7 +58,7 @@ type decoder struct {
 	servers  []*yaml.Node // of mcp.url
 }
 
-// split answers the front matter, with its first line kept empty so that line
+// split returns the front matter, with its first line kept empty so that line
 // numbers are the file's, and the body.
 func (d *decoder) split(data []byte) (front []byte, body string, ok bool) {
 	switch {
@@ -104,7 +104,7 @@ func firstInvalid(data []byte) int {
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// document answers the front matter's top mapping, or nil.
+// document returns the front matter's top mapping, or nil.
 func (d *decoder) document(front []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(front))
 	var doc, more yaml.Node
@@ -132,7 +132,7 @@ func (d *decoder) document(front []byte) *yaml.Node {
 	return root
 }
 
-// syntaxError answers where the YAML is wrong, and how. The library counts
+// syntaxError returns where the YAML is wrong, and how. The library counts
 // lines from 0 in what its parser says and from 1 in what its scanner says, and
 // for a tab it names the line before.
 func syntaxError(front []byte, err error) (line int, message string) {

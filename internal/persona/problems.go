@@ -40,7 +40,7 @@ func (p *Problems) add(line int, format string, args ...any) {
 	}
 }
 
-// err answers the problems as an error, or nil when there are none.
+// err returns the problems as an error, or nil when there are none.
 func (p *Problems) err() error {
 	if len(p.List) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (p *Problems) err() error {
 	return p
 }
 
-// nearest answers the candidate that word was probably meant to be, or "".
+// nearest returns the candidate that word was probably meant to be, or "".
 func nearest(word string, candidates []string) string {
 	best, bestDistance := "", max(1, len(word)/3)+1
 	for _, candidate := range candidates {

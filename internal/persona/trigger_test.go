@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// triggered answers a persona with triggers, the first line of which is 7.
+// triggered returns a persona with triggers, the first line of which is 7.
 func triggered(triggers string) []byte {
 	return []byte("---\nname: watch\ndescription: d\nprovider: anthropic\nmodel: m\ntriggers:\n" + triggers +
 		"tools: [shell_exec]\nlimits: {iterations: 5}\n---\nGo.\n")

@@ -65,7 +65,7 @@ type Figures struct {
 	Cores                        int
 }
 
-// Machine answers a function that reads this machine's figures; the disk is that
+// Machine returns a function that reads this machine's figures; the disk is that
 // of a folder.
 func Machine(dir string) func(ctx context.Context) (Figures, error) {
 	return func(ctx context.Context) (Figures, error) {
@@ -92,7 +92,7 @@ func Machine(dir string) func(ctx context.Context) (Figures, error) {
 // shortage is one figure that is past its limit.
 type shortage struct{ what, text string }
 
-// short answers what is past its limit, always in the same order.
+// short returns what is past its limit, always in the same order.
 func (l Limits) short(f Figures) []shortage {
 	var out []shortage
 	least := func(what string, free, total uint64, limit Limit) {

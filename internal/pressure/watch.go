@@ -127,7 +127,7 @@ func (w *Watch) look(ctx context.Context, now time.Time) {
 	w.changed = make(chan struct{})
 }
 
-// Now answers what is short, in words; empty for nothing. The channel is closed
+// Now returns what is short, in words; empty for nothing. The channel is closed
 // when that has changed.
 func (w *Watch) Now() (sentence string, changed <-chan struct{}) {
 	w.mu.Lock()

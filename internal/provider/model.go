@@ -51,7 +51,7 @@ var known = map[string]map[string]Model{
 	},
 }
 
-// Knows answers what a model can do; of one that is not known, that it may
+// Knows returns what a model can do; of one that is not known, that it may
 // think and cannot see, which errs on the safe side.
 func Knows(name, model string) Model {
 	best, out := -1, Model{Thinks: true}

@@ -78,7 +78,7 @@ var all = []Provider{
 	{Name: "serpapi", Format: SerpAPI, BaseURL: "https://serpapi.com"},
 }
 
-// Of answers a provider by its name.
+// Of returns a provider by its name.
 func Of(name string) (Provider, bool) {
 	for _, p := range all {
 		if p.Name == name {
@@ -88,7 +88,7 @@ func Of(name string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// Runnable answers the names that workers can run, which are those that a
+// Runnable returns the names that workers can run, which are those that a
 // persona may name.
 func Runnable() []string {
 	var out []string
@@ -100,7 +100,7 @@ func Runnable() []string {
 	return out
 }
 
-// Engines answers the names of the search engines, in the order in which the one
+// Engines returns the names of the search engines, in the order in which the one
 // to ask is chosen where several are connected.
 func Engines() []string {
 	var out []string
@@ -112,7 +112,7 @@ func Engines() []string {
 	return out
 }
 
-// Connectable answers the names of those that one connects to.
+// Connectable returns the names of those that one connects to.
 func Connectable() []string {
 	var out []string
 	for _, p := range all {
@@ -123,7 +123,7 @@ func Connectable() []string {
 	return out
 }
 
-// undated answers a model's name without the date of its release, such as
+// undated returns a model's name without the date of its release, such as
 // -20250929 or -2025-08-07, and whether it had one.
 func undated(model string) (string, bool) {
 	digits := 0
@@ -145,7 +145,7 @@ func undated(model string) (string, bool) {
 	return model[:i-1], true
 }
 
-// Undated answers a model's name without the date of its release: what is
+// Undated returns a model's name without the date of its release: what is
 // known of a model holds for all of its dates.
 func Undated(model string) string {
 	name, _ := undated(model)

@@ -15,7 +15,7 @@ import (
 // JSON in the JSON of its arguments, and that is in the JSON of its turn.
 const jsonDepth = 3
 
-// forms answers a value as programs write it: as it is, and in JSON, URLs, hex and
+// forms returns a value as programs write it: as it is, and in JSON, URLs, hex and
 // base64, there also in the middle of something longer, such as the header of a
 // login.
 func forms(value string) []string {
@@ -52,7 +52,7 @@ func forms(value string) []string {
 
 var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
 
-// quoted answers the inside of a JSON string.
+// quoted returns the inside of a JSON string.
 func quoted(value string, html bool) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

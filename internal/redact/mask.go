@@ -120,7 +120,7 @@ func stars(p []byte) {
 	}
 }
 
-// unfinished answers where the longest beginning of whole is that p ends in.
+// unfinished returns where the longest beginning of whole is that p ends in.
 func unfinished(p, whole []byte) int {
 	for n := min(len(whole)-1, len(p)); n >= minHeld; n-- {
 		if bytes.HasSuffix(p, whole[:n]) {

@@ -99,7 +99,7 @@ func regions[T string | []byte](m *matcher, text T, found func(start, end int) b
 	}
 }
 
-// longestAt answers the length of the longest pattern that text has at start.
+// longestAt returns the length of the longest pattern that text has at start.
 func longestAt[T string | []byte](m *matcher, text T, h uint32, start int) int {
 	n := 0
 	for id := m.heads[h]; id >= 0; id = m.next[id] {
@@ -119,7 +119,7 @@ func has[T string | []byte](m *matcher, text T) (yes bool) {
 	return yes
 }
 
-// open answers where the longest beginning of a pattern is that p ends in, of
+// open returns where the longest beginning of a pattern is that p ends in, of
 // minHeld bytes or more; len(p) for none.
 func (m *matcher) open(p []byte) int {
 	for n := min(m.longest-1, len(p)); n >= minHeld; n-- {

@@ -63,7 +63,7 @@ func LetGo() {
 	}
 }
 
-// Bytes answers how much memory this process holds now; 0 when that cannot be
+// Bytes returns how much memory this process holds now; 0 when that cannot be
 // told.
 func Bytes() int64 {
 	raw, err := os.ReadFile("/proc/self/statm")

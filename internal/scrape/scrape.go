@@ -33,7 +33,7 @@ const (
 	maxInFlight = 4
 )
 
-// NewRegistry answers a registry that has the Go runtime's and the process's
+// NewRegistry returns a registry that has the Go runtime's and the process's
 // own metrics.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()

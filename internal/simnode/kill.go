@@ -72,7 +72,7 @@ func (n *Node) ThawJail(_ context.Context, req *nodev1.ThawJailRequest) (*nodev1
 	return &nodev1.ThawJailResponse{Jail: n.jail(req.GetJailId())}, nil
 }
 
-// FrozenBy answers who holds a jail.
+// FrozenBy returns who holds a jail.
 func (n *Node) FrozenBy(jailID string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -92,14 +92,14 @@ func (n *Node) SetDrain(_ context.Context, req *nodev1.SetDrainRequest) (*nodev1
 	return n.drain, nil
 }
 
-// Recorded answers whose ends the hub has said it has on record.
+// Recorded returns whose ends the hub has said it has on record.
 func (n *Node) Recorded() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.recorded)
 }
 
-// Drain answers what the hub said last; nil before it said anything.
+// Drain returns what the hub said last; nil before it said anything.
 func (n *Node) Drain() *nodev1.SetDrainResponse {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -29,7 +29,7 @@ type Config struct {
 	HubURL    string
 	JoinToken string
 	Name      string
-	// Run answers a command's output and how it ended. It is called once for
+	// Run returns a command's output and how it ended. It is called once for
 	// each exec id; nil ends every command with 0 at once.
 	Run func(ctx context.Context, spec *nodev1.ExecSpec) (output string, end *nodev1.Exec)
 	// Live is Run for commands that talk while they run; it goes first.
@@ -39,7 +39,7 @@ type Config struct {
 	Before func(spec *nodev1.ExecSpec)
 	// Pressure is what the node says of the room that it has; see link.Config.
 	Pressure func() (why string, changed <-chan struct{})
-	// Telemetry answers what the machine and its jails use; nil for a node that
+	// Telemetry returns what the machine and its jails use; nil for a node that
 	// cannot say.
 	Telemetry func() *nodev1.TelemetrySample
 	// Refuse is what the node answers to every command, if set.
@@ -120,14 +120,14 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 	return n, err
 }
 
-// Jail answers the spec that a jail was asked for with last; nil for none.
+// Jail returns the spec that a jail was asked for with last; nil for none.
 func (n *Node) Jail(id string) *nodev1.JailSpec {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.jails[id]
 }
 
-// WatchTelemetry answers a sample at once, and then one every second.
+// WatchTelemetry returns a sample at once, and then one every second.
 func (n *Node) WatchTelemetry(_ *nodev1.WatchTelemetryRequest, out grpc.ServerStreamingServer[nodev1.WatchTelemetryResponse]) error {
 	if n.cfg.Telemetry == nil {
 		return status.Error(codes.Unimplemented, "this node cannot say what it uses")
@@ -149,7 +149,7 @@ func (n *Node) WatchTelemetry(_ *nodev1.WatchTelemetryRequest, out grpc.ServerSt
 // ID is the id that the hub gave the node.
 func (n *Node) ID() string { return n.identity.NodeID() }
 
-// running answers the commands that have not ended.
+// running returns the commands that have not ended.
 func (n *Node) running() []*nodev1.Exec {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,14 +162,14 @@ func (n *Node) running() []*nodev1.Exec {
 	return out
 }
 
-// Runs answers how many commands were started.
+// Runs returns how many commands were started.
 func (n *Node) Runs() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.execs)
 }
 
-// EnsureJail answers that the jail runs.
+// EnsureJail returns that the jail runs.
 func (n *Node) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*nodev1.EnsureJailResponse, error) {
 	spec := req.GetSpec()
 	if (spec.GetRootfs() == "machine") != req.GetHostMode() {
@@ -227,7 +227,7 @@ func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*node
 	return &nodev1.StartExecResponse{Exec: c.exec}, nil
 }
 
-// ListExecs answers the commands of a jail, or of all.
+// ListExecs returns the commands of a jail, or of all.
 func (n *Node) ListExecs(_ context.Context, req *nodev1.ListExecsRequest) (*nodev1.ListExecsResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,7 +256,7 @@ func (n *Node) state(c *command) *nodev1.Exec {
 	return c.exec
 }
 
-// WaitExec answers when the command has ended, or as it stands.
+// WaitExec returns when the command has ended, or as it stands.
 func (n *Node) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*nodev1.WaitExecResponse, error) {
 	n.mu.Lock()
 	buried := n.buried[req.GetExecId()]
@@ -297,7 +297,7 @@ func (n *Node) AppendFile(_ context.Context, req *nodev1.AppendFileRequest) (*no
 	return &nodev1.AppendFileResponse{Size: int64(len(n.files[key]))}, nil
 }
 
-// ReadFile answers a file of memory.
+// ReadFile returns a file of memory.
 func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1.ReadFileResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -313,7 +313,7 @@ func (n *Node) DescribeFiles(req *nodev1.DescribeFilesRequest, stream grpc.Serve
 	return stream.Send(&nodev1.DescribeFilesResponse{Missing: req.GetPaths()})
 }
 
-// ListFiles answers the files of a jail, or what is directly in a folder of it.
+// ListFiles returns the files of a jail, or what is directly in a folder of it.
 func (n *Node) ListFiles(_ context.Context, req *nodev1.ListFilesRequest) (*nodev1.ListFilesResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -35,7 +35,7 @@ const (
 	maxProblems = 10
 )
 
-// Check answers the arguments as a JSON object, numbers as float64. The error
+// Check returns the arguments as a JSON object, numbers as float64. The error
 // is a *fault.Error of kind Invalid with code AGENT_012 that names the fields
 // at fault; it is Internal when the tool's own schema is no schema.
 func Check(tool *deckhandv1.Tool, argumentsJSON string) (map[string]any, error) {
@@ -67,7 +67,7 @@ func Check(tool *deckhandv1.Tool, argumentsJSON string) (map[string]any, error) 
 	return out, nil
 }
 
-// Valid answers why a tool's schema is none that arguments could be checked
+// Valid returns why a tool's schema is none that arguments could be checked
 // against, or nil.
 func Valid(tool *deckhandv1.Tool) error {
 	_, err := compile(tool)
@@ -171,7 +171,7 @@ func kindOf(v any) string {
 	}
 }
 
-// problems answers the leaves of a validation error, one line each.
+// problems returns the leaves of a validation error, one line each.
 func problems(failed *jsonschema.ValidationError) []string {
 	printer := message.NewPrinter(language.English)
 	var out []string

@@ -22,7 +22,7 @@ const Header = "traceparent"
 // Variable is the name under which commands find theirs.
 const Variable = "TRACEPARENT"
 
-// Of answers the context's trace context.
+// Of returns the context's trace context.
 func Of(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -32,7 +32,7 @@ func Of(ctx context.Context) string {
 	return carrier[Header]
 }
 
-// With answers a context that goes on with a trace; the same one where the text
+// With returns a context that goes on with a trace; the same one where the text
 // is empty or no trace context.
 func With(ctx context.Context, text string) context.Context {
 	if text == "" {
@@ -41,7 +41,7 @@ func With(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: text})
 }
 
-// Child answers the trace context of something with a lasting id in the trace
+// Child returns the trace context of something with a lasting id in the trace
 // that text belongs to: the same one whenever it is asked for.
 func Child(text, id string) string {
 	parent := trace.SpanContextFromContext(With(context.Background(), text))
@@ -51,7 +51,7 @@ func Child(text, id string) string {
 	return Of(trace.ContextWithRemoteSpanContext(context.Background(), parent.WithSpanID(SpanID(id))))
 }
 
-// SpanID answers the span id of something with a lasting id.
+// SpanID returns the span id of something with a lasting id.
 func SpanID(id string) trace.SpanID {
 	sum := sha256.Sum256([]byte(id))
 	return trace.SpanID(sum[:8])

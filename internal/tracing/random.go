@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// random answers an id that is not all zeros, which would be none.
+// random returns an id that is not all zeros, which would be none.
 func random[ID trace.TraceID | trace.SpanID]() (id ID) {
 	for id == *new(ID) {
 		var b [16]byte

@@ -94,7 +94,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return d.Process.Start(ctx)
 }
 
-// Address answers the path of its socket.
+// Address returns the path of its socket.
 func (d *Daemon) Address() string { return d.address }
 
 func (d *Daemon) configFile() string { return filepath.Join(d.dir, "config.toml") }
@@ -161,14 +161,14 @@ func inPath(name, path string) bool {
 	return false
 }
 
-// Check answers nil when a containerd serves at the address, the path of a
+// Check returns nil when a containerd serves at the address, the path of a
 // Unix socket.
 func Check(ctx context.Context, address string) error {
 	_, err := Version(ctx, address)
 	return err
 }
 
-// Version answers the version of the containerd that serves at the address.
+// Version returns the version of the containerd that serves at the address.
 func Version(ctx context.Context, address string) (string, error) {
 	if _, err := os.Stat(address); err != nil {
 		return "", fmt.Errorf("no containerd at %s: %w", address, err)

@@ -219,7 +219,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return nil
 }
 
-// NodeID answers the id that the hub gave this node; empty before Start.
+// NodeID returns the id that the hub gave this node; empty before Start.
 func (d *Daemon) NodeID() string { return d.identity.NodeID() }
 
 // Stop ends the link in order and closes what Complete opened. Commands go on.

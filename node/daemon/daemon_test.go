@@ -115,7 +115,7 @@ func (e *enrolment) serve(t *testing.T) (url string) {
 	return server.URL
 }
 
-// closedPort answers an address on which nobody listens.
+// closedPort returns an address on which nobody listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -109,7 +109,7 @@ func (in install) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// unit answers the unit's text.
+// unit returns the unit's text.
 func (in install) unit() ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/scrape"
 )
 
-// ready answers what this node needs to take work, as it is now. What runs goes
+// ready returns what this node needs to take work, as it is now. What runs goes
 // on without any of it.
 func (d *Daemon) ready() []scrape.Look {
 	link, disk := scrape.Look{What: "link"}, scrape.Look{What: "disk"}

@@ -9,7 +9,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// shownSkills answers the folders of the skills that jails see, by name.
+// shownSkills returns the folders of the skills that jails see, by name.
 func (d *Daemon) shownSkills() map[string]string {
 	shown := map[string]string{}
 	for _, s := range d.skills {
@@ -33,7 +33,7 @@ func cut(text string) string {
 	return string(r[:min(len(r), maxText)])
 }
 
-// helloSkills answers what the hub is told of the skills.
+// helloSkills returns what the hub is told of the skills.
 func (d *Daemon) helloSkills() []*nodev1.SessionResponse_Skill {
 	told := d.skills[:min(len(d.skills), maxSkills)]
 	out := make([]*nodev1.SessionResponse_Skill, len(told))

@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/identity"
 )
 
-// identity answers the machine's identity, if it has one.
+// identity returns the machine's identity, if it has one.
 func (c Config) identity() (*identity.Identity, error) {
 	dir := filepath.Join(c.DataDir, c.IdentityDir)
 	if !exists(dir) {

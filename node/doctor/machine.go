@@ -18,7 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
 )
 
-// at answers a path of the machine's own.
+// at returns a path of the machine's own.
 func (c Config) at(path string) string { return filepath.Join(c.Root, path) }
 
 // text reads a small file; "" when it cannot be read.

@@ -113,7 +113,7 @@ type listener struct {
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n" +
 	"deckhand: this jail has as many connections open as it may have; try again once some have ended\n"
 
-// Accept answers the next connection that is not one too many.
+// Accept returns the next connection that is not one too many.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		got, err := l.Listener.Accept()

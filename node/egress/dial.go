@@ -107,7 +107,7 @@ func (j *jail) dialAddr(ctx context.Context, to netip.AddrPort, left int, judge 
 	return c, nil
 }
 
-// lookUp answers the addresses that a target stands for, at least one.
+// lookUp returns the addresses that a target stands for, at least one.
 func (p *Proxy) lookUp(ctx context.Context, t allowlist.Target) ([]netip.Addr, error) {
 	if t.Addr.IsValid() {
 		return []netip.Addr{t.Addr}, nil

@@ -209,7 +209,7 @@ func (p *Proxy) jail(id string) *jail {
 	return p.jails[id]
 }
 
-// cutFor answers why nothing of a jail passes; empty when it may.
+// cutFor returns why nothing of a jail passes; empty when it may.
 func (p *Proxy) cutFor(id string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

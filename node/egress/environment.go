@@ -7,7 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 )
 
-// Environment answers a command's environment with that by which programs find
+// Environment returns a command's environment with that by which programs find
 // the proxy; what the command has of it already stays. The user name says which
 // exec it is; some programs send none without a password.
 func Environment(exec string, env []string) []string {

@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 )
 
-// helloOf answers the first message of a client.
+// helloOf returns the first message of a client.
 func helloOf(tb testing.TB, name string) []byte {
 	tb.Helper()
 	client, server := net.Pipe()
@@ -27,7 +27,7 @@ func helloOf(tb testing.TB, name string) []byte {
 	return buf[:n]
 }
 
-// inRecords answers the same message in records of few bytes.
+// inRecords returns the same message in records of few bytes.
 func inRecords(hello []byte, size int) (out []byte) {
 	for body := hello[5:]; len(body) > 0; {
 		n := min(size, len(body))

@@ -51,7 +51,7 @@ func newJail(p *Proxy, id string, list *allowlist.List) *jail {
 	return j
 }
 
-// serverOf answers a server of HTTP that is patient with nobody.
+// serverOf returns a server of HTTP that is patient with nobody.
 func (p *Proxy) serverOf(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: p.cfg.Patience, IdleTimeout: p.cfg.Idle, MaxHeaderBytes: maxHeader,
@@ -166,7 +166,7 @@ func (j *jail) isCut(w http.ResponseWriter) bool {
 	return true
 }
 
-// execOf answers the exec that a command says it is of.
+// execOf returns the exec that a command says it is of.
 func execOf(credentials string) string {
 	scheme, encoded, _ := strings.Cut(credentials, " ")
 	raw, err := base64.StdEncoding.DecodeString(encoded)

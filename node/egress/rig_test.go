@@ -86,7 +86,7 @@ func newRig(t *testing.T, cfg egress.Config, rules *nodev1.Egress) *rig {
 	return r
 }
 
-// rules answers rules as they travel.
+// rules returns rules as they travel.
 func rules(t *testing.T, texts ...string) *nodev1.Egress {
 	t.Helper()
 	out := &nodev1.Egress{}
@@ -110,7 +110,7 @@ func (r *rig) dial() net.Conn {
 	return c
 }
 
-// client answers a program in the jail: it uses the proxy as the environment
+// client returns a program in the jail: it uses the proxy as the environment
 // tells it to.
 func (r *rig) client(exec string) *http.Client {
 	tr := &http.Transport{
@@ -124,7 +124,7 @@ func (r *rig) client(exec string) *http.Client {
 	return &http.Client{Transport: tr, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// get answers the status and text of an answer.
+// get returns the status and text of an answer.
 func (r *rig) get(c *http.Client, url string) (int, string) {
 	r.t.Helper()
 	res, err := c.Get(url)
@@ -169,7 +169,7 @@ func newOrigin(t *testing.T, secure bool, h http.HandlerFunc) origin {
 	return origin{s, port}
 }
 
-// rulesOf answers rules that nobody has checked.
+// rulesOf returns rules that nobody has checked.
 func rulesOf(host string) *nodev1.Egress {
 	return &nodev1.Egress{Rules: []*nodev1.Egress_Rule{{Host: host}}}
 }

@@ -21,7 +21,7 @@ type server struct {
 	p *Proxy
 }
 
-// NewServer answers the gRPC face of a Proxy.
+// NewServer returns the gRPC face of a Proxy.
 func NewServer(p *Proxy) nodev1.EgressServiceServer { return &server{p: p} }
 
 // Tunnel implements the service.

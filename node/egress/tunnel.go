@@ -162,7 +162,7 @@ func (o *oneConn) Close() error {
 	return o.conn.Close()
 }
 
-// Accept answers the connection, and then none until it has ended.
+// Accept returns the connection, and then none until it has ended.
 func (o *oneConn) Accept() (net.Conn, error) {
 	if !o.taken {
 		o.taken = true

@@ -50,7 +50,7 @@ func (p *Proxy) Begin(jail, exec string) {
 	}
 }
 
-// End answers what an exec sent out, which has ended; nil for nothing.
+// End returns what an exec sent out, which has ended; nil for nothing.
 func (p *Proxy) End(jail, exec string) *nodev1.EgressUse {
 	p.mu.Lock()
 	u := p.uses[useKey{jail, exec}]
@@ -78,7 +78,7 @@ func (u *use) proto() *nodev1.EgressUse {
 	return out
 }
 
-// users answers whose a connection is: the exec that it says, or, where it says
+// users returns whose a connection is: the exec that it says, or, where it says
 // none, all that run in its jail.
 func (p *Proxy) users(jail, exec string) (out []*use) {
 	p.mu.Lock()

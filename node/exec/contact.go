@@ -34,7 +34,7 @@ func newContact() contact {
 	return contact{ever: &atomic.Bool{}, lately: &atomic.Bool{}, told: make(chan struct{}, 1)}
 }
 
-// grace answers how long an exec may go on without contact; 0 is for ever, for
+// grace returns how long an exec may go on without contact; 0 is for ever, for
 // a node that has no hub to be cut off from.
 func (c contact) grace(spec *nodev1.ExecSpec) time.Duration {
 	switch {

@@ -39,7 +39,7 @@ func oldInit(jailID string) error {
 		WithFix("stop the jail once its commands have ended; the next command starts it anew").WithObject(jailID)
 }
 
-// running answers the init of an exec that runs.
+// running returns the init of an exec that runs.
 func (s *Service) running(ctx context.Context, id string) (*nodev1.ExecSpec, *jail.Init, error) {
 	rec, err := s.find(ctx, id)
 	if err != nil {
@@ -71,7 +71,7 @@ func hasEnded(id string) error {
 	return fault.New(fault.Precondition, "exec %s has ended", id).WithObject(id)
 }
 
-// fromInit answers what init said in the terms of the node's callers.
+// fromInit returns what init said in the terms of the node's callers.
 func fromInit(doing string, spec *nodev1.ExecSpec, err error) error {
 	said := status.Convert(err).Message()
 	switch status.Code(err) {
@@ -119,7 +119,7 @@ func (s *Service) writeStdin(ctx context.Context, req *nodev1.WriteStdinRequest)
 	return &nodev1.WriteStdinResponse{Written: resp.GetWritten()}, nil
 }
 
-// wasWritten answers a call that is repeated after the exec's end, as the first
+// wasWritten returns a call that is repeated after the exec's end, as the first
 // was answered; any other with why it cannot be.
 func (s *Service) wasWritten(ctx context.Context, req *nodev1.WriteStdinRequest, why error) (*nodev1.WriteStdinResponse, error) {
 	if !fault.Is(why, fault.Precondition) {

@@ -61,7 +61,7 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return []netip.Addr{addr}, nil
 }
 
-// withEgress answers a node whose jails have a way out, by names of the test's.
+// withEgress returns a node whose jails have a way out, by names of the test's.
 func withEgress(t *testing.T) (*node, *names) {
 	t.Helper()
 	n, known := prepared(t), &names{addrs: map[string]string{}}
@@ -78,7 +78,7 @@ func (n *node) startEgress() {
 	n.start()
 }
 
-// allow answers a change of a jail's spec: hosts as host:port, all of which may
+// allow returns a change of a jail's spec: hosts as host:port, all of which may
 // be of this machine.
 func allow(hosts ...string) func(*nodev1.JailSpec) {
 	return func(s *nodev1.JailSpec) {
@@ -201,7 +201,7 @@ func TestThereIsNoOtherWayOut(t *testing.T) {
 	assert.Equal(t, "lo", text, "no interface but loopback")
 }
 
-// certificate answers a certificate for a name, signed by itself.
+// certificate returns a certificate for a name, signed by itself.
 func certificate(t *testing.T, name string) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

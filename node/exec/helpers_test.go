@@ -67,7 +67,7 @@ func newNode(tb testing.TB, change ...func(*exec.Config)) *node {
 	return n
 }
 
-// prepared answers a node that is not started.
+// prepared returns a node that is not started.
 func prepared(tb testing.TB) *node {
 	tb.Helper()
 	n := &node{tb: tb, cfg: jailtest.Config(tb)}
@@ -171,7 +171,7 @@ func (n *node) sh(jailID, script string) (int32, string) {
 	return out.GetExitCode(), text
 }
 
-// log answers an exec's output: all of it, then stdout, then stderr.
+// log returns an exec's output: all of it, then stdout, then stderr.
 func (n *node) log(id string, follow bool) [3][]byte {
 	n.tb.Helper()
 	stream, err := n.api.ReadLog(n.tb.Context(), &nodev1.ReadLogRequest{ExecId: id, Follow: follow})

@@ -28,7 +28,7 @@ func (s *Service) openLog(spec *nodev1.ExecSpec) (*execlog.Reader, error) {
 	return log, nil
 }
 
-// findLog answers the log of an exec and, while it runs, its watch. Both are
+// findLog returns the log of an exec and, while it runs, its watch. Both are
 // nil when it never wrote anything.
 func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *watch, error) {
 	rec, err := s.find(ctx, id)
@@ -58,7 +58,7 @@ func (s *Service) findLog(ctx context.Context, id string) (*execlog.Reader, *wat
 	return log, w, err
 }
 
-// logGone answers why an exec has no log; nil when it never wrote anything.
+// logGone returns why an exec has no log; nil when it never wrote anything.
 func (s *Service) logGone(ctx context.Context, id string) error {
 	rec, err := s.find(ctx, id)
 	switch {
@@ -137,7 +137,7 @@ func validateRead(req *nodev1.ReadLogRequest) error {
 	return nil
 }
 
-// beginning answers the offset that a request begins at.
+// beginning returns the offset that a request begins at.
 func beginning(log *execlog.Reader, req *nodev1.ReadLogRequest) (int64, error) {
 	switch {
 	case req.Since != nil:
@@ -150,7 +150,7 @@ func beginning(log *execlog.Reader, req *nodev1.ReadLogRequest) (int64, error) {
 	return req.GetOffset(), nil
 }
 
-// chunk answers a run of a log as it travels.
+// chunk returns a run of a log as it travels.
 func chunk(c execlog.Chunk) *nodev1.ReadLogResponse {
 	out := &nodev1.ReadLogResponse{Offset: c.Offset}
 	if !c.Time.IsZero() {

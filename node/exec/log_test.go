@@ -22,7 +22,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// read answers what a request reads.
+// read returns what a request reads.
 func (n *node) read(req *nodev1.ReadLogRequest) (string, error) {
 	n.tb.Helper()
 	stream, err := n.api.ReadLog(n.tb.Context(), req)

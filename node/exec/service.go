@@ -381,7 +381,7 @@ func (s *Service) accept(ctx context.Context, spec *nodev1.ExecSpec, conn *jail.
 	return w, existed, nil
 }
 
-// stands answers how a recorded exec stands now.
+// stands returns how a recorded exec stands now.
 func (s *Service) stands(ctx context.Context, rec *nodev1.ExecRecord) (*nodev1.Exec, error) {
 	if rec.GetResult() != nil {
 		return rec.GetResult(), nil
@@ -397,7 +397,7 @@ func (s *Service) stands(ctx context.Context, rec *nodev1.ExecRecord) (*nodev1.E
 	return w.exec(), nil
 }
 
-// watching answers the watch of an unfinished exec.
+// watching returns the watch of an unfinished exec.
 func (s *Service) watching(ctx context.Context, rec *nodev1.ExecRecord) (*watch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -422,7 +422,7 @@ func (s *Service) watching(ctx context.Context, rec *nodev1.ExecRecord) (*watch,
 	return w, nil
 }
 
-// find answers the record of an exec.
+// find returns the record of an exec.
 func (s *Service) find(ctx context.Context, id string) (*nodev1.ExecRecord, error) {
 	rec, err := s.ledger.GetExec(ctx, id)
 	if err != nil {

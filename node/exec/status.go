@@ -10,7 +10,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// request answers what init is asked to start.
+// request returns what init is asked to start.
 func (s *Service) request(spec *nodev1.ExecSpec, proxied bool) *initv1.StartRequest {
 	uid, gid := s.jails.User()
 	timeout := defaultTimeout
@@ -42,7 +42,7 @@ func (s *Service) outputLimit(spec *nodev1.ExecSpec) int64 {
 	return s.output
 }
 
-// fromStatus answers an exec as init tells of it.
+// fromStatus returns an exec as init tells of it.
 func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
 	out := &nodev1.Exec{
 		ExecId: rec.GetSpec().GetExecId(), JailId: rec.GetSpec().GetJailId(),
@@ -58,7 +58,7 @@ func fromStatus(rec *nodev1.ExecRecord, st *initv1.Status) *nodev1.Exec {
 	return out
 }
 
-// reason answers why a command ended, as far as init knows.
+// reason returns why a command ended, as far as init knows.
 func reason(st *initv1.Status) nodev1.EndReason {
 	switch {
 	case st.GetStartError() != "":

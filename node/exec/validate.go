@@ -98,7 +98,7 @@ func validatePty(p *nodev1.Pty) *fault.Error {
 	return nil
 }
 
-// parseUser answers a user and group of a jail; 0 for the jail's own.
+// parseUser returns a user and group of a jail; 0 for the jail's own.
 func parseUser(text string) (uid, gid uint32, err error) {
 	if text == "" {
 		return 0, 0, nil

@@ -71,7 +71,7 @@ func (s *Service) watch(rec *nodev1.ExecRecord, conn *jail.Init) *watch {
 	return w
 }
 
-// ended answers a watch that has nothing left to do.
+// ended returns a watch that has nothing left to do.
 func ended(rec *nodev1.ExecRecord) *watch {
 	w := &watch{rec: rec, now: rec.GetResult(), known: make(chan struct{}), done: make(chan struct{})}
 	close(w.known)
@@ -214,7 +214,7 @@ func (w *watch) follow(ctx context.Context, conn *jail.Init, st *initv1.Status) 
 	return w.fromEnd(st, conn), nil
 }
 
-// fromEnd answers the end that init tells of, and whether it was for memory.
+// fromEnd returns the end that init tells of, and whether it was for memory.
 func (w *watch) fromEnd(st *initv1.Status, conn *jail.Init) *nodev1.Exec {
 	out := fromStatus(w.rec, st)
 	killed := out.GetSignal() == int32(syscall.SIGKILL) || out.GetExitCode() == 128+int32(syscall.SIGKILL)
@@ -281,7 +281,7 @@ func (w *watch) resolve(ctx context.Context) (*nodev1.Exec, error) {
 	return nil, nil
 }
 
-// afterJail answers the end of an exec whose init is gone.
+// afterJail returns the end of an exec whose init is gone.
 func (w *watch) afterJail(ctx context.Context, started bool) (*nodev1.Exec, error) {
 	// It may have written its last between the first look and its death.
 	again, end, err := w.files()
@@ -306,7 +306,7 @@ func (w *watch) afterJail(ctx context.Context, started bool) (*nodev1.Exec, erro
 	return w.end(nodev1.EndReason_END_REASON_JAIL_LOST, nil), nil
 }
 
-// end answers an end that the daemon concludes.
+// end returns an end that the daemon concludes.
 func (w *watch) end(why nodev1.EndReason, more func(*nodev1.Exec)) *nodev1.Exec {
 	out := proto.CloneOf(w.exec())
 	out.State, out.EndReason, out.EndedAt = nodev1.ExecState_EXEC_STATE_ENDED, why, timestamppb.Now()
@@ -333,7 +333,7 @@ func (w *watch) logBytes() int64 {
 // maxStatus bounds what is read of a status: it holds a few numbers and lines.
 const maxStatus = 1 << 20
 
-// files answers what init wrote of an exec: whether it was started, which is
+// files returns what init wrote of an exec: whether it was started, which is
 // whether it has a folder, and its end, nil when there is none.
 func (w *watch) files() (started bool, end *initv1.Status, err error) {
 	spec := w.rec.GetSpec()

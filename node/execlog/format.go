@@ -96,7 +96,7 @@ func (r record) encode(buf *[RecordSize]byte) {
 	binary.LittleEndian.PutUint32(buf[28:], crc32.ChecksumIEEE(buf[:28]))
 }
 
-// decode answers the record in buf and whether it is one that a Writer wrote.
+// decode returns the record in buf and whether it is one that a Writer wrote.
 func decode(buf []byte) (record, bool) {
 	r := record{
 		time:   int64(binary.LittleEndian.Uint64(buf[0:])),

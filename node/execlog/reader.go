@@ -72,7 +72,7 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Size answers how many bytes of output there are now.
+// Size returns how many bytes of output there are now.
 func (r *Reader) Size() (int64, error) {
 	info, err := r.data.Stat()
 	if err != nil {
@@ -258,7 +258,7 @@ func (p *pass) emit(ctx context.Context, like Chunk, to int64) (held bool, err e
 	return false, nil
 }
 
-// records answers how many whole records the index holds.
+// records returns how many whole records the index holds.
 func (r *Reader) records() (int64, error) {
 	if r.index == nil {
 		return 0, nil
@@ -303,7 +303,7 @@ func (r *Reader) record(n int64) (rec record, ok bool, err error) {
 	return rec, ok, nil
 }
 
-// search answers the number of the first record that ends after an offset,
+// search returns the number of the first record that ends after an offset,
 // by bisection: offsets only grow. A damaged record counts as after, so that
 // reading begins before the damage.
 func (r *Reader) search(records, offset int64) int64 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// At answers the offset of the first output that was read at a time or after;
+// At returns the offset of the first output that was read at a time or after;
 // where the log ends now when there is none. It bisects the index.
 func (r *Reader) At(t time.Time) (int64, error) {
 	records, err := r.records()
@@ -33,7 +33,7 @@ func (r *Reader) At(t time.Time) (int64, error) {
 	return r.End()
 }
 
-// End answers where the log ends now: after its last byte, or after the gap
+// End returns where the log ends now: after its last byte, or after the gap
 // that follows it.
 func (r *Reader) End() (int64, error) {
 	end, err := r.Size()
@@ -54,13 +54,13 @@ func (r *Reader) End() (int64, error) {
 // maxTail bounds how far back the last lines are looked for.
 const maxTail = 16 << 20
 
-// TailBytes answers the offset of the last n bytes that are kept.
+// TailBytes returns the offset of the last n bytes that are kept.
 func (r *Reader) TailBytes(n int64) (int64, error) {
 	size, err := r.Size()
 	return max(0, size-n), err
 }
 
-// TailLines answers the offset of the last n lines, the one that is not ended
+// TailLines returns the offset of the last n lines, the one that is not ended
 // yet included, within the last 16 MiB.
 func (r *Reader) TailLines(n int64) (int64, error) {
 	size, err := r.Size()

@@ -31,7 +31,7 @@ type view struct {
 	from, good int64
 }
 
-// bytes answers data from at up to an offset, or less of it; nothing when what
+// bytes returns data from at up to an offset, or less of it; nothing when what
 // is there cannot be shown before more is written. With whole nothing more
 // will be.
 func (r *Reader) bytes(at, to int64, whole bool) ([]byte, error) {

@@ -26,7 +26,7 @@ func newWaiter() *waiter {
 
 func (w *waiter) stop() { w.timer.Stop() }
 
-// next answers when it is time to look again, at once when the log has ended.
+// next returns when it is time to look again, at once when the log has ended.
 func (w *waiter) next(ctx context.Context, ended <-chan struct{}, progress bool) error {
 	if progress {
 		w.pause = shortPause

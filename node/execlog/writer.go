@@ -135,14 +135,14 @@ func (w *Writer) tell(r record) error {
 	return nil
 }
 
-// Size answers where the log ends: how many bytes of output there were.
+// Size returns where the log ends: how many bytes of output there were.
 func (w *Writer) Size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.offset
 }
 
-// Dropped answers how many of them were not kept.
+// Dropped returns how many of them were not kept.
 func (w *Writer) Dropped() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *Writer) Dropped() int64 {
 	return w.offset - w.gap.from
 }
 
-// Err answers why the log takes nothing more; nil while it does.
+// Err returns why the log takes nothing more; nil while it does.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -189,7 +189,7 @@ func (w *workspace) create(name string) error {
 	return f.Close()
 }
 
-// missing answers what is left to add of content that an interrupted call
+// missing returns what is left to add of content that an interrupted call
 // planned to add at an offset: all, the rest, or nothing. It is not known when
 // the file is no longer what that call left.
 func missing(f io.ReaderAt, size int64, begun plan, content []byte) (rest []byte, known bool, err error) {

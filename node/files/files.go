@@ -29,10 +29,10 @@ import (
 
 // Workspaces knows where the jails' workspaces are.
 type Workspaces interface {
-	// Workspace answers the folder on the host that is the jail's /workspace,
+	// Workspace returns the folder on the host that is the jail's /workspace,
 	// or fault.NotFound. Nothing in a jail can move it.
 	Workspace(jailID string) (dir string, err error)
-	// Owner answers the user and group, on the host, of what jails write.
+	// Owner returns the user and group, on the host, of what jails write.
 	Owner() (uid, gid int)
 }
 
@@ -95,7 +95,7 @@ func (s *Service) lock(jailID string) *sync.Mutex {
 	return &s.writing[h.Sum32()%uint32(len(s.writing))]
 }
 
-// open answers the jail's workspace and the path below it. The caller closes
+// open returns the jail's workspace and the path below it. The caller closes
 // the workspace.
 func (s *Service) open(jailID, path string) (*workspace, string, error) {
 	name, err := clean(path)

@@ -38,7 +38,7 @@ func (o one) Workspace(id string) (string, error) {
 
 func (o one) Owner() (uid, gid int) { return o.uid, o.gid }
 
-// service answers a service and the workspace's folder, which lies beside a
+// service returns a service and the workspace's folder, which lies beside a
 // folder "outside" with a secret in it.
 func service(t testing.TB) (*files.Service, string) {
 	t.Helper()

@@ -54,7 +54,7 @@ type listing struct {
 	out       nodev1.ListFilesResponse
 }
 
-// add answers false when there is no room for the entry.
+// add returns false when there is no room for the entry.
 func (l *listing) add(name string, info fs.FileInfo) bool {
 	if len(l.out.Files) == l.limit {
 		l.full, l.out.Truncated = true, true
@@ -122,7 +122,7 @@ func (l *listing) folder(ctx context.Context, dir string, depth int) error {
 	return nil
 }
 
-// names answers the folder's first names, in order: one more than there is
+// names returns the folder's first names, in order: one more than there is
 // room for, so that a folder of millions costs no memory.
 func (l *listing) names(dir string) ([]string, error) {
 	f, err := l.w.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)

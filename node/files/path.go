@@ -20,7 +20,7 @@ const mount = "/workspace"
 // maxLinks is how many symbolic links a path may lead through, as in Linux.
 const maxLinks = 40
 
-// clean answers a caller's path relative to the workspace: "." for the
+// clean returns a caller's path relative to the workspace: "." for the
 // workspace itself, never absolute, never beginning with "..". Symbolic links
 // are os.Root's to judge.
 func clean(name string) (string, error) {
@@ -55,7 +55,7 @@ type workspace struct {
 
 func (w *workspace) close() { _ = w.root.Close() }
 
-// follow answers where a path leads when its last part is a symbolic link, so
+// follow returns where a path leads when its last part is a symbolic link, so
 // that a write goes to the link's target and leaves the link. What it answers
 // may still be changed into another link: whoever opens it goes through the
 // root again.
@@ -118,7 +118,7 @@ func escapes(err error) bool {
 	return false
 }
 
-// printable answers a path as it can be shown, and whether it had to be quoted
+// printable returns a path as it can be shown, and whether it had to be quoted
 // for that.
 func printable(name string) (string, bool) {
 	if utf8.ValidString(name) && strings.IndexFunc(name, unicode.IsControl) < 0 {

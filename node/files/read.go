@@ -92,7 +92,7 @@ func kind(mode fs.FileMode) string {
 	return "device"
 }
 
-// digestOf answers the SHA-256 of a whole file in hex, or "" of one that is too
+// digestOf returns the SHA-256 of a whole file in hex, or "" of one that is too
 // large to read for it.
 func digestOf(f io.ReaderAt, size int64) (string, error) {
 	if size > maxDigest {

@@ -24,7 +24,7 @@ const (
 	writeBits = 0o222
 )
 
-// SharedMode answers the mode that a shared file or folder has in place of its
+// SharedMode returns the mode that a shared file or folder has in place of its
 // own.
 func SharedMode(mode uint32, dir bool) uint32 {
 	switch {
@@ -102,7 +102,7 @@ func (w *workspace) ours(name string, written fs.FileInfo) error {
 		WithFix("end what works in the workspace, and begin again"), err, w.root.RemoveAll(name))
 }
 
-// dressed answers an entry as it is put into the workspace.
+// dressed returns an entry as it is put into the workspace.
 func (u *upload) dressed(e *nodev1.UploadEntry) *nodev1.UploadEntry {
 	if u.shared {
 		e.Mode = SharedMode(e.GetMode(), e.GetType() == "dir")

@@ -75,7 +75,7 @@ func (w *workspace) sendFrom(into string, e *nodev1.UploadEntry) (int64, error) 
 	return part.Size(), nil
 }
 
-// below answers a path in a folder of the workspace, refusing one that leaves
+// below returns a path in a folder of the workspace, refusing one that leaves
 // that folder.
 func below(into, name string) (string, error) {
 	rel, err := clean(name)

@@ -174,7 +174,7 @@ func (o *watch) note(e fsnotify.Event) {
 	o.changed[name] = true
 }
 
-// told answers what was gathered, each path as it is now.
+// told returns what was gathered, each path as it is now.
 func (o *watch) told() *nodev1.WatchFilesResponse {
 	out := &nodev1.WatchFilesResponse{Overflow: o.overflow}
 	for _, name := range slices.Sorted(maps.Keys(o.changed)) {

@@ -79,7 +79,7 @@ func (w *workspace) write(name string, req *nodev1.WriteFileRequest) (*nodev1.Wr
 	return &nodev1.WriteFileResponse{Size: int64(len(req.GetContent())), Digest: digest, Replaced: info != nil}, nil
 }
 
-// writable answers where a write to name goes and what is there: nothing, or a
+// writable returns where a write to name goes and what is there: nothing, or a
 // regular file.
 func (w *workspace) writable(name string) (string, fs.FileInfo, error) {
 	name, info, err := w.follow(name)

@@ -132,7 +132,7 @@ func enrollmentClient(hubURL string, client *http.Client) (deckhandv1connect.Enr
 	return deckhandv1connect.NewEnrollmentServiceClient(client, hubURL), nil
 }
 
-// explain answers a call's error as a person should read it. What the hub said
+// explain returns a call's error as a person should read it. What the hub said
 // stays; where nobody, or something that is no hub, answered, it says so.
 func explain(hubURL string, err error) error {
 	said := fault.FromConnect(err)

@@ -220,21 +220,21 @@ func (i *Identity) store(r record) error {
 // Enrolled says whether a hub knows this machine.
 func (i *Identity) Enrolled() bool { return i.NodeID() != "" }
 
-// NodeID answers the id that the hub gave; empty before enrolment.
+// NodeID returns the id that the hub gave; empty before enrolment.
 func (i *Identity) NodeID() string {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.node.NodeID
 }
 
-// EdgeAddress answers the host:port of the hub's edge.
+// EdgeAddress returns the host:port of the hub's edge.
 func (i *Identity) EdgeAddress() string {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.node.EdgeAddress
 }
 
-// Validity answers when the certificate begins and ends.
+// Validity returns when the certificate begins and ends.
 func (i *Identity) Validity() (from, until time.Time) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -262,7 +262,7 @@ func (i *Identity) CheckToken(token jointoken.Token) error {
 		WithObject(i.node.NodeID).WithFix("to move it, revoke it there and remove %s", i.dir)
 }
 
-// Request answers a PKCS #10 certificate request in DER, signed by the key.
+// Request returns a PKCS #10 certificate request in DER, signed by the key.
 func (i *Identity) Request() ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader,
 		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "deckhand node"}}, i.key)
@@ -282,7 +282,7 @@ func (i *Identity) Install(certificatePEM string) error {
 	return i.store(r)
 }
 
-// TLS answers how to dial the edge: by the certificate of this moment, trusting
+// TLS returns how to dial the edge: by the certificate of this moment, trusting
 // the hub's authority alone.
 func (i *Identity) TLS() (*tls.Config, error) {
 	i.mu.RLock()

@@ -12,7 +12,7 @@ import (
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 )
 
-// running answers a run that has not ended.
+// running returns a run that has not ended.
 func (s *server) running(id string) (*run, error) {
 	r, err := s.run(id)
 	if err != nil {

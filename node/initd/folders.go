@@ -82,7 +82,7 @@ func (f *folders) make(name string) (folder, error) {
 	return folder{dir, log}, nil
 }
 
-// take answers an exec's folder, which is there from then on. It is errStarted
+// take returns an exec's folder, which is there from then on. It is errStarted
 // when it was there before.
 func (f *folders) take(id string) (folder, error) {
 	var one folder

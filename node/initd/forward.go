@@ -232,7 +232,7 @@ func rawOf(c net.Conn) (syscall.RawConn, error) {
 	return sc.SyscallConn()
 }
 
-// read answers what came, and nil at the end. A connection with nothing to read
+// read returns what came, and nil at the end. A connection with nothing to read
 // holds no chunk.
 func (f *forwards) read(in syscall.RawConn) (n int, buf *[chunk]byte, err error) {
 	rerr := in.Read(func(fd uintptr) (ready bool) {

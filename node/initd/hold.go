@@ -35,7 +35,7 @@ func (c *clock) now() moment {
 	return out
 }
 
-// elapsed answers how long commands ran since a moment.
+// elapsed returns how long commands ran since a moment.
 func (c *clock) elapsed(since moment) time.Duration {
 	now := c.now()
 	return now.at.Sub(since.at) - (now.lost - since.lost)
@@ -56,7 +56,7 @@ func (c *clock) hold(held bool) {
 	}
 }
 
-// holding answers what is closed at the end of the hold that goes on; nil when
+// holding returns what is closed at the end of the hold that goes on; nil when
 // there is none.
 func (c *clock) holding() <-chan struct{} {
 	c.mu.Lock()

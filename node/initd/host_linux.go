@@ -84,7 +84,7 @@ const hostDir = "/root"
 // jailUser is what the daemon asks for when nobody named a user.
 const jailUser = 1000
 
-// onMachine answers a request as the machine takes it: by root unless another
+// onMachine returns a request as the machine takes it: by root unless another
 // user was named, and with root's own folder and environment.
 func onMachine(in *initv1.StartRequest) *initv1.StartRequest {
 	req := proto.CloneOf(in)

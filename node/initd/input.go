@@ -28,7 +28,7 @@ func newInput(f *os.File, pty bool) *input {
 	return &input{file: f, pty: pty, turn: make(chan struct{}, 1)}
 }
 
-// given answers how many bytes the command was given; an input that is not
+// given returns how many bytes the command was given; an input that is not
 // there gave none.
 func (in *input) given() int64 {
 	if in == nil {

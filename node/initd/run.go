@@ -39,7 +39,7 @@ type run struct {
 	copies  sync.WaitGroup
 }
 
-// snapshot answers the status as it stands.
+// snapshot returns the status as it stands.
 func (r *run) snapshot() *initv1.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func newCommand(req *initv1.StartRequest) (c command, err error) {
 	return c, nil
 }
 
-// fdOf answers a file's descriptor, which stays as blocking as it is: of these
+// fdOf returns a file's descriptor, which stays as blocking as it is: of these
 // only the command's ends are asked for, and they do block.
 func fdOf(f *os.File) uintptr {
 	conn, err := f.SyscallConn()
@@ -131,7 +131,7 @@ func maxFD() uintptr {
 	return uintptr(limit.Cur)
 }
 
-// mergeEnv answers base with the variables of over in place of its own.
+// mergeEnv returns base with the variables of over in place of its own.
 func mergeEnv(base, over []string) []string {
 	set := map[string]bool{}
 	for _, entry := range over {
@@ -147,7 +147,7 @@ func mergeEnv(base, over []string) []string {
 	return append(out, over...)
 }
 
-// candidates answers where a program may be, in the order of PATH.
+// candidates returns where a program may be, in the order of PATH.
 func candidates(program string, env []string) []string {
 	if strings.Contains(program, "/") {
 		return []string{program}

@@ -398,7 +398,7 @@ func (s *server) List(context.Context, *initv1.ListRequest) (*initv1.ListRespons
 	return out, nil
 }
 
-// all answers every run, each of which has been spawned.
+// all returns every run, each of which has been spawned.
 func (s *server) all() []*run {
 	s.mu.Lock()
 	known := slices.Collect(maps.Values(s.runs))
@@ -409,7 +409,7 @@ func (s *server) all() []*run {
 	})
 }
 
-// run answers a run that has been spawned.
+// run returns a run that has been spawned.
 func (s *server) run(id string) (*run, error) {
 	s.mu.Lock()
 	r := s.runs[id]

@@ -45,7 +45,7 @@ func isPlain(req *initv1.StartRequest) bool {
 	return req.GetPtyRows() == 0 && len(req.GetStdin()) == 0 && !req.GetStdinOpen()
 }
 
-// stubFor answers a stub that waits for its command, with what connects it as
+// stubFor returns a stub that waits for its command, with what connects it as
 // the request wants it, or why there is none.
 func (s *server) stubFor(req *initv1.StartRequest) (st *stub, why string) {
 	for isPlain(req) {

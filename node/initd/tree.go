@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descendants answers every process below one, not itself.
+// descendants returns every process below one, not itself.
 func descendants(pid int) []int {
 	var out []int
 	todo := children(pid)
@@ -22,7 +22,7 @@ func descendants(pid int) []int {
 	return out
 }
 
-// children answers the children of all threads of a process. A process that
+// children returns the children of all threads of a process. A process that
 // is gone has none.
 func children(pid int) []int {
 	task := filepath.Join("/proc", strconv.Itoa(pid), "task")

@@ -27,7 +27,7 @@ type Cgroup struct {
 	raw []byte // of /proc/<pid>/cgroup
 }
 
-// cgroupOfProcess answers the cgroup of a process.
+// cgroupOfProcess returns the cgroup of a process.
 func cgroupOfProcess(pid int32) (Cgroup, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -36,7 +36,7 @@ func cgroupOfProcess(pid int32) (Cgroup, error) {
 	return Cgroup{raw}, nil
 }
 
-// Dir answers the folder of a controller, and which version it is of; "" and 0
+// Dir returns the folder of a controller, and which version it is of; "" and 0
 // when this machine has the controller nowhere.
 func (c Cgroup) Dir(controller string) (dir string, version int) {
 	if at := cgroupOf(c.raw, controller); at != "" {
@@ -51,7 +51,7 @@ func (c Cgroup) Dir(controller string) (dir string, version int) {
 	return "", 0
 }
 
-// Path answers the path of a controller below its hierarchy, as the kernel
+// Path returns the path of a controller below its hierarchy, as the kernel
 // tells it; "" when it has none.
 func (c Cgroup) Path(controller string) string { return cgroupOf(c.raw, controller) }
 
@@ -61,7 +61,7 @@ func isUnified() bool {
 	return err == nil
 }
 
-// Cgroup answers where the kernel accounts for a running jail. A jail that does
+// Cgroup returns where the kernel accounts for a running jail. A jail that does
 // not run is refused. To ask is not to use the jail: it may be idle all the
 // same, and frozen as well.
 func (m *Manager) Cgroup(ctx context.Context, id string) (Cgroup, error) {
@@ -84,7 +84,7 @@ func (m *Manager) Cgroup(ctx context.Context, id string) (Cgroup, error) {
 	return Cgroup{}, fault.New(fault.Precondition, "jail %s does not run", id).WithFix("call EnsureJail first").WithObject(id)
 }
 
-// OOMKills answers how many processes of a jail the kernel has killed for
+// OOMKills returns how many processes of a jail the kernel has killed for
 // memory so far.
 func (i *Init) OOMKills() (int64, error) {
 	// An init stays in its cgroup, and every exec asks.
@@ -103,7 +103,7 @@ func (i *Init) OOMKills() (int64, error) {
 	return readOOMKills(file)
 }
 
-// OOMKills answers how many processes the kernel has killed for memory so far.
+// OOMKills returns how many processes the kernel has killed for memory so far.
 func (c Cgroup) OOMKills() (int64, error) {
 	file, err := c.oomFile()
 	if err != nil {
@@ -112,7 +112,7 @@ func (c Cgroup) OOMKills() (int64, error) {
 	return readOOMKills(file)
 }
 
-// oomFile answers the file that the kernel counts them in: memory.events with
+// oomFile returns the file that the kernel counts them in: memory.events with
 // version 2, memory.oom_control with version 1.
 func (c Cgroup) oomFile() (string, error) {
 	switch dir, version := c.Dir("memory"); version {
@@ -137,7 +137,7 @@ func readOOMKills(file string) (int64, error) {
 	return 0, errors.New("the kernel does not count the jail's memory events")
 }
 
-// cgroupOf answers the path of a controller in /proc/<pid>/cgroup; "" is the
+// cgroupOf returns the path of a controller in /proc/<pid>/cgroup; "" is the
 // unified hierarchy.
 func cgroupOf(raw []byte, controller string) string {
 	lines := bufio.NewScanner(bytes.NewReader(raw))
@@ -155,7 +155,7 @@ func cgroupOf(raw []byte, controller string) string {
 	return ""
 }
 
-// cgroups answers the folders of the containers in this node's namespace of
+// cgroups returns the folders of the containers in this node's namespace of
 // containerd, and of any other containerd that has one of that name.
 func (m *Manager) cgroups() (map[string][]string, error) {
 	found := map[string][]string{}

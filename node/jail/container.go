@@ -75,7 +75,7 @@ func (m *Manager) launch(ctx context.Context, p paths, rec *nodev1.JailRecord) (
 	return conn, nil
 }
 
-// lastWords answers what init itself said at the end of its log.
+// lastWords returns what init itself said at the end of its log.
 func lastWords(path string) string {
 	raw, err := os.ReadFile(path)
 	if err != nil || len(raw) == 0 {
@@ -85,7 +85,7 @@ func lastWords(path string) string {
 	return "; it said: " + lines[len(lines)-1]
 }
 
-// adopt answers the connection to a jail's init, found again if need be; nil
+// adopt returns the connection to a jail's init, found again if need be; nil
 // when the jail does not run.
 func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Init, error) {
 	if conn := m.connOf(e); conn.Alive() {
@@ -124,12 +124,12 @@ func (m *Manager) adopt(ctx context.Context, e *entry, p paths, id string) (*Ini
 	return conn, nil
 }
 
-// namespaced answers a context in this node's namespace of containerd.
+// namespaced returns a context in this node's namespace of containerd.
 func (m *Manager) namespaced(ctx context.Context) context.Context {
 	return namespaces.WithNamespace(ctx, m.cfg.Namespace)
 }
 
-// running answers the PID of a jail's init; 0 when the jail does not run.
+// running returns the PID of a jail's init; 0 when the jail does not run.
 func (m *Manager) running(ctx context.Context, id string) (int32, error) {
 	if id == HostID {
 		return m.hostRunning(ctx, m.paths(id))
@@ -143,7 +143,7 @@ func (m *Manager) running(ctx context.Context, id string) (int32, error) {
 	return m.runningTask(ctx, ctr)
 }
 
-// container answers a jail's container; nil when it has none.
+// container returns a jail's container; nil when it has none.
 func (m *Manager) container(ctx context.Context, id string) (client.Container, error) {
 	rec, err := readRecord(m.paths(id).record)
 	if err != nil || rec.GetContainerId() == "" {
@@ -159,7 +159,7 @@ func (m *Manager) container(ctx context.Context, id string) (client.Container, e
 	return ctr, nil
 }
 
-// runningTask answers the PID of a container's init; 0 when it does not run.
+// runningTask returns the PID of a container's init; 0 when it does not run.
 func (m *Manager) runningTask(ctx context.Context, ctr client.Container) (int32, error) {
 	task, err := ctr.Task(ctx, nil)
 	if errdefs.IsNotFound(err) {

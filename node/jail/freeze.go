@@ -87,7 +87,7 @@ func freezeEntry(ctx context.Context, e *entry, id string, cg Cgroup) (thaw func
 	}, nil
 }
 
-// Processes answers the host's ids of every process of a running jail, init's
+// Processes returns the host's ids of every process of a running jail, init's
 // among them. Unless the jail is frozen the answer is old when it arrives.
 func (m *Manager) Processes(ctx context.Context, id string) ([]int, error) {
 	cg, err := m.Cgroup(ctx, id)
@@ -121,7 +121,7 @@ func (f freezerOf) isRoot() bool {
 	return f.dir == cgroupRoot || f.dir == filepath.Join(cgroupRoot, "freezer")
 }
 
-// freeze answers when all stand.
+// freeze returns when all stand.
 func (f freezerOf) freeze(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, freezePatience)
 	defer cancel()
@@ -182,7 +182,7 @@ func (f freezerOf) frozen() (bool, error) {
 	return false, nil
 }
 
-// processes answers the members of the folder and of those below it: runc, or
+// processes returns the members of the folder and of those below it: runc, or
 // a command of the machine, may have made some.
 func (f freezerOf) processes() ([]int, error) {
 	var out []int

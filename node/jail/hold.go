@@ -86,7 +86,7 @@ func (m *Manager) changeHolders(ctx context.Context, id string, change func([]st
 	return describe(id, rec, nodev1.JailState_JAIL_STATE_RUNNING, conn), nil
 }
 
-// lockRunning answers a jail under its lock, with its init if it runs.
+// lockRunning returns a jail under its lock, with its init if it runs.
 func (m *Manager) lockRunning(ctx context.Context, id string) (_ *entry, _ *nodev1.JailRecord, _ *Init, unlock func(), err error) {
 	if _, _, err := m.known(id); err != nil {
 		return nil, nil, nil, nil, err
@@ -230,7 +230,7 @@ func (m *Manager) holders(e *entry) []string {
 	return e.holders
 }
 
-// InitToStart answers the connection to a running jail's init for a new
+// InitToStart returns the connection to a running jail's init for a new
 // command. A jail that is held or being killed takes none.
 func (m *Manager) InitToStart(ctx context.Context, id string) (*Init, error) {
 	if err := m.allowsHost(id); err != nil {

@@ -40,7 +40,7 @@ const (
 // own: to be frozen, to be counted.
 var hostControllers = []string{"freezer", "memory", "pids", "cpuacct"}
 
-// EnsureHost answers once host mode's init runs: started, or found again. The
+// EnsureHost returns once host mode's init runs: started, or found again. The
 // caller has made sure that whoever asks may have the whole machine.
 func (m *Manager) EnsureHost(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {
 	if in.GetJailId() != HostID || in.GetRootfs() != RootMachine {
@@ -196,7 +196,7 @@ func (m *Manager) placeHost(pid int, systemd bool) error {
 	return nil
 }
 
-// hostRunning answers the PID of host mode's init; 0 when it does not run, and
+// hostRunning returns the PID of host mode's init; 0 when it does not run, and
 // then nothing that it started runs any more.
 func (m *Manager) hostRunning(ctx context.Context, p paths) (int32, error) {
 	pid, err := listenerOf(ctx, p)
@@ -206,7 +206,7 @@ func (m *Manager) hostRunning(ctx context.Context, p paths) (int32, error) {
 	return 0, m.endHostRest(ctx, p)
 }
 
-// listenerOf answers who listens on the socket of host mode; 0 for nobody.
+// listenerOf returns who listens on the socket of host mode; 0 for nobody.
 func listenerOf(ctx context.Context, p paths) (int32, error) {
 	conn, err := sockets{state: p.state}.dial(ctx)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
@@ -255,7 +255,7 @@ func (m *Manager) endHost(ctx context.Context, p paths) error {
 	return m.endHostRest(ctx, p)
 }
 
-// awaitEnd answers when a process has ended, or patience has.
+// awaitEnd returns when a process has ended, or patience has.
 func awaitEnd(ctx context.Context, pid int32) error {
 	ctx, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()

@@ -223,7 +223,7 @@ func remove(pids []int, one int) (out []int) {
 	return out
 }
 
-// hostCgroups answers the cgroups of host mode that processes are in.
+// hostCgroups returns the cgroups of host mode that processes are in.
 func hostCgroups(t *testing.T, members []int) (out []string) {
 	t.Helper()
 	for _, pid := range members {

@@ -109,7 +109,7 @@ func (s *scene) handOut(network, address string) string {
 	return l.Addr().String()
 }
 
-// commandsOf answers a jail's init and the processes that have a program of
+// commandsOf returns a jail's init and the processes that have a program of
 // their own: the stubs that wait for commands come and go.
 func (s *scene) commandsOf(id string) (out []int) {
 	s.t.Helper()

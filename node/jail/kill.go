@@ -117,7 +117,7 @@ func deadline(ctx context.Context) time.Time {
 	return at
 }
 
-// orGone answers no error when the jail has ended meanwhile, with all in it.
+// orGone returns no error when the jail has ended meanwhile, with all in it.
 func (k *killing) orGone(err error) error {
 	if !k.conn.Alive() {
 		return nil

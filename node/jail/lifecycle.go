@@ -228,7 +228,7 @@ type Drain struct {
 	Reason string
 }
 
-// Drain answers whether the node is drained.
+// Drain reports whether the node is drained.
 func (m *Manager) Drain() Drain {
 	m.mu.Lock()
 	defer m.mu.Unlock()

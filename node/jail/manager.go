@@ -190,19 +190,19 @@ func (m *Manager) Close() error {
 	return errors.Join(append(errs, m.containerd.Close())...)
 }
 
-// Runtimes answers the runtimes that this machine has jails of.
+// Runtimes returns the runtimes that this machine has jails of.
 func (m *Manager) Runtimes() []string { return append([]string(nil), m.runtimes...) }
 
 // HardWorkspaces says whether new workspaces are held to their size.
 func (m *Manager) HardWorkspaces() bool { return m.hardWorkspaces }
 
-// Owner answers the user and group, on the host, that own what commands write.
+// Owner returns the user and group, on the host, that own what commands write.
 func (m *Manager) Owner() (uid, gid int) {
 	id := int(m.cfg.UIDBase) + userID
 	return id, id
 }
 
-// User answers the user and group, in a jail, that commands run under.
+// User returns the user and group, in a jail, that commands run under.
 func (m *Manager) User() (uid, gid uint32) { return userID, userID }
 
 func (m *Manager) entry(id string) *entry {
@@ -235,7 +235,7 @@ func (m *Manager) touch(e *entry) {
 	e.used = m.cfg.Now()
 }
 
-// Ensure answers once the jail runs: it is made, woken, found, or made anew
+// Ensure returns once the jail runs: it is made, woken, found, or made anew
 // when it was lost. A jail that runs with another spec is made anew if nothing
 // runs in it; else the call is refused. One that is to have more memory and is
 // else the same gets it as it runs, and so does one whose egress is another.
@@ -324,7 +324,7 @@ func idle(ctx context.Context, conn *Init, id string) error {
 	return nil
 }
 
-// Init answers the connection to a running jail's init. A jail that does not
+// Init returns the connection to a running jail's init. A jail that does not
 // run is refused.
 func (m *Manager) Init(ctx context.Context, id string) (*Init, error) {
 	e := m.entry(id)
@@ -353,7 +353,7 @@ func (m *Manager) Init(ctx context.Context, id string) (*Init, error) {
 		WithFix("call EnsureJail first").WithObject(id)
 }
 
-// notRunning answers the state of a jail that was to run and does not.
+// notRunning returns the state of a jail that was to run and does not.
 func (m *Manager) notRunning(rec *nodev1.JailRecord) nodev1.JailState {
 	if rec.GetStopped() || rec.GetBootId() != m.bootID {
 		return nodev1.JailState_JAIL_STATE_STOPPED
@@ -361,7 +361,7 @@ func (m *Manager) notRunning(rec *nodev1.JailRecord) nodev1.JailState {
 	return nodev1.JailState_JAIL_STATE_LOST
 }
 
-// Get answers one jail as it stands.
+// Get returns one jail as it stands.
 func (m *Manager) Get(ctx context.Context, id string) (*nodev1.Jail, error) {
 	p, rec, err := m.known(id)
 	if err != nil {
@@ -385,7 +385,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*nodev1.Jail, error) {
 	return describe(id, rec, m.notRunning(rec), nil), nil
 }
 
-// List answers every jail in the order of their ids.
+// List returns every jail in the order of their ids.
 func (m *Manager) List(ctx context.Context) ([]*nodev1.Jail, error) {
 	dirs, err := os.ReadDir(filepath.Join(m.cfg.DataDir, "jails"))
 	if err != nil {
@@ -405,7 +405,7 @@ func (m *Manager) List(ctx context.Context) ([]*nodev1.Jail, error) {
 	return out, nil
 }
 
-// Connected answers the ids of the jails whose init this Manager has on the
+// Connected returns the ids of the jails whose init this Manager has on the
 // line, in no order and without waiting for anything.
 func (m *Manager) Connected() []string {
 	m.mu.Lock()

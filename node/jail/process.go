@@ -17,7 +17,7 @@ type Process struct {
 	started string
 }
 
-// ReadProcess answers a process that has not ended.
+// ReadProcess returns a process that has not ended.
 func ReadProcess(pid int) (Process, bool) {
 	state, parent, started, ok := readStat(pid)
 	if !ok || state == 'Z' || state == 'X' {
@@ -52,7 +52,7 @@ func readStat(pid int) (state byte, parent int, started string, ok bool) {
 	return fields[0][0], parent, string(fields[19]), err == nil
 }
 
-// readProcesses answers those of the processes that have not ended.
+// readProcesses returns those of the processes that have not ended.
 func readProcesses(pids []int) []Process {
 	out := make([]Process, 0, len(pids))
 	for _, pid := range pids {
@@ -78,7 +78,7 @@ func TreeBelow(pids []int, inside int) (root Process, below []Process) {
 	return root, descendants(all, root.PID)
 }
 
-// descendants answers what is below a process, itself not.
+// descendants returns what is below a process, itself not.
 func descendants(all []Process, root int) (below []Process) {
 	children := map[int][]Process{}
 	for _, p := range all {
@@ -92,7 +92,7 @@ func descendants(all []Process, root int) (below []Process) {
 	return below
 }
 
-// StillThere answers how many of the processes have not ended: the proof of a
+// StillThere returns how many of the processes have not ended: the proof of a
 // kill.
 func StillThere(tree []Process) (left int32) {
 	for _, p := range tree {

@@ -39,7 +39,7 @@ func (m *Manager) paths(id string) paths {
 	}
 }
 
-// readRecord answers a jail's record; nil when there is no such jail.
+// readRecord returns a jail's record; nil when there is no such jail.
 func readRecord(path string) (*nodev1.JailRecord, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -56,7 +56,7 @@ func sh(t *testing.T, m *jail.Manager, id, script string) (*initv1.Status, strin
 	return resp.GetStatus(), output(t, m, id, execID)
 }
 
-// output answers what an exec has written so far.
+// output returns what an exec has written so far.
 func output(t *testing.T, m *jail.Manager, id, execID string) string {
 	t.Helper()
 	dir, err := m.OpenExec(id, execID)
@@ -76,12 +76,12 @@ func until(t *testing.T, m *jail.Manager, id, execID, text string) {
 	eventually(t, func() bool { return contains(output(t, m, id, execID), text) }, "output %q", text)
 }
 
-// stateOf answers the state folder of a jail.
+// stateOf returns the state folder of a jail.
 func stateOf(cfg jail.Config, id string) string {
 	return filepath.Join(cfg.DataDir, "jails", id, "state")
 }
 
-// execDir answers the folder of an exec.
+// execDir returns the folder of an exec.
 func execDir(cfg jail.Config, id, execID string) string {
 	return filepath.Join(stateOf(cfg, id), initd.ExecsDir, execID)
 }

@@ -14,7 +14,7 @@ type server struct {
 	m *Manager
 }
 
-// NewServer answers the gRPC face of a Manager.
+// NewServer returns the gRPC face of a Manager.
 func NewServer(m *Manager) nodev1.JailServiceServer { return &server{m: m} }
 
 // EnsureJail implements the service.

@@ -21,7 +21,7 @@ type shim struct {
 	namespace, container, address string
 }
 
-// runningShims answers those that run on this machine, whoever's they are.
+// runningShims returns those that run on this machine, whoever's they are.
 func runningShims() ([]shim, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {

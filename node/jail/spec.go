@@ -45,7 +45,7 @@ var shims = map[string]struct{ program, shim, name string }{
 	"runc": {"runc", "containerd-shim-runc-v2", "io.containerd.runc.v2"},
 }
 
-// runtimes answers which of them this machine has.
+// runtimes returns which of them this machine has.
 func runtimes() []string {
 	var out []string
 	for name, s := range shims {
@@ -59,7 +59,7 @@ func runtimes() []string {
 	return out
 }
 
-// fill answers a spec with its defaults, or says what is wrong with it.
+// fill returns a spec with its defaults, or says what is wrong with it.
 func (m *Manager) fill(in *nodev1.JailSpec) (*nodev1.JailSpec, error) {
 	s := proto.CloneOf(in)
 	if !jailID.MatchString(s.GetJailId()) || len(s.GetJailId()) > 64 {
@@ -190,7 +190,7 @@ func weighsIO() bool {
 	return err == nil && len(at) > 0 && isUnified()
 }
 
-// openFiles answers how many files a process of a jail may have open: 65 536,
+// openFiles returns how many files a process of a jail may have open: 65 536,
 // or what this machine's own limit leaves. It may not be raised again where
 // even root cannot.
 func openFiles() (uint64, error) {

@@ -142,7 +142,7 @@ func isMountPoint(dir string) (bool, error) {
 	return at.Dev != above.Dev, nil
 }
 
-// Workspace answers the folder on the host that is a jail's /workspace,
+// Workspace returns the folder on the host that is a jail's /workspace,
 // whether the jail runs or not.
 func (m *Manager) Workspace(id string) (string, error) {
 	p, rec, err := m.known(id)
@@ -164,7 +164,7 @@ func (m *Manager) Workspace(id string) (string, error) {
 	return p.workspace, nil
 }
 
-// WorkspaceUse answers how many bytes of a jail's workspace are used, and its
+// WorkspaceUse returns how many bytes of a jail's workspace are used, and its
 // size; bounded is false for one that is a plain folder, or not mounted.
 func (m *Manager) WorkspaceUse(id string) (used, size int64, bounded bool) {
 	if !jailID.MatchString(id) {
@@ -181,7 +181,7 @@ func (m *Manager) WorkspaceUse(id string) (used, size int64, bounded bool) {
 	return int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Blocks) * st.Bsize, true
 }
 
-// known answers a jail's paths and record, or that there is no such jail.
+// known returns a jail's paths and record, or that there is no such jail.
 func (m *Manager) known(id string) (paths, *nodev1.JailRecord, error) {
 	if !jailID.MatchString(id) {
 		return paths{}, nil, notFound(id)

@@ -25,7 +25,7 @@ type write struct {
 
 func newCommits() *commits { return &commits{turn: make(chan struct{}, 1)} }
 
-// do answers when fn's writes are on disk. commit is one transaction, the same
+// do returns when fn's writes are on disk. commit is one transaction, the same
 // for every caller.
 func (c *commits) do(fn func(tx *bbolt.Tx) error, commit func(func(tx *bbolt.Tx) error) error) error {
 	w := &write{fn: fn, done: make(chan struct{})}

@@ -12,7 +12,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Digest answers what tells one request from another: the SHA-256 of the
+// Digest returns what tells one request from another: the SHA-256 of the
 // message in its deterministic encoding.
 func Digest(m proto.Message) ([]byte, error) {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -61,7 +61,7 @@ func (l *Ledger) Exec(ctx context.Context, spec *nodev1.ExecSpec, instance strin
 	return rec, existed, nil
 }
 
-// FindExec answers the record of an exec that is there already, as Exec would;
+// FindExec returns the record of an exec that is there already, as Exec would;
 // nil when there is none. It writes nothing.
 func (l *Ledger) FindExec(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.ExecRecord, error) {
 	rec, err := l.GetExec(ctx, spec.GetExecId())
@@ -112,7 +112,7 @@ func (l *Ledger) BuryExec(ctx context.Context, end *nodev1.Exec) (rec *nodev1.Ex
 	return rec, existed, nil
 }
 
-// GetExec answers the record of an exec; nil when there is none.
+// GetExec returns the record of an exec; nil when there is none.
 func (l *Ledger) GetExec(ctx context.Context, id string) (*nodev1.ExecRecord, error) {
 	var rec *nodev1.ExecRecord
 	err := l.view(ctx, func(tx *bbolt.Tx) error {
@@ -180,7 +180,7 @@ func (l *Ledger) LogsDeleted(ctx context.Context, ids []string, at *timestamppb.
 	})
 }
 
-// Execs answers the records of a jail's execs in the order of their ids: all
+// Execs returns the records of a jail's execs in the order of their ids: all
 // jails' for "", only unfinished ones if liveOnly.
 func (l *Ledger) Execs(ctx context.Context, jailID string, liveOnly bool) ([]*nodev1.ExecRecord, error) {
 	var out []*nodev1.ExecRecord

@@ -223,7 +223,7 @@ func guard(path string, fn func() error) (err error) {
 // Close closes the file. Nothing may be called after it.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Path answers where the ledger is.
+// Path returns where the ledger is.
 func (l *Ledger) Path() string { return filepath.Clean(l.db.Path()) }
 
 // BootID names the running boot: records of another one are from before a

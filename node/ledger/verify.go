@@ -41,7 +41,7 @@ var native = binary.NativeEndian
 // errLocked is answered for a file that another process has open.
 var errLocked = errors.New("open in another process")
 
-// verify answers what is wrong with the file at path. One that is not there,
+// verify returns what is wrong with the file at path. One that is not there,
 // or empty, is right.
 func verify(path string) error {
 	f, err := os.Open(path)
@@ -104,7 +104,7 @@ func verifyFile(raw []byte) error {
 	return f.tree(native.Uint64(meta[16:]), nil, nil, 0)
 }
 
-// currentMeta answers the newer of the head pages that are whole.
+// currentMeta returns the newer of the head pages that are whole.
 func currentMeta(raw []byte) []byte {
 	var best []byte
 	for _, at := range []int{0, os.Getpagesize(), 4096, 8192, 16384, 65536} {
@@ -193,7 +193,7 @@ func (f *file) page(p, from, to []byte, depth int) error {
 	return nil
 }
 
-// element answers the key of an element, and the value if it is a bucket.
+// element returns the key of an element, and the value if it is a bucket.
 func element(p []byte, flags uint16, i int) (key, bucket []byte, err error) {
 	at := pageHeader + i*elementSize
 	e := p[at:]

@@ -53,7 +53,7 @@ type checked struct {
 	ctx  context.Context // with the correlation id
 }
 
-// Context answers the call's context.
+// Context returns the call's context.
 func (c *checked) Context() context.Context { return c.ctx }
 
 // RecvMsg receives a request that keeps the proto's rules.

@@ -69,7 +69,7 @@ func listenOn(c *conn) *listener {
 	return l
 }
 
-// Accept answers the connection once, and afterwards waits for the end.
+// Accept returns the connection once, and afterwards waits for the end.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.pending:

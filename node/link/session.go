@@ -251,7 +251,7 @@ type renewal struct {
 	notBefore time.Time
 }
 
-// due answers a certificate request when it is time to send one.
+// due returns a certificate request when it is time to send one.
 func (r *renewal) due() []byte {
 	now := r.link.cfg.Now()
 	from, until := r.link.cfg.Identity.Validity()

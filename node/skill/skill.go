@@ -94,7 +94,7 @@ func with[Args any](skill func(context.Context, Args) (*answer.Answer, int64, er
 	}
 }
 
-// Names answers the names of all skills in order.
+// Names returns the names of all skills in order.
 func Names() []string { return slices.Sorted(maps.Keys(skills)) }
 
 // Main runs `deckhand-skill [--json] NAME ARGUMENTS`, the arguments being a

@@ -17,7 +17,7 @@ const (
 	maxChanges = 10_000
 )
 
-// changeOf answers what an id changed, by all that is recorded of it.
+// changeOf returns what an id changed, by all that is recorded of it.
 func (sp *space) changeOf(id string) (*nodev1.WorkspaceChange, error) {
 	out := &nodev1.WorkspaceChange{Id: id, Record: sp.state.name, Before: sp.state.seq, After: sp.state.seq, Unkept: int32(len(sp.state.unkept))}
 	for path := range sp.state.unkept {
@@ -96,7 +96,7 @@ var reasons = map[tree.Why]string{
 	tree.ChangedLater: "changed_later", tree.NotKept: "not_kept", tree.NotEmpty: "not_empty", tree.NoFolder: "no_folder",
 }
 
-// describePlan answers an undo as it is told.
+// describePlan returns an undo as it is told.
 func describePlan(p tree.Plan) *nodev1.UndoChangesResponse {
 	out := &nodev1.UndoChangesResponse{
 		Files: int32(len(p.Changes)), Changes: describeChanges(p.Changes[:min(len(p.Changes), maxChanges)]),

@@ -246,7 +246,7 @@ func TestAFullDiskDuringALook(t *testing.T) {
 	require.Equal(t, first, picture(t, m.dir()))
 }
 
-// diffOf answers the unified diffs of what an id changed.
+// diffOf returns the unified diffs of what an id changed.
 func diffOf(t *testing.T, s *snapshot.Service, id string) (out []string) {
 	t.Helper()
 	stream, err := dial(t, s).DiffChanges(t.Context(), &nodev1.DiffChangesRequest{JailId: jailID, Range: &nodev1.ChangeRange{By: []string{id}}})

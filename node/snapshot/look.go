@@ -116,7 +116,7 @@ func (sp *space) roomFor(bytes int64) error {
 	return sp.blobs.Room(bytes)
 }
 
-// refused answers what those are told whose command does not run.
+// refused returns what those are told whose command does not run.
 func refused(sp *space, err error) error {
 	if !errors.Is(err, blob.ErrNoRoom) {
 		return err
@@ -205,7 +205,7 @@ func (sp *space) freeze(ctx context.Context) (thaw func()) {
 	}
 }
 
-// size answers how many bytes the files found have.
+// size returns how many bytes the files found have.
 func size(found []scan.Found) (total int64) {
 	for _, f := range found {
 		if f.New != nil && f.New.Kind == tree.File {
@@ -258,7 +258,7 @@ func (l *lookup) complete(ctx context.Context, res *scan.Result, total int64) ([
 	return out, failed
 }
 
-// entry answers what is at a path that was found; nil when nothing is.
+// entry returns what is at a path that was found; nil when nothing is.
 func (l *lookup) entry(f scan.Found) (*tree.Entry, error) {
 	if f.New == nil {
 		return nil, nil

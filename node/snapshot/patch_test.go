@@ -22,7 +22,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// dial answers a client of the service over gRPC.
+// dial returns a client of the service over gRPC.
 func dial(t *testing.T, s *snapshot.Service) nodev1.SnapshotServiceClient {
 	t.Helper()
 	listener := bufconn.Listen(1 << 20)

@@ -72,7 +72,7 @@ func (s *Service) ListSnapshots(ctx context.Context, req *nodev1.ListSnapshotsRe
 	return out, nil
 }
 
-// changes answers what a range changed, below a path; empty for all.
+// changes returns what a range changed, below a path; empty for all.
 func (sp *space) changes(r *nodev1.ChangeRange, below string) ([]tree.Change, error) {
 	chosen, err := sp.choose(r)
 	if err != nil {

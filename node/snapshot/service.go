@@ -42,9 +42,9 @@ import (
 
 // Jails knows where workspaces are, and makes them stand still.
 type Jails interface {
-	// Workspace answers the folder on the host that is the jail's /workspace.
+	// Workspace returns the folder on the host that is the jail's /workspace.
 	Workspace(jailID string) (dir string, err error)
-	// Owner answers the user and group, on the host, of what jails write.
+	// Owner returns the user and group, on the host, of what jails write.
 	Owner() (uid, gid int)
 	// Freeze stops every process of a jail until thaw is called.
 	Freeze(ctx context.Context, jailID string) (thaw func() error, err error)

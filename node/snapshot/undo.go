@@ -27,7 +27,7 @@ type selection struct {
 	ids    []string
 }
 
-// chosen answers the wanted ones.
+// chosen returns the wanted ones.
 func (s selection) chosen() []tree.Delta {
 	return slices.DeleteFunc(slices.Clone(s.deltas), func(d tree.Delta) bool { return !s.wanted(d) })
 }
@@ -134,7 +134,7 @@ func (sp *space) undo(ctx context.Context, req *nodev1.UndoChangesRequest) (*nod
 // nobody made changes that were found when nothing was known to run.
 const nobody = "nobody"
 
-// undone answers whose changes are taken back.
+// undone returns whose changes are taken back.
 func undone(s selection) []string {
 	if len(s.ids) > 0 {
 		return s.ids
@@ -147,7 +147,7 @@ func undone(s selection) []string {
 	return slices.Compact(out)
 }
 
-// doneBefore answers an undo that this id has done already; nil for none.
+// doneBefore returns an undo that this id has done already; nil for none.
 func (sp *space) doneBefore(id string) (*nodev1.UndoChangesResponse, error) {
 	seqs, err := sp.history.Of(id)
 	if err != nil || len(seqs) == 0 {

@@ -16,7 +16,7 @@ const (
 // edge is something that is said once, until it has ceased.
 type edge struct{ jail, what string }
 
-// find answers what a sample tells of that was not so in the one before.
+// find returns what a sample tells of that was not so in the one before.
 func (s *Service) find(sample *nodev1.TelemetrySample) (out []*nodev1.TelemetryEvent) {
 	seen := map[string]bool{"": true}
 	for _, u := range append([]*nodev1.Usage{sample.GetHost()}, sample.GetJails()...) {
@@ -70,7 +70,7 @@ func (s *Service) begins(e edge, on, off bool) bool {
 	return false
 }
 
-// killed answers how many processes of a jail were killed for memory since the
+// killed returns how many processes of a jail were killed for memory since the
 // sample before. The first sight of a jail that was there before this daemon
 // tells of none: they were told of, or nobody listened.
 func (s *Service) killed(u *nodev1.Usage) int64 {

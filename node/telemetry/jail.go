@@ -102,7 +102,7 @@ func less(all, part uint64) int64 {
 	return int64(all - part)
 }
 
-// limit answers nil for what the kernel writes for no limit: 0, or the largest
+// limit returns nil for what the kernel writes for no limit: 0, or the largest
 // number, rounded down to pages.
 func limit(n uint64) *int64 {
 	if n == 0 || n >= math.MaxInt64-1<<16 {

@@ -18,10 +18,10 @@ import (
 
 // Jails is what the service needs to know of the node's jails.
 type Jails interface {
-	// Connected answers the ids of the jails that run, without waiting.
+	// Connected returns the ids of the jails that run, without waiting.
 	Connected() []string
 	Cgroup(ctx context.Context, id string) (jail.Cgroup, error)
-	// WorkspaceUse answers how full a jail's workspace is, if it is bounded.
+	// WorkspaceUse returns how full a jail's workspace is, if it is bounded.
 	WorkspaceUse(id string) (used, size int64, bounded bool)
 }
 
@@ -213,7 +213,7 @@ func (s *Service) tell(change func()) {
 	s.fresh = make(chan struct{})
 }
 
-// only answers the part of a sample that is of one jail; all of it for "".
+// only returns the part of a sample that is of one jail; all of it for "".
 func only(sample *nodev1.TelemetrySample, id string) *nodev1.TelemetrySample {
 	if id == "" {
 		return sample

@@ -76,7 +76,7 @@ func (s *stack) runningTasks(ctx context.Context, n int) (*sdk.Client, []*deckha
 	return workers, leases, jails, nil
 }
 
-// sample answers what jails use now: something else each time. There may be none
+// sample returns what jails use now: something else each time. There may be none
 // yet.
 func sample(jails *[]string) *nodev1.TelemetrySample {
 	out := &nodev1.TelemetrySample{Time: timestamppb.Now(), Host: usage("")}

@@ -97,7 +97,7 @@ func cpuTime() (time.Duration, error) {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }
 
-// fired answers how late each firing is: received_at is when its statement ran.
+// fired returns how late each firing is: received_at is when its statement ran.
 func fired(ctx context.Context, pool *pgxpool.Pool) ([]time.Duration, error) {
 	rows, err := pool.Query(ctx, "SELECT received_at - slot_at FROM deliveries")
 	if err != nil {

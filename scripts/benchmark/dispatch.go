@@ -150,7 +150,7 @@ func (s *stack) measure(ctx context.Context, during time.Duration) ([]time.Durat
 	return took, nil
 }
 
-// newest answers the cursor after everything that is stored.
+// newest returns the cursor after everything that is stored.
 func (s *stack) newest(ctx context.Context) (string, error) {
 	cursor := ""
 	for res, err := range s.client.Watch(ctx, &deckhandv1.WatchRequest{}) {

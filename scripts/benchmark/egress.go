@@ -185,7 +185,7 @@ func (m *machine) farHost(ctx context.Context, self string) (*farHost, error) {
 	return f, f.await(ctx)
 }
 
-// await answers when the host serves.
+// await returns when the host serves.
 func (f *farHost) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

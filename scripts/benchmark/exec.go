@@ -112,7 +112,7 @@ func execParallel(ctx context.Context) (_ result, err error) {
 	return out, nil
 }
 
-// peerRate answers how many execs a second the peer does with so many at once,
+// peerRate returns how many execs a second the peer does with so many at once,
 // or with half as many, and so on, where it does not do them: the shim of
 // containerd 1.6 stands still for good once some thirty are asked of it.
 func (m *machine) peerRate(ctx context.Context, atOnce int) (perSecond float64, most int, failed map[string]string, err error) {
@@ -134,7 +134,7 @@ func (m *machine) peerRate(ctx context.Context, atOnce int) (perSecond float64, 
 	return 0, 0, nil, fmt.Errorf("the peer's execs fail however few are at once: %v", failed)
 }
 
-// rate answers how often fn runs in a second, n times by so many at once.
+// rate returns how often fn runs in a second, n times by so many at once.
 func rate(atOnce, n int, fn func() error) (float64, error) {
 	work := make(chan struct{}, n)
 	for range n {
@@ -304,7 +304,7 @@ func logThroughput(ctx context.Context) (_ result, err error) {
 	return out, nil
 }
 
-// residentMB answers a process's resident memory in MiB; 0 when it has gone.
+// residentMB returns a process's resident memory in MiB; 0 when it has gone.
 func residentMB(pid int) float64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -130,7 +130,7 @@ func (s *stack) killRound(ctx context.Context, mark string) ([]time.Duration, er
 	return took, err
 }
 
-// alive answers how many processes of this machine have an argument, as the
+// alive returns how many processes of this machine have an argument, as the
 // host's /proc has it.
 func alive(argument string) (n int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")

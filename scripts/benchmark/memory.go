@@ -112,7 +112,7 @@ func memory(ctx context.Context) (_ result, err error) {
 	return result{"unit": "MB a running task at 100 turns", "ours": running, "waiting": held, "n": memoryTasks}, nil
 }
 
-// freeAddress answers a free port of loopback.
+// freeAddress returns a free port of loopback.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -86,7 +86,7 @@ func execEndToEnd(ctx context.Context) (_ result, err error) {
 	return out, nil
 }
 
-// runningTask answers the lease on a task whose jail runs, and a client of the
+// runningTask returns the lease on a task whose jail runs, and a client of the
 // worker that holds it.
 func (s *stack) runningTask(ctx context.Context) (*deckhandv1.Lease, *sdk.Client, error) {
 	token, err := s.hub.WorkerToken()
@@ -190,7 +190,7 @@ func logSeek(ctx context.Context) (_ result, err error) {
 	return result{"unit": "ms", "ours": percentile(took, 50), "p99": percentile(took, 99), "n": n, "log_gb": 5}, nil
 }
 
-// read answers how many bytes a read of a log gave.
+// read returns how many bytes a read of a log gave.
 func (m *machine) read(ctx context.Context, req *nodev1.ReadLogRequest) (int, error) {
 	stream, err := m.exec.ReadLog(ctx, req)
 	if err != nil {

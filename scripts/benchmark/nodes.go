@@ -177,7 +177,7 @@ func connected(ctx context.Context, db *pgx.Conn, join string, count int) error 
 	return nil
 }
 
-// freePorts answers ports that nobody listens on.
+// freePorts returns ports that nobody listens on.
 func freePorts(n int) (out []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // on this machine

@@ -51,7 +51,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 
 func names() []string { return slices.Sorted(maps.Keys(benchmarks)) }
 
-// percentile answers the p-th percentile (0 to 100) of sorted durations, in
+// percentile returns the p-th percentile (0 to 100) of sorted durations, in
 // milliseconds.
 func percentile(sorted []time.Duration, p float64) float64 {
 	if len(sorted) == 0 {

@@ -109,7 +109,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// all answers what a request shows the model.
+// all returns what a request shows the model.
 func all(body []byte) (string, error) {
 	var request map[string]any
 	if err := json.Unmarshal(body, &request); err != nil {

@@ -166,7 +166,7 @@ func every(ctx context.Context, pause, during time.Duration, fn func(n int) erro
 	return nil
 }
 
-// consoleSizes answers what a browser fetches to show the frame, and for the
+// consoleSizes returns what a browser fetches to show the frame, and for the
 // largest page besides.
 func consoleSizes() (result, error) {
 	type chunk struct {
@@ -240,7 +240,7 @@ func consoleSizes() (result, error) {
 	return out, nil
 }
 
-// gzipped answers how long a file is when compressed as the hub sends it.
+// gzipped returns how long a file is when compressed as the hub sends it.
 func gzipped(path string) (int64, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

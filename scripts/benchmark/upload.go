@@ -160,7 +160,7 @@ type outgoing struct {
 	entry *nodev1.UploadEntry
 }
 
-// digests answers the files of a tree, as the command line does it: several at
+// digests returns the files of a tree, as the command line does it: several at
 // once.
 func digests(ctx context.Context, source string) (all []outgoing, err error) {
 	err = filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {

@@ -109,7 +109,7 @@ func (h *hook) steady(ctx context.Context, during time.Duration) ([]time.Duratio
 	return took, errors.Join(errs...)
 }
 
-// flood answers how many a second are taken of many senders that wait for
+// flood returns how many a second are taken of many senders that wait for
 // nothing.
 func (h *hook) flood(ctx context.Context) (float64, error) {
 	var done atomic.Int64

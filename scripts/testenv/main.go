@@ -70,7 +70,7 @@ func run(command []string) (code int, err error) {
 	return 0, nil
 }
 
-// prepare answers the services and the environment that names them. What the
+// prepare returns the services and the environment that names them. What the
 // environment names already is used as it is.
 func prepare(ctx context.Context, dir string) (env []string, services *lifecycle.Group, err error) {
 	services = &lifecycle.Group{}

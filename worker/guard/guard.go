@@ -175,7 +175,7 @@ func (g *Guard) look() (Kind, string) {
 	return "", ""
 }
 
-// errors answers how often the last error came in a row, calls that changed
+// errors returns how often the last error came in a row, calls that changed
 // nothing and succeeded not counted.
 func (g *Guard) errors() int {
 	n, what := 0, mark{}
@@ -197,7 +197,7 @@ func (g *Guard) errors() int {
 	return n
 }
 
-// circle answers the length of the row of calls that was gone through rounds
+// circle returns the length of the row of calls that was gone through rounds
 // times, or 0. A row of one call counts as repetition sooner.
 func (g *Guard) circle() int {
 	for length := 1; length <= longest; length++ {
@@ -260,7 +260,7 @@ func normalise(text string) string {
 	return strings.ToLower(spaces.ReplaceAllString(volatile.ReplaceAllString(text, "V"), " "))
 }
 
-// arguments answers them with their keys in order and without what only words
+// arguments returns them with their keys in order and without what only words
 // them otherwise: case, spaces, quotes, and options that bound output.
 func arguments(text string) string {
 	var v any

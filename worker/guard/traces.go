@@ -18,7 +18,7 @@ type Trace struct {
 //go:embed testdata/traces.jsonl
 var labelled string
 
-// Labelled answers the labelled set: runs of many kinds, half of them stuck. It
+// Labelled returns the labelled set: runs of many kinds, half of them stuck. It
 // is made by worker/guard/tracegen.
 func Labelled() ([]Trace, error) {
 	var out []Trace

@@ -44,7 +44,7 @@ func normalise(turn *deckhandv1.Turn, number, attempt int32) {
 	}
 }
 
-// reject answers why a call is not even proposed, or nil. It is a function of
+// reject returns why a call is not even proposed, or nil. It is a function of
 // the turn and the tools, so that every attempt answers the same.
 func (r *run) reject(turn *deckhandv1.Turn, index int) *fault.Error {
 	call := model.Calls(turn)[index]
@@ -73,7 +73,7 @@ func (r *run) reject(turn *deckhandv1.Turn, index int) *fault.Error {
 // ends says that a call of that tool ends the run.
 func (r *run) ends(tool string) bool { return r.tools[tool].GetEnds() }
 
-// refuseCompletion answers why a call that ends the run is not made after the
+// refuseCompletion returns why a call that ends the run is not made after the
 // turn's other calls, or nil: a call of the same turn whose end the model has not
 // seen may have failed. A run ends once: a handoff is not made beside another
 // such call.
@@ -101,7 +101,7 @@ func (r *run) refuseCompletion(turn *deckhandv1.Turn, index int) *fault.Error {
 	return nil
 }
 
-// decidable answers the calls that the hub may decide with the turn: all but the
+// decidable returns the calls that the hub may decide with the turn: all but the
 // rejected ones, and those that end the run only where nothing has to succeed
 // before them.
 func (r *run) decidable(turn *deckhandv1.Turn) []int32 {
@@ -291,7 +291,7 @@ func waiting(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN
 }
 
-// completed answers the summary, and why it ended, when a call of the turn ended the run.
+// completed returns the summary, and why it ended, when a call of the turn ended the run.
 func (r *run) completed(turn *deckhandv1.Turn) (summary, reason string, ok bool) {
 	for i, call := range model.Calls(turn) {
 		step := r.steps[callKey{turn.GetTurn(), int32(i)}]

@@ -10,7 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// guarded answers how the run ends when the agent goes round in circles, or nil.
+// guarded returns how the run ends when the agent goes round in circles, or nil.
 // The first time it is told so, and has a few iterations to find another way.
 func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 	found := r.state.Guard.Observe(r.watched(turn, results))

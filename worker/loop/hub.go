@@ -94,7 +94,7 @@ func (o *outbox) add(kind workerevent.Kind, payload map[string]any) {
 	o.events = append(o.events, &deckhandv1.EventDraft{Type: string(kind), Payload: toStruct(payload)})
 }
 
-// take answers what is there and forgets it.
+// take returns what is there and forgets it.
 func (o *outbox) take() []*deckhandv1.EventDraft {
 	o.mu.Lock()
 	defer o.mu.Unlock()

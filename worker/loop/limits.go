@@ -33,7 +33,7 @@ func (l limit) twice() string {
 	}
 }
 
-// limits answers all of them. Turns, tokens and cost follow from the turns, so
+// limits returns all of them. Turns, tokens and cost follow from the turns, so
 // a resumed run counts what its earlier attempts used.
 func (r *run) limits() []limit {
 	l, u := r.cfg.Persona.Limits, r.usage()
@@ -49,7 +49,7 @@ func (r *run) limits() []limit {
 	}
 }
 
-// limitReached answers how the run ends at a limit, or nil. A turn that is
+// limitReached returns how the run ends at a limit, or nil. A turn that is
 // stored already is carried to its end first.
 func (r *run) limitReached() *Outcome {
 	if len(r.turns) > int(r.state.Iteration) {
@@ -68,7 +68,7 @@ func (r *run) limitReached() *Outcome {
 
 func usd(v float64) string { return "$" + strconv.FormatFloat(v, 'f', 4, 64) }
 
-// atLimit answers how the run ends at a limit: as the persona says.
+// atLimit returns how the run ends at a limit: as the persona says.
 func (r *run) atLimit(l limit, message string) *Outcome {
 	r.out.add(workerevent.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now})
 	more := fmt.Sprintf("--limit %s=%s", l.kind, l.twice())

@@ -75,7 +75,7 @@ type Config struct {
 	// Backoff spreads repeated calls to a hub that cannot be reached; the zero
 	// value is backoff's own.
 	Backoff backoff.Policy
-	// Now answers the time; nil for time.Now.
+	// Now returns the time; nil for time.Now.
 	Now func() time.Time
 }
 
@@ -430,7 +430,7 @@ func (r *run) tidy(ctx context.Context, turn *deckhandv1.Turn) {
 	r.forget(turn)
 }
 
-// decide answers how the run ends with this turn, or nil when it goes on.
+// decide returns how the run ends with this turn, or nil when it goes on.
 func (r *run) decide(turn *deckhandv1.Turn) *Outcome {
 	if summary, reason, ok := r.completed(turn); ok {
 		return &Outcome{State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Reason: reason, Summary: summary}
@@ -494,7 +494,7 @@ func tooLong(err error) bool {
 	return e != nil && e.Kind == model.ContextTooLong
 }
 
-// modelFailed answers what a model's error does to the task: one that a person
+// modelFailed returns what a model's error does to the task: one that a person
 // must mend pauses it, any other fails it.
 func (r *run) modelFailed(e *model.Error) *Outcome {
 	if e.Kind == model.Budget && e.Own {

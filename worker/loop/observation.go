@@ -19,7 +19,7 @@ const (
 	leastShare = 2 << 10
 )
 
-// results answers what came of each call of a turn, in the order of the calls.
+// results returns what came of each call of a turn, in the order of the calls.
 func (r *run) results(turn *deckhandv1.Turn) []model.Result {
 	calls := model.Calls(turn)
 	out := make([]model.Result, len(calls))
@@ -61,7 +61,7 @@ func errorText(e *fault.Error) string {
 	return text
 }
 
-// shorten answers an observation, or its head and tail with a citation of what
+// shorten returns an observation, or its head and tail with a citation of what
 // was left out. It cuts at lines where there are any near.
 func shorten(step *deckhandv1.Step, most int) string {
 	text := step.GetObservation()

@@ -70,7 +70,7 @@ func newPlan(arguments map[string]any) (*plan, error) {
 	return &p, nil
 }
 
-// cycle answers an item from which edges lead back to it, or "".
+// cycle returns an item from which edges lead back to it, or "".
 func (p *plan) cycle(byID map[string]planItem, edges func(planItem) []string) string {
 	const visiting, visited = 1, 2
 	mark := map[string]int{}
@@ -150,7 +150,7 @@ func (p *plan) payload(turn int32) map[string]any {
 	return out
 }
 
-// planUpdated answers the plan that a turn set, or nil.
+// planUpdated returns the plan that a turn set, or nil.
 func (r *run) planUpdated(turn *deckhandv1.Turn) *plan {
 	calls := model.Calls(turn)
 	for i := len(calls) - 1; i >= 0; i-- {
@@ -169,7 +169,7 @@ func (r *run) planUpdated(turn *deckhandv1.Turn) *plan {
 	return nil
 }
 
-// plan answers the plan in force, and the turn that set it; nil for none. What
+// plan returns the plan in force, and the turn that set it; nil for none. What
 // became of the calls of an unfinished turn is looked at each time.
 func (r *run) plan() (*plan, int32) {
 	turns := int32(len(r.turns)) //nolint:gosec // at most 1 000
@@ -191,7 +191,7 @@ type standing struct {
 	upTo int32
 }
 
-// planUpTo answers the plan in force after a turn.
+// planUpTo returns the plan in force after a turn.
 func (r *run) planUpTo(upTo int32) (*plan, int32) {
 	for i := int(upTo) - 1; i >= 0; i-- {
 		if p := r.planUpdated(r.turns[i]); p != nil {

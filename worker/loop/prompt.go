@@ -12,7 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// nudge answers a turn that called no tool.
+// nudge returns a turn that called no tool.
 func nudge(turn *deckhandv1.Turn) string {
 	if turn.GetStopReason() == model.StopMaxTokens {
 		return "Your answer was cut off at its greatest length. Go on in smaller steps: call the next tool, or complete_task if you are done."

@@ -60,7 +60,7 @@ func (r *run) reflect(turn *deckhandv1.Turn, results []model.Result, out *Outcom
 	return ref
 }
 
-// issue answers what went wrong with a call, without the fence.
+// issue returns what went wrong with a call, without the fence.
 func (r *run) issue(turn *deckhandv1.Turn, index int, result model.Result) string {
 	if step := r.steps[callKey{turn.GetTurn(), int32(index)}]; step != nil {
 		return shorten(step, leastShare)

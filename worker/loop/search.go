@@ -20,7 +20,7 @@ const (
 	foundByDefault = 5
 )
 
-// find answers the deferred tools that fit a call of tool_search, best first.
+// find returns the deferred tools that fit a call of tool_search, best first.
 func (r *run) find(arguments string) []*deckhandv1.Tool {
 	var asked struct {
 		Query string `json:"query"`
@@ -96,12 +96,12 @@ func (r *run) load(turn *deckhandv1.Turn) {
 	}
 }
 
-// atOnce answers the tools that the model is told of from the beginning.
+// atOnce returns the tools that the model is told of from the beginning.
 func atOnce(tools []*deckhandv1.Tool) []*deckhandv1.Tool {
 	return slices.DeleteFunc(slices.Clone(tools), (*deckhandv1.Tool).GetDeferred)
 }
 
-// deferred answers the names of the others.
+// deferred returns the names of the others.
 func deferred(tools []*deckhandv1.Tool) []string {
 	var out []string
 	for _, tool := range tools {

@@ -82,7 +82,7 @@ func toStruct(payload map[string]any) *structpb.Struct {
 	return out
 }
 
-// plain answers a payload with its lists of texts as lists of anything.
+// plain returns a payload with its lists of texts as lists of anything.
 func plain(payload map[string]any) map[string]any {
 	out := make(map[string]any, len(payload))
 	for k, v := range payload {

@@ -61,7 +61,7 @@ func (r *run) compact(ctx context.Context, limit int) {
 	})
 }
 
-// summarize answers the summary of all turns up to cut, and who made it.
+// summarize returns the summary of all turns up to cut, and who made it.
 func (r *run) summarize(ctx context.Context, cut int32) (text, by string) {
 	index := r.index(r.state.Summary.UpTo, cut)
 	if r.provider() != persona.ProviderScript {

@@ -98,7 +98,7 @@ func (w *window) count(opening, cut int) int {
 	return n
 }
 
-// keep answers how many of the first turns give way so that what stays is at
+// keep returns how many of the first turns give way so that what stays is at
 // most budget tokens; the last turn stays.
 func (w *window) keep(turns, cut, budget int) int {
 	left := float64(budget)
@@ -225,7 +225,7 @@ type memory struct {
 	counted, pinned int
 }
 
-// recall answers the first message.
+// recall returns the first message.
 func (r *run) recall() *memory {
 	opening := r.window.all[0].Text
 	if m := r.memory; m != nil && m.opening == opening && m.summary == r.state.Summary {
@@ -276,7 +276,7 @@ const (
 	maxPins = 50
 )
 
-// pins answers the facts pinned up to a turn, in order. A later fact takes the
+// pins returns the facts pinned up to a turn, in order. A later fact takes the
 // place of an earlier one with its key, and an empty one removes it.
 func (r *run) pins(upTo int32) []pin {
 	var out []pin

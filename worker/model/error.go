@@ -99,10 +99,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap answers the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// AsError answers the *Error in err's chain, or nil.
+// AsError returns the *Error in err's chain, or nil.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -121,7 +121,7 @@ func (e *Error) Retryable() bool {
 	}
 }
 
-// Fault answers the error as people and programs are told of it.
+// Fault returns the error as people and programs are told of it.
 func (e *Error) Fault() *fault.Error {
 	code, fix := fault.ModelUnavailable, "try again later, or choose another model in the persona"
 	kind := fault.Unavailable

@@ -93,7 +93,7 @@ const (
 	StopRefusal   = "refusal"
 )
 
-// Calls answers the tool calls of a turn, in order.
+// Calls returns the tool calls of a turn, in order.
 func Calls(turn *deckhandv1.Turn) []*deckhandv1.Block_ToolCall {
 	var out []*deckhandv1.Block_ToolCall
 	for _, block := range turn.GetBlocks() {

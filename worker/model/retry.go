@@ -23,7 +23,7 @@ type RetryConfig struct {
 	OnRetry func(err *Error, try int, wait time.Duration)
 }
 
-// WithRetries answers a model that asks inner again after errors that may
+// WithRetries returns a model that asks inner again after errors that may
 // pass. It honours retry-after, and waits under the context only.
 func WithRetries(inner Model, cfg RetryConfig) Model {
 	if cfg.Retries == 0 {

@@ -78,7 +78,7 @@ func count(text string) int {
 	return len(e.EncodeOrdinary(text))
 }
 
-// runeStart answers the start of the character at i, or the text's end.
+// runeStart returns the start of the character at i, or the text's end.
 func runeStart(text string, i int) int {
 	for i < len(text) && i > 0 && !utf8.RuneStart(text[i]) {
 		i--

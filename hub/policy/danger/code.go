@@ -259,7 +259,7 @@ func plainDir(dir string) string {
 	return dir
 }
 
-// tilde answers a path with the home folder written out.
+// tilde returns a path with the home folder written out.
 func tilde(p string) string {
 	if p == "~" || strings.HasPrefix(p, "~/") {
 		return shell.Workspace + p[1:]

@@ -64,7 +64,7 @@ type finder struct {
 // line among thousands of others gains nothing, since each asks.
 const maxFindings = 100
 
-// In answers what is dangerous in a script that was read.
+// In returns what is dangerous in a script that was read.
 func In(script shell.Script) []Finding {
 	f := &finder{script: script, seen: map[Finding]bool{}}
 	for _, name := range script.Bombs {
@@ -77,14 +77,14 @@ func In(script shell.Script) []Finding {
 	return f.found
 }
 
-// Code answers what is dangerous in code of a language; see shell.Language.
+// Code returns what is dangerous in code of a language; see shell.Language.
 func Code(language, text string, line int) []Finding {
 	f := &finder{seen: map[Finding]bool{}}
 	f.code(language, text, &shell.Command{Line: line, Args: []shell.Word{{Text: language, Known: true}}})
 	return f.found
 }
 
-// File answers what is dangerous in writing, reading or deleting a file, by tools
+// File returns what is dangerous in writing, reading or deleting a file, by tools
 // for files.
 func File(verb, name string) []Finding {
 	f := &finder{seen: map[Finding]bool{}}
@@ -154,7 +154,7 @@ func (f *finder) command(c *shell.Command) {
 	f.connects(c, name)
 }
 
-// at answers a word of a command as a clean path from the root. Unset variables
+// at returns a word of a command as a clean path from the root. Unset variables
 // are nothing, other holes something.
 func at(c *shell.Command, w shell.Word) string {
 	if strings.Trim(w.Text, shell.Unset) == "" {

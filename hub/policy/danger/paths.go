@@ -28,7 +28,7 @@ var criticalFiles = []string{
 
 func wild(p string) bool { return strings.ContainsAny(p, "*?[(") }
 
-// root answers which root a path is, or is everything of; "" for none. A path may
+// root returns which root a path is, or is everything of; "" for none. A path may
 // have wildcards.
 func root(p string) string {
 	if p == "" {

@@ -119,7 +119,7 @@ func scan(language, text string) *source {
 	return s
 }
 
-// quoteLike answers how long the q, qq, qw, qx or %x, %w before a delimiter is.
+// quoteLike returns how long the q, qq, qw, qx or %x, %w before a delimiter is.
 func quoteLike(r []rune, i int) int {
 	if i > 0 && (r[i-1] == '_' || r[i-1] == '$' || r[i-1] == '@' || r[i-1] == '%' || r[i-1] >= 'a' && r[i-1] <= 'z' || r[i-1] >= 'A' && r[i-1] <= 'Z') {
 		return 0
@@ -411,7 +411,7 @@ func (s *source) narrow() bool {
 
 var seeks = compile(`\b(?:rglob|glob|iglob|Dir\.glob|fnmatch)\b`)
 
-// arguments answers the arguments of the calls that a pattern finds, to the
+// arguments returns the arguments of the calls that a pattern finds, to the
 // closing bracket or the end of the statement.
 func (s *source) arguments(calls *expression) (out []region) {
 	for _, loc := range calls.FindAllStringIndex(s.bare, 200) {

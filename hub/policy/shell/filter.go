@@ -15,7 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/grep"
 )
 
-// filter answers what a program writes that only turns words or its input into
+// filter returns what a program writes that only turns words or its input into
 // text; what others write is unknown.
 func (w *walker) filter(name string, rest []Word, in value, at int) value {
 	has := func(flags ...string) bool {

@@ -252,7 +252,7 @@ var extensions = map[string]string{
 	".php": "php", ".lua": "lua", ".awk": "awk", ".tcl": "tclsh", ".r": "rscript", ".R": "rscript", ".jl": "julia", ".groovy": "groovy",
 }
 
-// shebang answers the language that a script says it is in.
+// shebang returns the language that a script says it is in.
 func shebang(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	line, ok := strings.CutPrefix(line, "#!")
@@ -497,7 +497,7 @@ func codeFlag(lang, a string) bool {
 	return a == "-e" || lang == "code" && (a == "-c" || a == "--eval" || a == "-eval" || a == "-E" || a == "-Command" || a == "-command" || a == "eval")
 }
 
-// glued answers code that is in the same word as its option.
+// glued returns code that is in the same word as its option.
 func glued(lang, a string) string {
 	switch {
 	case lang == "javascript" && strings.HasPrefix(a, "--eval="):

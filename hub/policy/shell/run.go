@@ -236,7 +236,7 @@ func joined(words []Word) value {
 	return v
 }
 
-// globbed answers the program that a wildcard in command position means, where it
+// globbed returns the program that a wildcard in command position means, where it
 // is among those that matter; "" for none.
 func globbed(x Word) string {
 	if !x.Glob || holed(x.Text) {

@@ -119,7 +119,7 @@ func (c *Command) Name() string {
 	return base(c.Args[0].Text)
 }
 
-// Arg answers the text of an argument, "" past the last.
+// Arg returns the text of an argument, "" past the last.
 func (c *Command) Arg(i int) string {
 	if i >= len(c.Args) {
 		return ""
@@ -184,7 +184,7 @@ type Look interface {
 	Text(name string) (text string, ok bool)
 }
 
-// Read answers what a script would run.
+// Read returns what a script would run.
 func Read(script string, o Options) (out Script) {
 	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Before, looks: o.Now}
 	w.links = o.Before.links
@@ -240,5 +240,5 @@ func (w *walker) parse(script string) *syntax.File {
 	return file
 }
 
-// base answers a path's last part.
+// base returns a path's last part.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -509,7 +509,7 @@ func (w *walker) words(list []*syntax.Word) (out []Word) {
 	return out
 }
 
-// plainWord answers a word that is what it says: most are.
+// plainWord returns a word that is what it says: most are.
 func plainWord(x *syntax.Word) (string, bool) {
 	if len(x.Parts) != 1 {
 		return "", false

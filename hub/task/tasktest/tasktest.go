@@ -56,7 +56,7 @@ func New(t testing.TB) *Fixture {
 	return f
 }
 
-// Reopen answers the same database on new connections, as another hub has it.
+// Reopen returns the same database on new connections, as another hub has it.
 func (f *Fixture) Reopen() *Fixture {
 	f.T.Helper()
 	return connect(f.T, f.url)
@@ -89,7 +89,7 @@ func connect(t testing.TB, url string) *Fixture {
 // Jailed says that every task needs its jail before it runs.
 func Jailed(context.Context, *db.Queries, db.Task) (bool, error) { return true, nil }
 
-// Kicks answers how often admission was asked for.
+// Kicks returns how often admission was asked for.
 func (f *Fixture) Kicks() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -167,7 +167,7 @@ func firstLine(err error) string {
 	return bounded(line, 300)
 }
 
-// eval answers an expression's value. What the library panics with is an error
+// eval returns an expression's value. What the library panics with is an error
 // too: the payload may have been made for it.
 func eval(ctx context.Context, field string, p cel.Program, vars map[string]any) (v ref.Val, err error) {
 	defer func() {
@@ -265,7 +265,7 @@ func merged(a, b map[string]any) map[string]any {
 	return out
 }
 
-// Key answers what tells a delivery apart; empty where the source has nothing for
+// Key returns what tells a delivery apart; empty where the source has nothing for
 // it.
 func (p *Program) Key(ctx context.Context, in Input) (string, error) {
 	if p.key == nil {
@@ -338,7 +338,7 @@ func (t template) render(ctx context.Context, field string, vars map[string]any,
 	return out.String(), nil
 }
 
-// text answers a value as people write it: texts as they are, others as JSON.
+// text returns a value as people write it: texts as they are, others as JSON.
 func text(v ref.Val) (string, error) {
 	out, err := plain(v, maxDepth)
 	if err != nil {
@@ -356,7 +356,7 @@ func text(v ref.Val) (string, error) {
 	return clean(strings.TrimSpace(buf.String())), nil
 }
 
-// plain answers a value as JSON has it.
+// plain returns a value as JSON has it.
 func plain(v ref.Val, depth int) (any, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("a value is nested deeper than %d", maxDepth)

@@ -77,7 +77,7 @@ func Parse(text, zone string) (*Schedule, error) {
 	return s, nil
 }
 
-// Next answers the first time after one, in UTC; zero when there is none within
+// Next returns the first time after one, in UTC; zero when there is none within
 // nine years.
 func (s *Schedule) Next(after time.Time) time.Time {
 	if !s.wall {
@@ -110,7 +110,7 @@ func (s *Schedule) search(after time.Time) time.Time {
 // around is more than any zone is ahead of UTC, or behind.
 const around = 15 * time.Hour
 
-// instant answers when the clock on the wall first shows a time, or skips it.
+// instant returns when the clock on the wall first shows a time, or skips it.
 func (s *Schedule) instant(wall time.Time) time.Time {
 	early := wall.Add(-around).In(s.zone)
 	_, before := early.Zone()
@@ -126,7 +126,7 @@ func (s *Schedule) instant(wall time.Time) time.Time {
 	return change
 }
 
-// Missed answers the times after one up to another, the newest ones, at most so
+// Missed returns the times after one up to another, the newest ones, at most so
 // many, and whether there were more.
 func (s *Schedule) Missed(after, until time.Time, most int) (slots []time.Time, more bool) {
 	const bound = 100_000 // two months of every minute
@@ -145,7 +145,7 @@ func (s *Schedule) Missed(after, until time.Time, most int) (slots []time.Time, 
 	return newest, true
 }
 
-// Jitter answers how much later than its slot a trigger fires: always the same
+// Jitter returns how much later than its slot a trigger fires: always the same
 // for the same slot, whichever hub works it out.
 func Jitter(id string, slot time.Time, most time.Duration) time.Duration {
 	if most <= 0 {
@@ -156,5 +156,5 @@ func Jitter(id string, slot time.Time, most time.Duration) time.Duration {
 	return time.Duration(h.Sum64() % uint64(most)) //nolint:gosec // both are positive
 }
 
-// String answers the schedule as it was given, with its time zone.
+// String returns the schedule as it was given, with its time zone.
 func (s *Schedule) String() string { return s.every + " " + s.zone.String() }

@@ -16,11 +16,11 @@ var senders = map[Scheme]struct{ id, event, key string }{
 	Stripe:   {key: "payload.?id.orValue('')"},
 }
 
-// DeliveryID answers the header that has the sender's id of a delivery, and CEL
+// DeliveryID returns the header that has the sender's id of a delivery, and CEL
 // that answers it from the body; both empty where there is none.
 func (s Scheme) DeliveryID() (header, expression string) { return senders[s].id, senders[s].key }
 
-// Event answers what the sender calls the event.
+// Event returns what the sender calls the event.
 func (s Scheme) Event(h http.Header) string {
 	if name := senders[s].event; name != "" {
 		return h.Get(name)
@@ -40,7 +40,7 @@ const (
 	maxHeaderValue = 1000
 )
 
-// Keep answers the headers of a request that may be kept: none that proves who
+// Keep returns the headers of a request that may be kept: none that proves who
 // sends, the signature's own among them.
 func (r Rule) Keep(h http.Header) map[string]string {
 	out := map[string]string{}

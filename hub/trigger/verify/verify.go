@@ -82,7 +82,7 @@ var (
 	ErrOld = errors.New("the signature is too old, or of the future")
 )
 
-// Check answers nil when the request was sent by somebody who knows one of the
+// Check returns nil when the request was sent by somebody who knows one of the
 // secrets. An empty secret fits nothing.
 func (r Rule) Check(req Request, now time.Time, secrets ...string) error {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return s == "" })
@@ -108,7 +108,7 @@ func (r Rule) Check(req Request, now time.Time, secrets ...string) error {
 	return fmt.Errorf("there is no scheme %q", r.Scheme)
 }
 
-// only answers the one value that there must be.
+// only returns the one value that there must be.
 func only(values []string) (string, error) {
 	if len(values) != 1 || values[0] == "" {
 		return "", ErrMissing
@@ -134,7 +134,7 @@ func plain(given, secrets []string) error {
 	return nil
 }
 
-// mac answers the HMAC of the parts, one after the other.
+// mac returns the HMAC of the parts, one after the other.
 func mac(h func() hash.Hash, secret []byte, parts ...[]byte) []byte {
 	m := hmac.New(h, secret)
 	for _, p := range parts {
@@ -224,7 +224,7 @@ func Signature(secret, id, timestamp string, body []byte) (string, error) {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, key, []byte(id+"."+timestamp+"."), body)), nil
 }
 
-// StandardKey answers the key that a Standard Webhooks secret stands for.
+// StandardKey returns the key that a Standard Webhooks secret stands for.
 func StandardKey(secret string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil || len(key) == 0 {

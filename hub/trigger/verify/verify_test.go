@@ -32,7 +32,7 @@ func sum(h func() hash.Hash, secret, text string) []byte {
 
 const standardSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// sign answers what a sender of a scheme sends with a body, as its public
+// sign returns what a sender of a scheme sends with a body, as its public
 // documentation says.
 func sign(t require.TestingT, rule verify.Rule, secret string, at time.Time, body string) verify.Request {
 	h, q := http.Header{}, url.Values{}

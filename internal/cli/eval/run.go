@@ -253,7 +253,7 @@ var anyState = []deckhandv1.InboxState{
 	deckhandv1.InboxState_INBOX_STATE_EXPIRED, deckhandv1.InboxState_INBOX_STATE_WITHDRAWN,
 }
 
-// History answers what came of tasks that have ended, the newest first and at
+// History returns what came of tasks that have ended, the newest first and at
 // most so many: as a run of scenarios does, without checks. Subtasks count with
 // the task above them.
 func (r *Runner) History(ctx context.Context, agent string, most int) ([]Result, error) {

@@ -59,7 +59,7 @@ var harmless = []string{"update_plan", "manage_scratchpad", "complete_task", "fi
 //go:embed starter/*.yaml
 var starter embed.FS
 
-// Starter answers the scenarios that come with this release.
+// Starter returns the scenarios that come with this release.
 func Starter() fs.FS {
 	sub, err := fs.Sub(starter, "starter")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 )
 
-// compact answers a message in the JSON of the API (protojson: lower camel
+// compact returns a message in the JSON of the API (protojson: lower camel
 // case names, 64-bit integers as strings), with fields that have their default
 // value present, so that programs need not look whether they are there.
 func compact(m proto.Message) ([]byte, error) {

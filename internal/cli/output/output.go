@@ -40,7 +40,7 @@ const (
 // Formats are all of them, in the order of the help.
 var Formats = []string{string(Table), string(Wide), string(JSON), string(JSONL), string(YAML), string(Name)}
 
-// String answers the format's name.
+// String returns the format's name.
 func (f *Format) String() string { return string(*f) }
 
 // Set takes a format's name.
@@ -92,7 +92,7 @@ type Printer struct {
 	Colour colorprofile.Profile
 }
 
-// Colours answers what w can show. NO_COLOR, whatever its value, means none
+// Colours returns what w can show. NO_COLOR, whatever its value, means none
 // (https://no-color.org), and so does anything that is not a terminal.
 func Colours(w io.Writer) colorprofile.Profile {
 	if os.Getenv("NO_COLOR") != "" {
@@ -187,7 +187,7 @@ func messages[T proto.Message](items []T) []proto.Message {
 	return out
 }
 
-// Age answers how long ago t was, in its largest unit: "42s", "5m", "3h",
+// Age returns how long ago t was, in its largest unit: "42s", "5m", "3h",
 // "12d". A zero time is "-".
 func Age(now, t time.Time) string {
 	if t.IsZero() || t.Unix() == 0 {
@@ -196,7 +196,7 @@ func Age(now, t time.Time) string {
 	return Duration(now.Sub(t))
 }
 
-// Duration answers d in its largest unit, rounded down.
+// Duration returns d in its largest unit, rounded down.
 func Duration(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:

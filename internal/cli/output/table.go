@@ -19,7 +19,7 @@ var (
 // gap is what stands between two columns.
 const gap = 2
 
-// grid answers things as a table without lines, as most tools print it, so
+// grid returns things as a table without lines, as most tools print it, so
 // that it can be cut and grepped.
 func grid[T proto.Message](noun Noun[T], items []T, wide bool) string {
 	columns := shown(noun, wide)
@@ -53,7 +53,7 @@ func grid[T proto.Message](noun Noun[T], items []T, wide bool) string {
 	return out.String()
 }
 
-// row answers one thing as a line without a header.
+// row returns one thing as a line without a header.
 func row[T proto.Message](noun Noun[T], item T, wide bool) string {
 	return strings.Join(cells(shown(noun, wide), item, wide), strings.Repeat(" ", gap)) + "\n"
 }
@@ -86,7 +86,7 @@ func cell[T proto.Message](c Column[T], item T) string {
 	return "-"
 }
 
-// sheet answers one thing field by field, leaving out empty fields, then its
+// sheet returns one thing field by field, leaving out empty fields, then its
 // blocks of text.
 func sheet[T proto.Message](noun Noun[T], item T) string {
 	width := 0

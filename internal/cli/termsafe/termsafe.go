@@ -22,7 +22,7 @@ import (
 // dropped, so that text cannot be hidden in its parameters.
 const maxCSI = 64
 
-// Text answers s with lines and tabs kept and all other control taken out.
+// Text returns s with lines and tabs kept and all other control taken out.
 func Text(s string) string {
 	// The filter fails for nothing but lack of room, which String provides.
 	out, _, _ := transform.String(&filter{}, s)
@@ -39,7 +39,7 @@ func Line(s string) string {
 // does not close w.
 func Writer(w io.Writer) io.WriteCloser { return transform.NewWriter(w, &filter{}) }
 
-// JSON answers a JSON text with every character that a terminal or a reader
+// JSON returns a JSON text with every character that a terminal or a reader
 // could be misled by written as \uXXXX: the same value, safe to print.
 func JSON(text []byte) []byte {
 	var out bytes.Buffer
@@ -104,7 +104,7 @@ func (f *filter) Transform(dst, src []byte, atEOF bool) (nDst, nSrc int, err err
 	return nDst, nSrc, nil
 }
 
-// next answers what to show for the first thing in src and how many bytes that
+// next returns what to show for the first thing in src and how many bytes that
 // thing has; 0 when more input is needed to tell.
 func next(src []byte, atEOF bool) (out string, n int) {
 	if !atEOF && !utf8.FullRune(src) {

@@ -29,7 +29,7 @@ const EnvContainerd = "DECKHAND_TEST_CONTAINERD"
 // EnvSoak asks, when it is set, for the full size of tests that take long at it.
 const EnvSoak = "DECKHAND_SOAK"
 
-// Sized answers the size of a test: full in a soak.
+// Sized returns the size of a test: full in a soak.
 func Sized(usual, full int) int {
 	if os.Getenv(EnvSoak) != "" {
 		return full
@@ -81,7 +81,7 @@ func needRoot(tb testing.TB) {
 	}
 }
 
-// Containerd answers the address of a containerd: the one that Run started, or
+// Containerd returns the address of a containerd: the one that Run started, or
 // that DECKHAND_TEST_CONTAINERD names, or one for this test.
 func Containerd(tb testing.TB) string {
 	tb.Helper()
@@ -98,7 +98,7 @@ func Containerd(tb testing.TB) string {
 	return c.address
 }
 
-// InitPath answers a deckhand-init of this source.
+// InitPath returns a deckhand-init of this source.
 func InitPath(tb testing.TB) string {
 	tb.Helper()
 	if shared.init != "" {
@@ -109,7 +109,7 @@ func InitPath(tb testing.TB) string {
 	return path
 }
 
-// Dir answers a folder that jails can be made below: unlike tb.TempDir, every
+// Dir returns a folder that jails can be made below: unlike tb.TempDir, every
 // folder above it is searchable by everyone. At the end of the test what is
 // mounted below it is unmounted, and it is deleted.
 func Dir(tb testing.TB) string {
@@ -131,7 +131,7 @@ func makeDir() (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// Config answers the configuration of a Manager with a data folder and a
+// Config returns the configuration of a Manager with a data folder and a
 // namespace of its own.
 func Config(tb testing.TB) jail.Config {
 	tb.Helper()
@@ -174,7 +174,7 @@ func RemoveAll(tb testing.TB, cfg jail.Config) {
 	}
 }
 
-// Spec answers a small jail's spec.
+// Spec returns a small jail's spec.
 func Spec(id string) *nodev1.JailSpec {
 	return &nodev1.JailSpec{JailId: id, Rootfs: "host", MemoryBytes: 512 << 20, TmpBytes: 64 << 20, WorkspaceBytes: 64 << 20}
 }

@@ -34,7 +34,7 @@ type Answer struct {
 	cut   int // lines that found no room
 }
 
-// New answers an empty text of at most so many bytes; 0 for DefaultBytes.
+// New returns an empty text of at most so many bytes; 0 for DefaultBytes.
 func New(maxBytes int) *Answer {
 	if maxBytes == 0 {
 		maxBytes = DefaultBytes
@@ -45,7 +45,7 @@ func New(maxBytes int) *Answer {
 	return a
 }
 
-// Room answers how many bytes are left for the section that is being written.
+// Room returns how many bytes are left for the section that is being written.
 func (a *Answer) Room() int { return a.limit - a.text.Len() }
 
 // Section gives what is written from now on a part of the room that is left,
@@ -96,10 +96,10 @@ func (a *Answer) Note(format string, args ...any) {
 	a.notes = append(a.notes, note)
 }
 
-// Cut answers how many lines found no room.
+// Cut returns how many lines found no room.
 func (a *Answer) Cut() int { return a.cut }
 
-// String answers the text with its notes; it is never longer than asked.
+// String returns the text with its notes; it is never longer than asked.
 func (a *Answer) String() string {
 	var b strings.Builder
 	b.WriteString(a.text.String())
@@ -117,7 +117,7 @@ func (a *Answer) String() string {
 	return b.String()
 }
 
-// Clean answers what bytes of a file are shown as: one line of valid UTF-8
+// Clean returns what bytes of a file are shown as: one line of valid UTF-8
 // without control characters, at most so many bytes, with … where it was cut.
 func Clean(raw []byte, maxBytes int) string {
 	// No more than can matter is looked at: a line may be long.
@@ -141,7 +141,7 @@ func Clean(raw []byte, maxBytes int) string {
 	return text[:end] + "…"
 }
 
-// Bytes answers a size as people write it.
+// Bytes returns a size as people write it.
 func Bytes(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	size, unit := float64(n), 0
@@ -154,7 +154,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, units[unit])
 }
 
-// Count answers a number with spaces between its thousands.
+// Count returns a number with spaces between its thousands.
 func Count(n int64) string {
 	digits := fmt.Sprint(n)
 	if len(digits) <= 4 {

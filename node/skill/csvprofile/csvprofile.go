@@ -86,7 +86,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	return t.out, counted.n, nil
 }
 
-// delimiter answers the character that parts the first lines most evenly.
+// delimiter returns the character that parts the first lines most evenly.
 func delimiter(head []byte) rune {
 	best, most := ',', 0
 	lines := bytes.SplitN(head, []byte("\n"), 12)
@@ -243,7 +243,7 @@ func isTime(value string) bool {
 	return false
 }
 
-// kind answers what nearly all values are, and how many are not.
+// kind returns what nearly all values are, and how many are not.
 func (c *column) kind() (kind string, others int64) {
 	for _, k := range []struct {
 		name string

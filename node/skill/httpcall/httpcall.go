@@ -184,7 +184,7 @@ func isText(body []byte) bool {
 	return true
 }
 
-// text answers a body as it can be shown: no bytes that a terminal, or a model,
+// text returns a body as it can be shown: no bytes that a terminal, or a model,
 // would take for something else.
 func text(body []byte) string {
 	return strings.Map(func(r rune) rune {

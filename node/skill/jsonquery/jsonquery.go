@@ -99,7 +99,7 @@ type query struct {
 	results, unsaid, failed int64
 }
 
-// run answers what the query makes of one value.
+// run returns what the query makes of one value.
 func (q *query) run(ctx context.Context, value any) error {
 	iter := q.code.RunWithContext(ctx, value)
 	for {
@@ -180,7 +180,7 @@ func (v *valueReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lineAt answers the line that an offset is in, from 1.
+// lineAt returns the line that an offset is in, from 1.
 func (v *valueReader) lineAt(offset int64, _ any) int64 {
 	drop := 0
 	for drop < len(v.ends) && v.ends[drop] < offset {

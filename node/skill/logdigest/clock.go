@@ -8,7 +8,7 @@ import (
 
 // format is one way of writing the time in a line.
 type format struct {
-	// find answers where in the line the time could begin; below 0 for nowhere.
+	// find returns where in the line the time could begin; below 0 for nowhere.
 	find func(line []byte) int
 	// width is how much of it tells the second; what follows is finer.
 	width int
@@ -33,7 +33,7 @@ type clock struct {
 // farIn is how far into a line a time is looked for.
 const farIn = 256
 
-// When answers the second of a line, in Unix time, and where in the line it is
+// When returns the second of a line, in Unix time, and where in the line it is
 // written.
 func (c *clock) When(line []byte) (sec int64, from, to int, ok bool) {
 	if f := c.last.format; f != nil {
@@ -80,7 +80,7 @@ func (c *clock) try(f *format, line []byte) (sec int64, from, to int, ok bool) {
 	return sec, from, to, true
 }
 
-// end answers where a time with its fraction and zone ends.
+// end returns where a time with its fraction and zone ends.
 func (*clock) end(f *format, line []byte, from int) int {
 	to := from + f.width
 	if !f.zone {
@@ -99,7 +99,7 @@ func (*clock) end(f *format, line []byte, from int) int {
 	return to
 }
 
-// zoneOf answers the offset from UTC at the end of a time, in seconds.
+// zoneOf returns the offset from UTC at the end of a time, in seconds.
 func zoneOf(rest []byte) int64 {
 	at := bytes.LastIndexAny(rest, "+-")
 	if at < 0 {
@@ -121,7 +121,7 @@ func zoneOf(rest []byte) int64 {
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
-// digitsOf answers a number; -1 when a byte is no digit. A space before it is
+// digitsOf returns a number; -1 when a byte is no digit. A space before it is
 // none.
 func digitsOf(text []byte) int {
 	n := 0
@@ -148,10 +148,10 @@ func unix(year, month, day, hour, minute, second int) (int64, bool) {
 	return time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC).Unix(), true
 }
 
-// at answers that a time begins at n.
+// at returns that a time begins at n.
 func at(n int) func([]byte) int { return func([]byte) int { return n } }
 
-// after answers the place behind the first of a byte.
+// after returns the place behind the first of a byte.
 func after(b byte) func([]byte) int {
 	return func(line []byte) int {
 		n := bytes.IndexByte(line[:min(len(line), farIn)], b)
@@ -165,7 +165,7 @@ func after(b byte) func([]byte) int {
 // jsonKeys are the fields that hold a line's time in JSON.
 var jsonKeys = [][]byte{[]byte(`"time":`), []byte(`"ts":`), []byte(`"timestamp":`), []byte(`"@timestamp":`), []byte(`"t":`), []byte(`"@t":`)}
 
-// inJSON answers where the value of a time's field begins.
+// inJSON returns where the value of a time's field begins.
 func inJSON(line []byte) int {
 	if len(line) == 0 || line[0] != '{' {
 		return -1
@@ -182,7 +182,7 @@ func inJSON(line []byte) int {
 	return -1
 }
 
-// inPair answers where the value of a time's field begins in key=value lines.
+// inPair returns where the value of a time's field begins in key=value lines.
 func inPair(line []byte) int {
 	for _, key := range []string{"time=", "ts=", "timestamp="} {
 		if n := bytes.Index(line[:min(len(line), farIn)], []byte(key)); n == 0 || n > 0 && line[n-1] == ' ' {

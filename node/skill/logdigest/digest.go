@@ -194,7 +194,7 @@ var (
 	levelKeys   = [][]byte{[]byte(`"level":`), []byte(`"severity":`), []byte(`"lvl":`), []byte(`"@level":`)}
 )
 
-// templateOf answers the template of a line whose time is in line[from:to].
+// templateOf returns the template of a line whose time is in line[from:to].
 func (d *digest) templateOf(line []byte, from, to int) *template {
 	if line[0] == '{' {
 		if msg := field(line, messageKeys); msg != nil {
@@ -232,7 +232,7 @@ func (d *digest) templateOf(line []byte, from, to int) *template {
 	})
 }
 
-// field answers the value of the first of the fields that a line of JSON has;
+// field returns the value of the first of the fields that a line of JSON has;
 // strings as they are written, without the quotes.
 func field(line []byte, keys [][]byte) []byte {
 	for _, key := range keys {
@@ -264,7 +264,7 @@ func field(line []byte, keys [][]byte) []byte {
 	return nil
 }
 
-// httpStatus answers the first digit of the status in a line of an access log,
+// httpStatus returns the first digit of the status in a line of an access log,
 // which stands behind the request: "GET / HTTP/1.1" 200.
 func httpStatus(after []byte) byte {
 	n := bytes.Index(after, []byte(`HTTP/`))
@@ -281,7 +281,7 @@ func httpStatus(after []byte) byte {
 
 func stamp(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02 15:04:05") }
 
-// clockTime answers a time as briefly as the log's span allows.
+// clockTime returns a time as briefly as the log's span allows.
 func (d *digest) clockTime(sec int64) string {
 	at := time.Unix(sec, 0).UTC()
 	if d.last-d.first < 20*3600 {

@@ -36,7 +36,7 @@ var failing = []string{
 	"cannot ", "can't ", "unable to", "denied", "refused", "timed out", "timeout", "corrupt", "fatal", "abort",
 }
 
-// rank answers the level of a message: the first word at its start that is one,
+// rank returns the level of a message: the first word at its start that is one,
 // or what its words tell.
 func rank(text []byte) level {
 	text = text[:min(len(text), looked)]
@@ -85,7 +85,7 @@ var inName = func() (t [256]bool) {
 	return t
 }()
 
-// rankLetter answers the level that klog writes as a letter before the time.
+// rankLetter returns the level that klog writes as a letter before the time.
 func rankLetter(before []byte) level {
 	switch string(before) {
 	case "I":
@@ -100,7 +100,7 @@ func rankLetter(before []byte) level {
 	return unknown
 }
 
-// rankField answers the level that a field names, for example of JSON; numbers
+// rankField returns the level that a field names, for example of JSON; numbers
 // are those of bunyan and pino.
 func rankField(value []byte) level {
 	if l, ok := levelWords[strings.ToLower(string(value))]; ok {

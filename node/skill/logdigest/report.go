@@ -168,7 +168,7 @@ func (d *digest) bursts(out *answer.Answer, part float64) {
 	}
 }
 
-// news answers what came first in the newest part of the log.
+// news returns what came first in the newest part of the log.
 func (d *digest) news(shown map[*template]bool) []*template {
 	if !d.dated || d.last-d.first < newest {
 		return nil

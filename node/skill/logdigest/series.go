@@ -34,7 +34,7 @@ func (s *series) add(sec int64, n uint32) {
 	}
 }
 
-// last answers the last bucket that holds something.
+// last returns the last bucket that holds something.
 func (s *series) last() int64 {
 	for i := buckets - 1; i > 0; i-- {
 		if s.count[i] != 0 {
@@ -69,7 +69,7 @@ const (
 	burstFactor = 4
 )
 
-// burst answers the greatest burst between two seconds, the log's first and
+// burst returns the greatest burst between two seconds, the log's first and
 // last; false when there is none.
 func (s *series) burst(first, last int64) (burst, bool) {
 	if !s.any || last <= first {

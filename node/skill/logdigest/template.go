@@ -53,7 +53,7 @@ type template struct {
 	times       series
 }
 
-// text answers the template as it is shown.
+// text returns the template as it is shown.
 func (t *template) text() string {
 	var b strings.Builder
 	for i, w := range t.words {
@@ -133,7 +133,7 @@ func shape(h uint64, text []byte) uint64 {
 	return h
 }
 
-// find answers the template of a message that is in parts of a line, salted
+// find returns the template of a message that is in parts of a line, salted
 // with what else tells lines apart; isNew says that it was made for it.
 func (m *miner) find(salt uint64, before, text []byte, rank func() level) *template {
 	before, text = before[:min(len(before), looked)], text[:min(len(text), looked)]
@@ -202,7 +202,7 @@ func (t *template) merge(words []string) {
 	}
 }
 
-// split answers a text's words, those with a digit wild, and what stands before
+// split returns a text's words, those with a digit wild, and what stands before
 // each and behind the last.
 func split(text []byte) (words, gaps []string) {
 	for i := 0; i < len(text); {

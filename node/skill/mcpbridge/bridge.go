@@ -166,7 +166,7 @@ func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	}
 }
 
-// lock answers when no other bridge has the file.
+// lock returns when no other bridge has the file.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -187,7 +187,7 @@ func (s *session) end(err error) {
 	})
 }
 
-// failure answers why the server ended, or nil where it has not.
+// failure returns why the server ended, or nil where it has not.
 func (s *session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *session) close() {
 	s.watching.Wait()
 }
 
-// await answers nil when the server can be asked.
+// await returns nil when the server can be asked.
 func (s *session) await(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -235,7 +235,7 @@ func (s *session) await(ctx context.Context) error {
 	return s.failure()
 }
 
-// list answers the server's tools.
+// list returns the server's tools.
 func (s *session) list(ctx context.Context) Answer {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
@@ -249,7 +249,7 @@ func (s *session) list(ctx context.Context) Answer {
 	return Answer{Tools: tools, Left: left}
 }
 
-// offered answers what the server offers: as it said a moment ago, unless it
+// offered returns what the server offers: as it said a moment ago, unless it
 // told of a change since, or anew.
 func (s *session) offered(ctx context.Context, anew bool) (tools []Tool, left []string, err error) {
 	s.listing.Lock()
@@ -324,7 +324,7 @@ func (s *session) call(ctx context.Context, req Request) Answer {
 // undelivered is the SDK's code for a request that HTTP brought no answer to.
 const undelivered = -32005
 
-// failed answers what an error of the conversation means.
+// failed returns what an error of the conversation means.
 func (s *session) failed(ctx context.Context, err error) Answer {
 	var refused *jsonrpc.Error
 	switch {
@@ -348,7 +348,7 @@ func (s *session) failed(ctx context.Context, err error) Answer {
 	return Answer{Ended: true, Error: clean(s.failure().Error())}
 }
 
-// answerOf answers a result as it is passed on.
+// answerOf returns a result as it is passed on.
 func answerOf(result *mcp.CallToolResult) Answer {
 	said := Answer{IsError: result.IsError}
 	var texts []string
@@ -401,7 +401,7 @@ func (a *Answer) show(c *mcp.ImageContent) bool {
 	return true
 }
 
-// clean answers text that can be stored.
+// clean returns text that can be stored.
 func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -421,7 +421,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String answers it.
+// String returns it.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -50,7 +50,7 @@ func (s *search) report(out *answer.Answer, ranked []result, tree *source.Tree) 
 	}
 }
 
-// fold answers as many places as are wanted, each with those that say the same.
+// fold returns as many places as are wanted, each with those that say the same.
 func (s *search) fold(ranked []result) []place {
 	var out []place
 	inFile := map[int32]int{}
@@ -102,7 +102,7 @@ func (s *search) again(p passage) ([]byte, error) {
 
 var seed = maphash.MakeSeed()
 
-// groups answers a hash of each four words that follow one another.
+// groups returns a hash of each four words that follow one another.
 func groups(text []byte) map[uint64]bool {
 	words := bytes.FieldsFunc(bytes.ToLower(text), func(r rune) bool { return r < 0x80 && class[byte(r)] == other })
 	out := map[uint64]bool{}
@@ -159,7 +159,7 @@ func (s *search) show(out *answer.Answer, m *matcher, rank int, p *place, room i
 	return out.Line("%s", text)
 }
 
-// count answers how many words of the question are in a line.
+// count returns how many words of the question are in a line.
 func (m *matcher) count(line []byte) int {
 	seen := map[int8]bool{}
 	for _, w := range subwords(string(line[:min(len(line), 1024)])) {

@@ -76,7 +76,7 @@ func (m *matcher) begin(form string) {
 	}
 }
 
-// of answers what a word counts for; word is overwritten in lower case.
+// of returns what a word counts for; word is overwritten in lower case.
 func (m *matcher) of(word []byte) []hit {
 	for i, c := range word {
 		if class[c] == upper {
@@ -268,7 +268,7 @@ func (s *scanner) scanLine(line []byte, number int32) {
 	}
 }
 
-// wordEnd answers where the word that begins at i ends, by case too.
+// wordEnd returns where the word that begins at i ends, by case too.
 func wordEnd(line []byte, i int) int {
 	was := class[line[i]]
 	for i++; i < len(line); i++ {
@@ -284,7 +284,7 @@ func wordEnd(line []byte, i int) int {
 	return i
 }
 
-// defined answers the name that a line defines; nil for none.
+// defined returns the name that a line defines; nil for none.
 func (s *scanner) defined(line []byte) []byte {
 	trimmed := bytes.TrimLeft(line, " \t")
 	if s.prose {
@@ -309,7 +309,7 @@ func (s *scanner) defined(line []byte) []byte {
 	return nil
 }
 
-// nameOf answers the name in what stands behind the word that defines: the last
+// nameOf returns the name in what stands behind the word that defines: the last
 // before a parenthesis, with a receiver skipped, or the first that is no other
 // such word.
 func nameOf(rest []byte) []byte {

@@ -187,7 +187,7 @@ func (s *search) file(sc *scanner, id int32, e source.Entry, buf []byte) []byte 
 	return buf
 }
 
-// best answers the passages with the most of the question, by what is known of
+// best returns the passages with the most of the question, by what is known of
 // its words so far.
 func (s *scanner) best(of []passage, n int) []passage {
 	idf := idfOf(s.df, s.passages)
@@ -221,7 +221,7 @@ const (
 	b  = 0.6
 )
 
-// rank answers the passages, the best first.
+// rank returns the passages, the best first.
 func (s *search) rank(scanners []*scanner) []result {
 	var df [maxTerms]int64
 	var passages, words int64
@@ -257,7 +257,7 @@ func (s *search) rank(scanners []*scanner) []result {
 	return out
 }
 
-// path answers which words of the question are in a file's name, and in the
+// path returns which words of the question are in a file's name, and in the
 // folders above.
 func (m *matcher) path(rel string) (in [2][maxTerms]float32) {
 	for i, part := range []string{filepath.Base(rel), filepath.Dir(rel)} {

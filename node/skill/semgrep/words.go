@@ -134,7 +134,7 @@ const (
 	kinWeight = 0.5
 )
 
-// terms answers the words of a question that say something, in the order they
+// terms returns the words of a question that say something, in the order they
 // are asked.
 func terms(query string) []term {
 	var out []term
@@ -175,7 +175,7 @@ func terms(query string) []term {
 	return out
 }
 
-// subwords answers a text's words in lower case, those of camelCase and
+// subwords returns a text's words in lower case, those of camelCase and
 // snake_case one by one.
 func subwords(text string) []string {
 	var out []string

@@ -79,7 +79,7 @@ func Open(ctx context.Context, path string, left int64) (*File, error) {
 
 func (f *File) Read(p []byte) (int, error) { return f.r.Read(p) }
 
-// Grown answers how much the file has grown since it was opened.
+// Grown returns how much the file has grown since it was opened.
 func (f *File) Grown() int64 {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Say answers an error of the file system without the words that a model has
+// Say returns an error of the file system without the words that a model has
 // no use for.
 func Say(err error) error {
 	var at *fs.PathError
@@ -127,7 +127,7 @@ func Say(err error) error {
 // rotated is what is added to a log's name when another is begun.
 var rotated = regexp.MustCompile(`^[.-](\d{1,3}|\d{4}-?\d{2}-?\d{2}([T._-]?\d{2,6})?|old)(\.gz)?$`)
 
-// Logs answers the files of a log, the oldest first: path itself and those it
+// Logs returns the files of a log, the oldest first: path itself and those it
 // was rotated into, all files directly in a folder, or what a pattern names.
 func Logs(path string, limit int) (files []string, more int, err error) {
 	names, err := candidates(path)

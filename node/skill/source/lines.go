@@ -130,8 +130,8 @@ func (l *Lines) Offset() int64 { return l.at }
 // Number is the line's, from 1.
 func (l *Lines) Number() int64 { return l.number }
 
-// Read answers how many bytes of the text were read so far.
+// Read returns how many bytes of the text were read so far.
 func (l *Lines) Read() int64 { return l.offset }
 
-// Err answers what ended the reading early; nil at the end of the text.
+// Err returns what ended the reading early; nil at the end of the text.
 func (l *Lines) Err() error { return l.err }

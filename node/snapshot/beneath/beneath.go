@@ -34,7 +34,7 @@ func Open(name string) (*Dir, error) {
 // Close closes the folder.
 func (d *Dir) Close() error { return d.f.Close() }
 
-// Fd answers the folder's descriptor, which is open as long as d is.
+// Fd returns the folder's descriptor, which is open as long as d is.
 func (d *Dir) Fd() int { return int(d.f.Fd()) }
 
 // resolve is what no name may do.
@@ -91,7 +91,7 @@ func (d *Dir) Lstat(name string) (st unix.Statx_t, err error) {
 	return st, err
 }
 
-// Readlink answers a link's target.
+// Readlink returns a link's target.
 func (d *Dir) Readlink(name string) (target string, err error) {
 	err = d.in("readlink", name, func(fd int, base string) error {
 		buf := make([]byte, unix.PathMax)

@@ -232,7 +232,7 @@ func complete(n, size int64, err error) error {
 // extent is a run of data in a file with holes.
 type extent struct{ from, to int64 }
 
-// extents answers where a file has data.
+// extents returns where a file has data.
 func extents(f *os.File, size int64) ([]extent, error) {
 	var out []extent
 	for at := int64(0); at < size; {

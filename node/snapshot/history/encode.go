@@ -40,7 +40,7 @@ func decode(rec *nodev1.SnapshotEntry) *tree.Entry {
 	return e
 }
 
-// EncodeDelta answers a delta as it is stored; its number is its key.
+// EncodeDelta returns a delta as it is stored; its number is its key.
 func EncodeDelta(d *tree.Delta) *nodev1.SnapshotDelta {
 	out := &nodev1.SnapshotDelta{By: d.By, Undoes: d.Undoes, Time: d.Time}
 	for _, c := range d.Changes {

@@ -106,10 +106,10 @@ func damaged(path string, err error) error {
 // Close closes the file.
 func (h *History) Close() error { return h.db.Close() }
 
-// Path answers where the record is.
+// Path returns where the record is.
 func (h *History) Path() string { return h.db.Path() }
 
-// Name answers the record's name, which no other one has.
+// Name returns the record's name, which no other one has.
 func (h *History) Name() (name string, err error) {
 	err = h.view(func(tx *bbolt.Tx) error {
 		name = string(tx.Bucket(bucketMeta).Get(keyRecord))
@@ -120,7 +120,7 @@ func (h *History) Name() (name string, err error) {
 
 func number(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// Load answers the newest state, its number, and how many bytes of contents it
+// Load returns the newest state, its number, and how many bytes of contents it
 // and the changes before it were said to take.
 func (h *History) Load() (t *tree.Tree, seq, bytes int64, err error) {
 	t = tree.New()
@@ -234,7 +234,7 @@ func putEntry(b *bbolt.Bucket, path string, e *tree.Entry) error {
 	return b.Put([]byte(path), raw)
 }
 
-// Deltas answers the changes after one state up to another, oldest first.
+// Deltas returns the changes after one state up to another, oldest first.
 func (h *History) Deltas(from, to int64) (out []tree.Delta, err error) {
 	err = h.view(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucketDeltas).Cursor()
@@ -254,7 +254,7 @@ func (h *History) Deltas(from, to int64) (out []tree.Delta, err error) {
 	return out, err
 }
 
-// Newest answers up to limit deltas below a number, newest first; 0 for all.
+// Newest returns up to limit deltas below a number, newest first; 0 for all.
 func (h *History) Newest(below int64, limit int) (out []tree.Delta, err error) {
 	err = h.view(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucketDeltas).Cursor()
@@ -277,7 +277,7 @@ func (h *History) Newest(below int64, limit int) (out []tree.Delta, err error) {
 	return out, err
 }
 
-// Of answers the numbers of the deltas that an id has a part in, in order.
+// Of returns the numbers of the deltas that an id has a part in, in order.
 func (h *History) Of(id string) (out []int64, err error) {
 	err = h.view(func(tx *bbolt.Tx) error {
 		prefix := append([]byte(id), 0)
@@ -290,7 +290,7 @@ func (h *History) Of(id string) (out []int64, err error) {
 	return out, err
 }
 
-// Oldest answers the number of the state that the oldest kept changes begin
+// Oldest returns the number of the state that the oldest kept changes begin
 // at: nothing before it can be given back.
 func (h *History) Oldest() (seq int64, err error) {
 	err = h.view(func(tx *bbolt.Tx) error {
@@ -351,7 +351,7 @@ func (h *History) Begin(in Intent) error {
 	return h.update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyIntent, raw) })
 }
 
-// Intent answers the undo that is on its way, or nil.
+// Intent returns the undo that is on its way, or nil.
 func (h *History) Intent() (*Intent, error) {
 	var out *Intent
 	err := h.view(func(tx *bbolt.Tx) error {

@@ -52,7 +52,7 @@ type version struct {
 	content []byte
 }
 
-// side answers nil for what git does not know: nothing, folders, pipes.
+// side returns nil for what git does not know: nothing, folders, pipes.
 func side(e *tree.Entry, contents Contents) (*version, error) {
 	if e == nil {
 		return nil, nil
@@ -140,7 +140,7 @@ func isText(content []byte) bool {
 	return len(content) <= maxText && bytes.IndexByte(content[:min(len(content), sniff)], 0) < 0 && bytes.Count(content, []byte{'\n'}) <= maxLines
 }
 
-// object answers git's name of a content.
+// object returns git's name of a content.
 func object(v *version) string {
 	if v == nil {
 		return "0000000000000000000000000000000000000000"

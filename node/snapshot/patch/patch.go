@@ -38,7 +38,7 @@ type Diff struct {
 	Added, Deleted int
 }
 
-// Tell answers a change as a unified diff with so many lines around each
+// Tell returns a change as a unified diff with so many lines around each
 // place, or a summary where that would help nobody.
 func Tell(c tree.Change, contents Contents, lines int) (Diff, error) {
 	before, okBefore, err := text(c.Before, contents)
@@ -114,7 +114,7 @@ func quote(path string) string {
 	return path
 }
 
-// text answers what can be compared line by line; nothing there is empty.
+// text returns what can be compared line by line; nothing there is empty.
 func text(e *tree.Entry, contents Contents) (string, bool, error) {
 	if e == nil || e.Kind == tree.Dir {
 		return "", true, nil

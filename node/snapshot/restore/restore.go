@@ -174,7 +174,7 @@ func setXattrs(fd int, want map[string]string) error {
 	return nil
 }
 
-// Xattrs answers the extended attributes of what is open that a jail may set;
+// Xattrs returns the extended attributes of what is open that a jail may set;
 // nil where the file system has none.
 func Xattrs(fd int) (map[string]string, error) {
 	// Most have none, for which no room is needed.
@@ -343,7 +343,7 @@ func Leftover(w *beneath.Dir, name string, owner uint32, now time.Time) bool {
 	return err == nil && (strings.HasPrefix(name, StagePrefix) || now.Sub(time.Unix(st.Mtime.Sec, 0)) > uploadAge)
 }
 
-// StageName answers a name for a stage.
+// StageName returns a name for a stage.
 func StageName(now time.Time) string {
 	return StagePrefix + strconv.FormatInt(now.UnixNano(), 36)
 }

@@ -102,7 +102,7 @@ func Scan(ctx context.Context, root int, t *tree.Tree, cfg Config) (*Result, err
 	return &Result{Found: s.found, Links: s.links, Entries: s.entries}, nil
 }
 
-// workersFor answers how many goroutines a tree is worth.
+// workersFor returns how many goroutines a tree is worth.
 func workersFor(entries int) int {
 	return max(1, min(runtime.GOMAXPROCS(0), 8, 1+entries/500))
 }
@@ -341,12 +341,12 @@ func (w *worker) look(f *folder, name string) (bool, error) {
 	return node != nil, nil
 }
 
-// entry answers what a status alone tells.
+// entry returns what a status alone tells.
 func (s *scanner) entry(st *unix.Statx_t) *tree.Entry {
 	return FromStat(st, s.began)
 }
 
-// FromStat answers an entry by its status alone, looked at no earlier than
+// FromStat returns an entry by its status alone, looked at no earlier than
 // began, in nanoseconds of the coarse clock.
 func FromStat(st *unix.Statx_t, began int64) *tree.Entry {
 	e := &tree.Entry{
@@ -383,7 +383,7 @@ func known(old, now *tree.Entry) bool {
 		old.Stat.Nlink == now.Stat.Nlink
 }
 
-// Coarse answers the coarse clock, which is what file times are taken from.
+// Coarse returns the coarse clock, which is what file times are taken from.
 func Coarse() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {

@@ -49,7 +49,7 @@ func (t *Tree) Apply(changes []Change) error {
 	return nil
 }
 
-// Compose answers the changes of several deltas, in their order, as one. What
+// Compose returns the changes of several deltas, in their order, as one. What
 // was changed and changed back is left out.
 func Compose(deltas []Delta) []Change {
 	at := map[string]int{}

@@ -25,7 +25,7 @@ const (
 	Device  Kind = 6
 )
 
-// String answers the kind in a word.
+// String returns the kind in a word.
 func (k Kind) String() string {
 	return [...]string{"nothing", "file", "dir", "symlink", "fifo", "socket", "device"}[k]
 }
@@ -80,7 +80,7 @@ const (
 	Unreadable Unkept = 5
 )
 
-// String answers the reason in words.
+// String returns the reason in words.
 func (u Unkept) String() string {
 	return [...]string{"kept", "too large to keep", "no room in the node's store", "it changed while it was read",
 		"its path is too long", "it cannot be read"}[u]
@@ -137,11 +137,11 @@ type Tree struct {
 	n    int
 }
 
-// New answers a tree in which nothing is known yet, not even the workspace
+// New returns a tree in which nothing is known yet, not even the workspace
 // itself.
 func New() *Tree { return &Tree{Root: &Node{}} }
 
-// Len answers how many entries there are.
+// Len returns how many entries there are.
 func (t *Tree) Len() int { return t.n }
 
 func (t *Tree) node(path string) *Node {
@@ -157,7 +157,7 @@ func (t *Tree) node(path string) *Node {
 	return n
 }
 
-// Get answers the entry at a path, or nil.
+// Get returns the entry at a path, or nil.
 func (t *Tree) Get(path string) *Entry {
 	if n := t.node(path); n != nil {
 		return n.Entry
@@ -165,7 +165,7 @@ func (t *Tree) Get(path string) *Entry {
 	return nil
 }
 
-// Children answers the names in a folder, in order.
+// Children returns the names in a folder, in order.
 func (t *Tree) Children(path string) []string {
 	if n := t.node(path); n != nil {
 		return slices.Sorted(maps.Keys(n.Children))
@@ -220,7 +220,7 @@ func count(n *Node) int {
 	return total
 }
 
-// Split answers the folder of a path and its last part.
+// Split returns the folder of a path and its last part.
 func Split(path string) (dir, base string) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 {
@@ -229,7 +229,7 @@ func Split(path string) (dir, base string) {
 	return path[:i], path[i+1:]
 }
 
-// Join answers the path of a name in a folder.
+// Join returns the path of a name in a folder.
 func Join(dir, base string) string {
 	if dir == Root {
 		return base
@@ -257,7 +257,7 @@ func walk(path string, n *Node, fn func(string, *Entry) bool) bool {
 	return true
 }
 
-// Clone answers a tree that can be changed apart from t. Entries are shared.
+// Clone returns a tree that can be changed apart from t. Entries are shared.
 func (t *Tree) Clone() *Tree {
 	return &Tree{Root: t.Root.clone(), n: t.n}
 }
@@ -273,7 +273,7 @@ func (n *Node) clone() *Node {
 	return out
 }
 
-// Digest answers a SHA-256 in hex of all that an undo gives back.
+// Digest returns a SHA-256 in hex of all that an undo gives back.
 func (t *Tree) Digest() string {
 	h := sha256.New()
 	t.Walk(func(path string, e *Entry) bool {
@@ -283,7 +283,7 @@ func (t *Tree) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// DigestOf answers a SHA-256 in hex of some entries with their paths.
+// DigestOf returns a SHA-256 in hex of some entries with their paths.
 func DigestOf(paths []string, entry func(path string) *Entry) string {
 	h := sha256.New()
 	for _, path := range slices.Sorted(slices.Values(paths)) {

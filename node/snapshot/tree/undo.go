@@ -121,7 +121,7 @@ type planner struct {
 	conflicts map[string]Conflict
 }
 
-// at answers what will be at a path.
+// at returns what will be at a path.
 func (p *planner) at(path string) *Entry {
 	if e, ok := p.target[path]; ok {
 		return e

@@ -231,7 +231,7 @@ func (h *Hub) WakeRaw(t testing.TB, data string) {
 	require.NoError(t, err)
 }
 
-// Pending answers how many wake-ups are not acknowledged.
+// Pending returns how many wake-ups are not acknowledged.
 func (h *Hub) Pending(t testing.TB) uint64 {
 	t.Helper()
 	stream, err := h.js.Stream(t.Context(), "WAKEUPS")
@@ -241,7 +241,7 @@ func (h *Hub) Pending(t testing.TB) uint64 {
 	return info.State.Msgs
 }
 
-// Task answers a copy of what is kept of a task.
+// Task returns a copy of what is kept of a task.
 func (h *Hub) Task(taskID string) Task {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,7 +271,7 @@ func clones[M proto.Message](in []M) []M {
 	return out
 }
 
-// Calls answers how often an RPC was called.
+// Calls returns how often an RPC was called.
 func (h *Hub) Calls(name string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -292,14 +292,14 @@ func (h *Hub) Heard() int {
 	return h.heard
 }
 
-// Pressure answers what a worker said last of its machine.
+// Pressure returns what a worker said last of its machine.
 func (h *Hub) Pressure() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pressure
 }
 
-// Renewals answers how many single leases were renewed.
+// Renewals returns how many single leases were renewed.
 func (h *Hub) Renewals() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

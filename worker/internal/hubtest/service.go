@@ -21,7 +21,7 @@ const (
 	stateWaiting  = deckhandv1.TaskState_TASK_STATE_AWAITING_APPROVAL
 )
 
-// leased answers the task of a live lease; h.mu is held.
+// leased returns the task of a live lease; h.mu is held.
 func (h *Hub) leased(lease *deckhandv1.Lease) (*Task, error) {
 	task := h.tasks[lease.GetTaskId()]
 	if task == nil || task.token == "" || task.token != lease.GetToken() ||

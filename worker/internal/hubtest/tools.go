@@ -9,7 +9,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Tools answers records like those of the hub's registry.
+// Tools returns records like those of the hub's registry.
 func Tools(t testing.TB) []*deckhandv1.Tool {
 	t.Helper()
 	text := map[string]any{"type": "string"}

@@ -28,7 +28,7 @@ var byType = map[string]model.ErrorKind{
 	"request_too_large":     model.ContextTooLong,
 }
 
-// classify answers what an error of the SDK means.
+// classify returns what an error of the SDK means.
 func classify(err error) *model.Error {
 	out := &model.Error{Kind: model.Unavailable}
 	var api *sdk.Error
@@ -60,7 +60,7 @@ func classify(err error) *model.Error {
 // access on 2026-12-01 at 00:00 UTC."
 var accessAgain = regexp.MustCompile(`regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC`)
 
-// regained answers how long it is until then; 0 where nothing is said of it.
+// regained returns how long it is until then; 0 where nothing is said of it.
 func regained(message string) time.Duration {
 	m := accessAgain.FindStringSubmatch(message)
 	if m == nil {

@@ -140,7 +140,7 @@ func (m *Model) convert(message model.Message) (sdk.MessageParam, error) {
 	return sdk.NewUserMessage(blocks...), nil
 }
 
-// convertBlock answers a block as the API wants it back, or false for one that
+// convertBlock returns a block as the API wants it back, or false for one that
 // it must not see again.
 func convertBlock(turn *deckhandv1.Turn, block *deckhandv1.Block) (sdk.ContentBlockParamUnion, bool) {
 	switch kind := block.GetKind().(type) {

@@ -102,7 +102,7 @@ func (b *Breakers) Open(provider, of string) bool {
 	return b.get(name{provider, of}).State() == gobreaker.StateOpen
 }
 
-// Guard answers a model that is not asked while its breaker is open: then the
+// Guard returns a model that is not asked while its breaker is open: then the
 // error says when it will be.
 func (b *Breakers) Guard(provider, of string, inner model.Model) model.Model {
 	return &guarded{breaker: b.get(name{provider, of}), inner: inner, provider: provider, model: of, openFor: b.cfg.OpenFor}

@@ -44,7 +44,7 @@ var byStatus = map[string]model.ErrorKind{
 	"NOT_FOUND":           model.Invalid,
 }
 
-// classify answers what an error of the SDK means.
+// classify returns what an error of the SDK means.
 func classify(err error) *model.Error {
 	out := &model.Error{Kind: model.Unavailable}
 	var (

@@ -110,7 +110,7 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next answers the next line.
+// next returns the next line.
 func (l *lines) next() ([]byte, error) {
 	var line []byte
 	for {

@@ -59,7 +59,7 @@ func (m *Model) contents(req *model.Request) ([]*sdk.Content, error) {
 	return out, nil
 }
 
-// theirs answers an id of the API's own, or another model's as it takes it.
+// theirs returns an id of the API's own, or another model's as it takes it.
 func theirs(id string) string {
 	if strings.HasPrefix(id, ours) {
 		return ""

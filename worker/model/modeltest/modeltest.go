@@ -78,12 +78,12 @@ func New(t testing.TB, answer func(Request) Answer) *Server {
 	return s
 }
 
-// List answers with the given answers in order, and with the last one after it.
+// List returns with the given answers in order, and with the last one after it.
 func List(answers ...Answer) func(Request) Answer {
 	return func(r Request) Answer { return answers[min(r.Number, len(answers))-1] }
 }
 
-// Requests answers what was asked so far.
+// Requests returns what was asked so far.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()

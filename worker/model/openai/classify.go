@@ -44,7 +44,7 @@ type streamed struct{ code, kind, message string }
 // Error implements error.
 func (s *streamed) Error() string { return s.message }
 
-// failure answers the error that an event of a response is; nil for none.
+// failure returns the error that an event of a response is; nil for none.
 func failure(event responses.ResponseStreamEventUnion) error {
 	switch event.Type {
 	case "error":
@@ -56,7 +56,7 @@ func failure(event responses.ResponseStreamEventUnion) error {
 	return nil
 }
 
-// classify answers what an error of the SDK or of a stream means.
+// classify returns what an error of the SDK or of a stream means.
 func classify(err error) *model.Error {
 	var (
 		out    = &model.Error{Kind: model.Unavailable}

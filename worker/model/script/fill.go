@@ -59,7 +59,7 @@ func fillValue(v any, captures map[string]string, file string, line int) (any, e
 	}
 }
 
-// references answers the names that a value refers to.
+// references returns the names that a value refers to.
 func references(v any) []string {
 	var out []string
 	switch v := v.(type) {

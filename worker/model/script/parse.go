@@ -86,7 +86,7 @@ func Parse(file string, data []byte) (*Script, error) {
 	return script, nil
 }
 
-// aliasLine answers the line of the first anchor, alias or too deep node.
+// aliasLine returns the line of the first anchor, alias or too deep node.
 func aliasLine(n *yaml.Node, nodes *int, depth int) int {
 	*nodes++
 	if n.Kind == yaml.AliasNode || n.Anchor != "" || depth > 32 {

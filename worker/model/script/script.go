@@ -67,7 +67,7 @@ type capture struct {
 	fallback *string
 }
 
-// Tools answers the names of the tools that the script calls.
+// Tools returns the names of the tools that the script calls.
 func (s *Script) Tools() []string { return s.tools }
 
 // Generate implements model.Model.
@@ -90,7 +90,7 @@ func (s *Script) Generate(ctx context.Context, req *model.Request, sink model.Si
 	return out, nil
 }
 
-// walk answers the turn that comes after the transcript, and what was captured
+// walk returns the turn that comes after the transcript, and what was captured
 // on the way.
 func (s *Script) walk(messages []model.Message) (*turn, map[string]string, error) {
 	captures := map[string]string{}
@@ -122,7 +122,7 @@ func (s *Script) walk(messages []model.Message) (*turn, map[string]string, error
 	return nil, nil, fmt.Errorf("%s: the transcript does not end with a message to the model", s.file)
 }
 
-// choose answers the first turn from at on whose pattern matches.
+// choose returns the first turn from at on whose pattern matches.
 func (s *Script) choose(at int, said string, before *turn) (int, error) {
 	for i := at; i < len(s.turns); i++ {
 		if s.turns[i].when == nil || s.turns[i].when.MatchString(said) {

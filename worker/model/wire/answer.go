@@ -39,7 +39,7 @@ func (a *Answer) Open(b *Block) *Block {
 	return b
 }
 
-// Last answers the last block; nil when there is none.
+// Last returns the last block; nil when there is none.
 func (a *Answer) Last() *Block {
 	if len(a.blocks) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (a *Answer) Calls() bool {
 	return false
 }
 
-// Blocks answers the blocks as a turn has them. Arguments stay as the model
+// Blocks returns the blocks as a turn has them. Arguments stay as the model
 // wrote them, which need not be JSON: the model is told what is wrong with them.
 func (a *Answer) Blocks() []*deckhandv1.Block {
 	out := make([]*deckhandv1.Block, 0, len(a.blocks))
@@ -113,7 +113,7 @@ func (a *Answer) Blocks() []*deckhandv1.Block {
 	return out
 }
 
-// CallInput answers a call's arguments as a JSON object. APIs take no other
+// CallInput returns a call's arguments as a JSON object. APIs take no other
 // input back, so arguments that were no JSON object are quoted in one.
 func CallInput(arguments string) json.RawMessage {
 	var object map[string]json.RawMessage
@@ -130,7 +130,7 @@ const (
 	NoAnswer = "(no answer)"
 )
 
-// OrElse answers text, or what stands for it where it is empty.
+// OrElse returns text, or what stands for it where it is empty.
 func OrElse(text, instead string) string {
 	if text == "" {
 		return instead
@@ -141,7 +141,7 @@ func OrElse(text, instead string) string {
 // callID is what every API takes as the id of a call.
 var callID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// CallID answers the id of a call as an API takes it that did not give it
+// CallID returns the id of a call as an API takes it that did not give it
 // itself: as it is where it fits, and another that follows from it otherwise.
 func CallID(id string) string {
 	if callID.MatchString(id) {

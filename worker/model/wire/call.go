@@ -60,7 +60,7 @@ func (c *Call) End() {
 	c.cancel(nil)
 }
 
-// Fail answers the error of a call. What its caller ended answers that cause,
+// Fail returns the error of a call. What its caller ended answers that cause,
 // what stalled says so; classify tells the rest apart, and has the status and
 // message of an error that the provider answered set. It is not asked where the
 // call did not fail but broke off: err is nil then.
@@ -92,7 +92,7 @@ func (c *Call) Fail(err error, classify func(error) *model.Error) error {
 	return e
 }
 
-// Client answers a client like base whose calls are watched.
+// Client returns a client like base whose calls are watched.
 func Client(base *http.Client) *http.Client {
 	if base == nil {
 		base = http.DefaultClient

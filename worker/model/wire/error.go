@@ -44,7 +44,7 @@ func relayed(e *model.Error, header http.Header) {
 // StatusOverloaded is Anthropic's, and that of some who speak as it does.
 const StatusOverloaded = 529
 
-// ByStatus answers what a status means where the body does not say.
+// ByStatus returns what a status means where the body does not say.
 func ByStatus(status int) model.ErrorKind {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:

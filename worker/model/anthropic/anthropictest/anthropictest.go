@@ -71,7 +71,7 @@ type Request struct {
 	Number int
 }
 
-// Messages answers the request's messages.
+// Messages returns the request's messages.
 func (r Request) Messages() []map[string]any {
 	list, _ := r.Body["messages"].([]any)
 	out := make([]map[string]any, 0, len(list))
@@ -83,7 +83,7 @@ func (r Request) Messages() []map[string]any {
 	return out
 }
 
-// LastText answers all text of the last message, tool results included.
+// LastText returns all text of the last message, tool results included.
 func (r Request) LastText() string {
 	messages := r.Messages()
 	if len(messages) == 0 {
@@ -118,7 +118,7 @@ type Handler struct {
 	requests []Request
 }
 
-// List answers with the given answers in order, and with an error after the
+// List returns with the given answers in order, and with an error after the
 // last.
 func List(answers ...Answer) func(Request) Answer {
 	return func(r Request) Answer {
@@ -129,7 +129,7 @@ func List(answers ...Answer) func(Request) Answer {
 	}
 }
 
-// Requests answers what was asked so far.
+// Requests returns what was asked so far.
 func (h *Handler) Requests() []Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
