@@ -57,7 +57,7 @@ var whose = map[reach]string{
 	byProof: "CreateSession EnrollNode RenewCertificate",
 	leased: `RegisterWorker ClaimTask RenewLeases StartTask RecordEvents PublishThinking RecordTurn ProposeStep ExecuteStep SaveCheckpoint
 		FinishTask YieldTask ReleaseTask`,
-	operators: "GetVault RotateVault CreateOrganisation ListOrganisations",
+	operators: "GetVault RotateVault CreateOrganisation ListOrganisations SetOrganisationLimits",
 	administrators: `DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
 		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotices GetNotice RedriveNotices CreateJoinToken RevokeNode
