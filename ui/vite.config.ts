@@ -37,5 +37,8 @@ export default defineConfig({
     include: ["src/**/*.test.{ts,tsx}"],
     setupFiles: ["src/test/setup.ts"],
     restoreMocks: true,
+    // As long as a slow machine may take: nothing here is about time.
+    testTimeout: 300_000,
+    retry: process.env.CI ? 1 : 0, // which is told
   },
 });

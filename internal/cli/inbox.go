@@ -184,7 +184,7 @@ func wholeItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.
 			item.Decision.AgreedDefinition = whole
 		default:
 			return nil, fault.New(fault.Internal, "the decision has a text %s that this program does not know", termsafe.Line(long.GetPointer())).
-				WithFix("update deckhand to the hub's version")
+				WithFix("install the hub's version of this program")
 		}
 	}
 	item.LongArguments = nil

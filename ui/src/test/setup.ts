@@ -1,7 +1,9 @@
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach } from "vitest";
 
 afterEach(cleanup);
+// What a test waits for comes, however slow the machine is.
+configure({ asyncUtilTimeout: 60_000 });
 
 // What jsdom has not and components ask for.
 globalThis.ResizeObserver ??= class {
