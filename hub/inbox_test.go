@@ -398,15 +398,14 @@ func TestAnAnswerWhileTheWorkerYields(t *testing.T) {
 // call waiting, and asks nobody twice.
 func TestAWorkerLostBeforeItYields(t *testing.T) {
 	t.Parallel()
-	cfg := hubtest.Config(t)
-	cfg.LeaseTTL = time.Second
-	r := newRig(t, cfg, nil)
+	r := newRig(t, hubtest.Config(t), nil)
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	task := r.submit("asker")
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)
 	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"true"}`)
 	require.NoError(t, err)
+	r.exec("UPDATE tasks SET lease_expires_at = clock_timestamp()") // nobody renewed it
 	next := r.begin(task.GetId(), 2)
 	same, err := r.propose(next, 1, 0, "shell_exec", `{"command":"true"}`)
 	require.NoError(t, err)

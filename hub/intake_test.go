@@ -67,6 +67,9 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 
 // Nobody locks another out of an account by failing to log in to it.
 func TestFailedLoginsFromElsewhereLockNobodyOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hashing passwords takes minutes with the race detector, and there is no race in it")
+	}
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	cfg.TrustedProxies = "127.0.0.1"

@@ -79,6 +79,9 @@ func TestAnOrganisationLimitsItsTokens(t *testing.T) {
 
 // A new password can end the user's tokens with their sessions.
 func TestAPasswordEndsTokensWhereAsked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hashing passwords takes minutes with the race detector, and there is no race in it")
+	}
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
 	admin := h.Client(t, h.AdminToken)
