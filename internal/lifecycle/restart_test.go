@@ -52,6 +52,7 @@ func TestAServiceThatEndsIsStartedAgain(t *testing.T) {
 		r := &lifecycle.Restart{Name: "PostgreSQL", Service: s, Log: hclog.New(&hclog.LoggerOptions{Output: &log})}
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(3 * time.Hour)
+		synctest.Wait()
 		require.Len(t, s.starts, 5)
 		bound, end := 100*time.Millisecond, s.starts[0].Add(time.Hour)
 		for i, ran := range []time.Duration{time.Second, 0, time.Hour} {
@@ -97,6 +98,7 @@ func TestAStopDoesNotWaitForTheNextStart(t *testing.T) {
 		r := &lifecycle.Restart{Name: "NATS", Service: s}
 		require.NoError(t, r.Start(t.Context()))
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		n := len(s.starts)
 		r.Stop()
 		require.NoError(t, r.Err())
