@@ -48,9 +48,9 @@ type balance struct {
 // has says whether an amount fits under the limit.
 func (b *balance) has(amount int64) bool { return b.limit < 0 || amount <= b.limit-b.spent-b.reserved }
 
-// apply stores changes of one organisation, in their order, whose accounts the
-// transaction has locked if they are open. It reads those that are touched,
-// reckons, and writes them back with the commit.
+// apply stores changes of one organisation, in their order, under the lock of its
+// budgets. It reads the accounts that are touched, reckons, and writes them back
+// with the commit.
 func (l *Ledger) apply(ctx context.Context, q, last *db.Queries, orgID string, batch []*change) error {
 	open, err := openCalls(ctx, q, orgID, batch)
 	if err != nil {
@@ -112,27 +112,8 @@ func keys(call db.OpenModelCallsRow) []key {
 }
 
 // load reads all accounts that a batch touches, and the organisation's for all
-// time, which is the one that is locked. Where nobody has opened that yet there
-// was nothing to lock: it is opened, locked, and all are read again.
+// time, under the lock of the organisation's budgets.
 func load(ctx context.Context, q *db.Queries, orgID string, batch []*change, open map[string]db.OpenModelCallsRow) (map[key]*balance, error) {
-	balances, locked, err := read(ctx, q, orgID, batch, open)
-	if err == nil && !locked {
-		if err = q.OpenBudgets(ctx, orgID); err == nil {
-			_, err = q.LockBudgets(ctx, orgID)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("open the budgets: %w", err)
-		}
-		balances, _, err = read(ctx, q, orgID, batch, open)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("load the accounts: %w", err)
-	}
-	return balances, nil
-}
-
-// read reads the accounts, and says whether the one that is locked is open.
-func read(ctx context.Context, q *db.Queries, orgID string, batch []*change, open map[string]db.OpenModelCallsRow) (_ map[key]*balance, locked bool, _ error) {
 	balances := map[key]*balance{}
 	params := db.BudgetAccountsParams{OrgID: orgID}
 	touch := func(k key) {
@@ -143,8 +124,7 @@ func read(ctx context.Context, q *db.Queries, orgID string, batch []*change, ope
 			params.Periods = append(params.Periods, k.period)
 		}
 	}
-	all := key{Organisation, orgID, Once.Of(time.Time{})}
-	touch(all)
+	touch(key{Organisation, orgID, Once.Of(time.Time{})})
 	for _, c := range batch {
 		if c.reserve != nil {
 			for _, a := range c.reserve.accounts {
@@ -159,15 +139,14 @@ func read(ctx context.Context, q *db.Queries, orgID string, batch []*change, ope
 	}
 	rows, err := q.BudgetAccounts(ctx, params)
 	if err != nil {
-		return nil, false, err
+		return nil, fmt.Errorf("load the accounts: %w", err)
 	}
 	for _, row := range rows {
 		b := balances[key{Scope(row.Scope), row.ObjectID, row.Period}]
-		locked = locked || b.key == all && row.IsOpen
 		b.spent, b.reserved, b.isSet = row.SpentMicros, row.ReservedMicros, row.IsSet
 		b.limit, b.warned, b.set = orNone(row.LimitMicros), orNone(row.WarnedAtLimit), orNone(row.SetMicros)
 	}
-	return balances, locked, nil
+	return balances, nil
 }
 
 func orNone(limit *int64) int64 {

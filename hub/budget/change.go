@@ -87,8 +87,5 @@ func (l *Ledger) serve(orgID string) {
 func (l *Ledger) store(orgID string, batch []*change) error {
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
-	return l.cfg.Store.TxLocked(ctx, func(ahead *db.Queries) error {
-		_, err := ahead.LockBudgets(ctx, orgID)
-		return err
-	}, func(q, last *db.Queries) error { return l.apply(ctx, q, last, orgID, batch) })
+	return l.cfg.Store.TxLocked(ctx, func(ahead *db.Queries) error { return ahead.LockBudgets(ctx, orgID) }, func(q, last *db.Queries) error { return l.apply(ctx, q, last, orgID, batch) })
 }

@@ -56,8 +56,7 @@ func (q *Queries) BindModelCalls(ctx context.Context, arg BindModelCallsParams) 
 const budgetAccounts = `-- name: BudgetAccounts :many
 SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
        coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
-       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros,
-       (b.scope IS NOT NULL)::bool AS is_open
+       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
 FROM (SELECT unnest($1::text[]) AS scope, unnest($2::text[]) AS object_id, unnest($3::text[]) AS period) AS a
 LEFT JOIN budget_accounts b ON b.org_id = $4 AND b.scope = a.scope AND b.object_id = a.object_id AND b.period = a.period
 LEFT JOIN budgets s ON s.org_id = $4 AND s.scope = a.scope AND s.object_id = a.object_id
@@ -81,7 +80,6 @@ type BudgetAccountsRow struct {
 	WarnedAtLimit  *int64
 	IsSet          bool
 	SetMicros      *int64
-	IsOpen         bool
 }
 
 // Accounts as they are, or would be if they were there, and what people have
@@ -110,7 +108,6 @@ func (q *Queries) BudgetAccounts(ctx context.Context, arg BudgetAccountsParams) 
 			&i.WarnedAtLimit,
 			&i.IsSet,
 			&i.SetMicros,
-			&i.IsOpen,
 		); err != nil {
 			return nil, err
 		}
@@ -238,17 +235,16 @@ func (q *Queries) ListBudgets(ctx context.Context, orgID string) ([]Budget, erro
 	return items, nil
 }
 
-const lockBudgets = `-- name: LockBudgets :one
-SELECT true AS locked FROM budget_accounts
-WHERE org_id = $1 AND scope = 'organisation' AND object_id = $1 AND period = '' FOR UPDATE
+const lockBudgets = `-- name: LockBudgets :exec
+SELECT pg_advisory_xact_lock(hashtextextended('budgets:' || $1::text, 0))
 `
 
-// Whoever changes any of an organisation's accounts locks this one first.
-func (q *Queries) LockBudgets(ctx context.Context, orgID string) (bool, error) {
-	row := q.db.QueryRow(ctx, lockBudgets, orgID)
-	var locked bool
-	err := row.Scan(&locked)
-	return locked, err
+// Whoever changes any of an organisation's accounts takes this lock first. It is none
+// of a row: the first of an organisation's changes has no row to lock, and another
+// hub's may come between.
+func (q *Queries) LockBudgets(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, lockBudgets, orgID)
+	return err
 }
 
 const lostModelCalls = `-- name: LostModelCalls :many
@@ -279,15 +275,6 @@ func (q *Queries) LostModelCalls(ctx context.Context, maxRows int32) ([]LostMode
 		return nil, err
 	}
 	return items, nil
-}
-
-const openBudgets = `-- name: OpenBudgets :exec
-INSERT INTO budget_accounts (org_id, scope, object_id, period) VALUES ($1, 'organisation', $1, '') ON CONFLICT DO NOTHING
-`
-
-func (q *Queries) OpenBudgets(ctx context.Context, orgID string) error {
-	_, err := q.db.Exec(ctx, openBudgets, orgID)
-	return err
 }
 
 const openModelCalls = `-- name: OpenModelCalls :many

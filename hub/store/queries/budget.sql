@@ -1,10 +1,8 @@
--- name: LockBudgets :one
--- Whoever changes any of an organisation's accounts locks this one first.
-SELECT true AS locked FROM budget_accounts
-WHERE org_id = @org_id AND scope = 'organisation' AND object_id = @org_id AND period = '' FOR UPDATE;
-
--- name: OpenBudgets :exec
-INSERT INTO budget_accounts (org_id, scope, object_id, period) VALUES (@org_id, 'organisation', @org_id, '') ON CONFLICT DO NOTHING;
+-- name: LockBudgets :exec
+-- Whoever changes any of an organisation's accounts takes this lock first. It is none
+-- of a row: the first of an organisation's changes has no row to lock, and another
+-- hub's may come between.
+SELECT pg_advisory_xact_lock(hashtextextended('budgets:' || @org_id::text, 0));
 
 -- name: OpenModelCalls :many
 -- Of the calls, those that are not settled.
@@ -16,8 +14,7 @@ WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND basis = 'reserved';
 -- set for them.
 SELECT a.scope::text AS scope, a.object_id::text AS object_id, a.period::text AS period,
        coalesce(b.spent_micros, 0)::bigint AS spent_micros, coalesce(b.reserved_micros, 0)::bigint AS reserved_micros,
-       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros,
-       (b.scope IS NOT NULL)::bool AS is_open
+       b.limit_micros, b.warned_at_limit, (s.scope IS NOT NULL)::bool AS is_set, s.limit_micros AS set_micros
 FROM (SELECT unnest(@scopes::text[]) AS scope, unnest(@objects::text[]) AS object_id, unnest(@periods::text[]) AS period) AS a
 LEFT JOIN budget_accounts b ON b.org_id = @org_id AND b.scope = a.scope AND b.object_id = a.object_id AND b.period = a.period
 LEFT JOIN budgets s ON s.org_id = @org_id AND s.scope = a.scope AND s.object_id = a.object_id
