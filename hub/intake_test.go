@@ -119,7 +119,7 @@ func TestFailedLoginsAreOnRecord(t *testing.T) {
 	require.ElementsMatch(t, []string{"token", "token", "code", "password"}, how)
 }
 
-// An access rule holds for whoever is on the hub's machine, such as a proxy that
+// An access rule holds for callers on the hub's machine, such as a proxy that
 // says nothing of itself, and for logins.
 func TestAccessRulesHoldOnTheHubsMachine(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ import (
 type reach string
 
 const (
-	// byProof: whoever has what the request must hold, such as a join token.
+	// byProof: callers who have what the request must hold, such as a join token.
 	byProof reach = "by proof"
 	// leased: workers, on the tasks that they have a lease of.
 	leased reach = "leased"

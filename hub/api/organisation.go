@@ -44,7 +44,7 @@ func (h *Organisations) CreateOrganisation(ctx context.Context, req *connect.Req
 
 // ListOrganisations returns all.
 func (h *Organisations) ListOrganisations(ctx context.Context, _ *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
-	rows, err := h.Organisations.List(ctx)
+	rows, err := h.Organisations.List(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +63,16 @@ func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.
 		window := m.GetUndoWindow().AsDuration()
 		change.UndoWindow = &window
 	}
-	org, err := h.Organisations.SetLimits(ctx, req.Msg.GetName(), change, who.OrgID, actor(who))
-	if err != nil {
+	if err := h.Organisations.SetLimits(ctx, req.Msg.GetName(), change, who.OrgID, actor(who)); err != nil {
 		return nil, err
 	}
-	rows, err := h.Organisations.List(ctx)
+	rows, err := h.Organisations.List(ctx, req.Msg.GetName())
 	if err != nil {
 		return nil, err
 	}
 	res := &deckhandv1.SetOrganisationLimitsResponse{}
 	for _, row := range rows {
-		if row.Organisation.ID == org.ID {
-			res.Organisation = organisationMessage(row)
-		}
+		res.Organisation = organisationMessage(row)
 	}
 	return connect.NewResponse(res), nil
 }

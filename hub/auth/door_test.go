@@ -74,7 +74,8 @@ func TestAPublicBodyIsSmallAndComesInTime(t *testing.T) {
 	require.Equal(t, 2, <-got)
 }
 
-// Whoever asks for what there is not is stopped before the database is asked.
+// A caller who asks for too many things that do not exist is stopped before the
+// database is asked.
 func TestAnAddressMayFailSoOften(t *testing.T) {
 	t.Parallel()
 	rates := auth.NewRates(0)

@@ -31,7 +31,7 @@ type Guards struct {
 	Access   Access
 }
 
-// Admit refuses whoever may not call a procedure, and returns the request's
+// Admit refuses a caller who may not call a procedure, and returns the request's
 // context with who calls. A call with both a token and a cookie is the token's.
 func (g Guards) Admit(procedure string, r *http.Request) (context.Context, error) {
 	return g.admit(r.Context(), procedure, r.RemoteAddr, r.Header)

@@ -74,7 +74,7 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// asShown refuses an answer that has the call made to whoever saw something else
+// asShown refuses an approval by a person who saw something else
 // than what the call is now.
 func asShown(row db.GetInboxItemRow, a Answer) error {
 	if a.Verdict != Approve && a.Verdict != Retry {

@@ -63,7 +63,7 @@ type Change struct {
 
 // SetLimits changes what an organisation may have, on record in both, by's and
 // the organisation's own.
-func (s *Service) SetLimits(ctx context.Context, name string, c Change, byOrg string, by event.Actor) (org db.Organisation, err error) {
+func (s *Service) SetLimits(ctx context.Context, name string, c Change, byOrg string, by event.Actor) error {
 	params := db.SetOrganisationLimitsParams{
 		Name: name, JailCpuMillis: c.CPUMillis, JailMemoryBytes: c.MemoryBytes, JailPids: c.PIDs, JailWorkspaceBytes: c.WorkspaceBytes,
 	}
@@ -74,7 +74,7 @@ func (s *Service) SetLimits(ctx context.Context, name string, c Change, byOrg st
 		}
 		params.UndoWindowSeconds = &seconds
 	}
-	return org, s.recorder.Tx(ctx, func(tx *event.Tx) error {
+	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		before, err := tx.OrganisationByName(ctx, name)
 		if store.IsNotFound(err) {
 			return fault.New(fault.NotFound, "there is no organisation %q", name).WithFix("see deckhand organisation list")
@@ -82,7 +82,8 @@ func (s *Service) SetLimits(ctx context.Context, name string, c Change, byOrg st
 		if err != nil {
 			return fmt.Errorf("load organisation %s: %w", name, err)
 		}
-		if org, err = tx.SetOrganisationLimits(ctx, params); err != nil {
+		org, err := tx.SetOrganisationLimits(ctx, params)
+		if err != nil {
 			return fmt.Errorf("store the limits of %s: %w", name, err)
 		}
 		entry := audit.Entry{

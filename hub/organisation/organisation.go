@@ -71,7 +71,7 @@ func (s *Service) Create(ctx context.Context, name, admin string, byOrg string, 
 	return org, token, err
 }
 
-// List returns all by name.
-func (s *Service) List(ctx context.Context) ([]db.ListOrganisationsRow, error) {
-	return s.store.ListOrganisations(ctx)
+// List returns all by name, or the one of a name that is not empty.
+func (s *Service) List(ctx context.Context, name string) ([]db.ListOrganisationsRow, error) {
+	return s.store.ListOrganisations(ctx, name)
 }

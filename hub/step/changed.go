@@ -15,7 +15,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/workspace"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -35,34 +34,25 @@ const (
 
 // changed looks into the files that a task has changed, by whatever means: the
 // snapshots of its workspace know them. It asks for nothing before a command runs
-// a file. It is for one decision.
+// or reads a file. It is for one decision.
 type changed struct {
-	ctx    context.Context //nolint:containedctx // of the decision
-	load   func() ([]db.ChangedFilesRow, error)
-	node   func() (tool.Node, error)
-	jail   string
+	ctx   context.Context //nolint:containedctx // of the decision
+	steps *Steps
+	q     *db.Queries
+	task  db.Task // which has a node
+	// before is the number of the step that is decided; 0 for one that is not stored.
+	before int32
+	// record is what is known of the task's files by its commands.
 	record shell.Record
 
-	loaded bool
 	failed error // why nobody knows
-	// digests are those of the files that were changed, by their paths; more says
-	// that others were, which are too many to be told.
+	// digests are those of the files that were changed, by their paths; nil before
+	// they are read. more says that others were, which are too many to be told.
 	digests map[string]string
 	more    bool
-	texts   map[string]*string
-	end     time.Time
-}
-
-// changedBefore looks into what a task has changed before a step; before all steps
-// that are yet to be made where before is 0.
-func (s *Steps) changedBefore(ctx context.Context, q *db.Queries, t db.Task, before int32, record shell.Record) *changed {
-	return &changed{
-		ctx: ctx, jail: t.JailID, record: record,
-		node: func() (tool.Node, error) { return s.cfg.Node(*t.NodeID) },
-		load: func() ([]db.ChangedFilesRow, error) {
-			return q.ChangedFiles(ctx, db.ChangedFilesParams{OrgID: t.OrgID, TaskID: t.ID, Before: before, MaxRows: maxChangedSteps})
-		},
-	}
+	// texts are those that the node was asked for; nil for what is no text.
+	texts map[string]*string
+	end   time.Time // of asking
 }
 
 // Names returns what was changed, as far as it was told.
@@ -100,11 +90,11 @@ func (c *changed) Text(name string) (string, bool) {
 
 // open reads once which files were changed.
 func (c *changed) open() {
-	if c.loaded {
+	if c.digests != nil {
 		return
 	}
-	c.loaded, c.digests, c.texts = true, map[string]string{}, map[string]*string{}
-	rows, err := c.load()
+	c.digests, c.texts = map[string]string{}, map[string]*string{}
+	rows, err := c.q.ChangedFiles(c.ctx, db.ChangedFilesParams{OrgID: c.task.OrgID, TaskID: c.task.ID, Before: c.before, MaxRows: maxChangedSteps})
 	if err != nil {
 		c.failed = err
 		return
@@ -136,11 +126,11 @@ func (c *changed) read(name string) *string {
 	}
 	ctx, cancel := context.WithDeadline(c.ctx, c.end)
 	defer cancel()
-	node, err := c.node()
+	node, err := c.steps.cfg.Node(*c.task.NodeID)
 	if err != nil {
 		return nil
 	}
-	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: c.jail, Path: name, Limit: maxLook})
+	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: c.task.JailID, Path: name, Limit: maxLook})
 	if err != nil || res.GetSize() > maxLook || !utf8.Valid(res.GetContent()) || bytes.IndexByte(res.GetContent(), 0) >= 0 {
 		return nil
 	}

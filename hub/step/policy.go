@@ -65,7 +65,7 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, t db.Task, p *pers
 		}
 		c.Written = written
 		if settled && t.NodeID != nil {
-			c.Now = s.changedBefore(ctx, q, t, before, written)
+			c.Now = &changed{ctx: ctx, steps: s, q: q, task: t, before: before, record: written}
 		}
 	}
 	return c, nil

@@ -21,7 +21,7 @@ type shim struct {
 	namespace, container, address string
 }
 
-// runningShims returns those that run on this machine, whoever's they are.
+// runningShims returns all shims that run on this machine, of any owner.
 func runningShims() ([]shim, error) {
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {

@@ -239,7 +239,7 @@ const lockBudgets = `-- name: LockBudgets :exec
 SELECT pg_advisory_xact_lock(hashtextextended('budgets:' || $1::text, 0))
 `
 
-// Whoever changes any of an organisation's accounts takes this lock first. It is none
+// Each change of an organisation's accounts takes this lock first. It is none
 // of a row: the first of an organisation's changes has no row to lock, and another
 // hub's may come between.
 func (q *Queries) LockBudgets(ctx context.Context, orgID string) error {

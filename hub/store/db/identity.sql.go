@@ -158,7 +158,7 @@ const listOrganisations = `-- name: ListOrganisations :many
 SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
-FROM organisations o ORDER BY o.name
+FROM organisations o WHERE $1::text = '' OR o.name = $1::text ORDER BY o.name
 `
 
 type ListOrganisationsRow struct {
@@ -168,8 +168,9 @@ type ListOrganisationsRow struct {
 	Nodes        int64
 }
 
-func (q *Queries) ListOrganisations(ctx context.Context) ([]ListOrganisationsRow, error) {
-	rows, err := q.db.Query(ctx, listOrganisations)
+// All by name, or the one of a name that is not empty.
+func (q *Queries) ListOrganisations(ctx context.Context, name string) ([]ListOrganisationsRow, error) {
+	rows, err := q.db.Query(ctx, listOrganisations, name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 -- name: LockBudgets :exec
--- Whoever changes any of an organisation's accounts takes this lock first. It is none
+-- Each change of an organisation's accounts takes this lock first. It is none
 -- of a row: the first of an organisation's changes has no row to lock, and another
 -- hub's may come between.
 SELECT pg_advisory_xact_lock(hashtextextended('budgets:' || @org_id::text, 0));
