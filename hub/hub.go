@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/credential"
 	"github.com/deckhand-sh/deckhand/hub/edge"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/kill"
 	"github.com/deckhand-sh/deckhand/hub/leader"
@@ -100,6 +101,7 @@ type Hub struct {
 	sessions   *session.Sessions
 	access     *access.Lists
 	rates      *auth.Rates
+	turns      *fair.Turns
 	nodes      *node.Nodes
 	execs      *nodeexec.Execs
 	tools      *tool.Registry
@@ -156,7 +158,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		h.tokens.Forget()
 		h.sessions.Forget()
 	}})
-	h.access, h.rates = access.New(h.store, recorder), auth.NewRates(c.APIRate)
+	h.access, h.rates, h.turns = access.New(h.store, recorder), auth.NewRates(c.APIRate), fair.NewTurns()
 	h.sessions = session.New(session.Config{
 		Store: h.store, Recorder: recorder, Tokens: h.tokens, Users: h.users, Idle: c.SessionIdle, Lifetime: c.SessionLifetime, Allow: h.access.Login,
 	})
@@ -180,7 +182,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Sent: h.metrics.Notice, Log: c.Log.Named("notify"),
 	})
 	h.triggers = trigger.New(trigger.Config{
-		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep, Failures: h.rates,
+		Store: h.store, Recorder: recorder, Agents: h.agents, Tasks: h.tasks, Vault: h.vault, Redact: c.Redact, Sweep: triggerSweep, Failures: h.rates, Turns: h.turns,
 		Announce: h.notify.Announce, Handled: h.metrics.Delivery, Answered: h.metrics.Webhook, Log: c.Log.Named("trigger"),
 	})
 	h.artifacts = artifact.New(artifact.Config{

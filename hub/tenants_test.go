@@ -119,6 +119,14 @@ func TestANoisyOrganisationKeepsNothingFromAnother(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return len(r.deliveries(trigger.GetId(), deckhandv1.DeliveryState_DELIVERY_STATE_STARTED)) == rounds
 	}, time.Minute, 20*time.Millisecond, "every webhook starts its task")
+	require.Eventually(t, func() bool {
+		for _, count := range other.Counts() {
+			if count.Done.Load()+count.Refused.Load() == 0 {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 20*time.Millisecond, "there is noise of every kind")
 	cancel()
 	noise.Wait()
 	for name, count := range other.Counts() {

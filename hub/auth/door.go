@@ -2,11 +2,14 @@ package auth
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
 const (
@@ -27,6 +30,17 @@ const (
 	StreamsOrganisation = 2000
 )
 
+// unhindered are the procedures that wait for no turn: a worker keeps its tasks by
+// one, and by the others a person stops what runs.
+var unhindered = map[string]bool{
+	deckhandv1connect.WorkerServiceRenewLeasesProcedure:    true,
+	deckhandv1connect.ControlServiceKillProcedure:          true,
+	deckhandv1connect.NodeExecServiceKillNodeExecProcedure: true,
+	deckhandv1connect.TaskServiceCancelTaskProcedure:       true,
+	deckhandv1connect.TaskServicePauseTaskProcedure:        true,
+	deckhandv1connect.AgentServicePauseAgentProcedure:      true,
+}
+
 // Door stands before all procedures: it admits a caller by a request's headers
 // and only then has its body read, within bounds of size, of time, and of the
 // memory that the bodies under way take together.
@@ -40,15 +54,16 @@ type Door struct {
 	Begin time.Duration
 
 	room                   *fair.Room
+	turns                  *fair.Turns
 	streams, organisations *fair.Lanes
 	// streaming says of each procedure who streams.
 	streaming map[string]streaming
 }
 
-// NewDoor makes a Door.
-func NewDoor(g Guards, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
+// NewDoor makes a Door, at which the people of an organisation take turns.
+func NewDoor(g Guards, turns *fair.Turns, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
 	return &Door{
-		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach),
+		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), turns: turns,
 		streams: fair.NewLanes(StreamsEach, 0), organisations: fair.NewLanes(StreamsOrganisation, 0), streaming: streams(),
 	}
 }
@@ -91,7 +106,38 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b := fair.NewBody(w, r, fair.Bounds{Begin: d.Begin, Rate: bodyRate, Room: d.room}, caller)
 	r.Body = b
 	defer b.Leave()
+	if id := Known(ctx); id.OrgID != "" && !streaming.hub && !unhindered[r.URL.Path] {
+		turn := d.turns.Turn(id.OrgID)
+		defer turn.End()
+		r = r.WithContext(turn.With(r.Context()))
+		r.Body = &turnBody{ReadCloser: b, turn: turn, ctx: r.Context(), free: PublicBytes}
+	}
 	d.Next.ServeHTTP(w, r)
+}
+
+// turnBody is a body whose call waits for its turn when all of it has come, or so
+// much that reading is work as well. It is for one goroutine.
+type turnBody struct {
+	io.ReadCloser
+
+	turn *fair.Turn
+	ctx  context.Context // the call's
+	free int             // what is still read without a turn
+}
+
+// Read reads a piece.
+func (b *turnBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.free <= 0 {
+		return n, err
+	}
+	if b.free -= n; b.free <= 0 || errors.Is(err, io.EOF) {
+		b.free = 0
+		if failed := b.turn.Begin(b.ctx); failed != nil {
+			return n, failed
+		}
+	}
+	return n, err
 }
 
 // stream has a stream begin within the bounds of its caller and organisation.

@@ -23,7 +23,7 @@ import (
 func serve(t *testing.T, begin time.Duration) (address string, got chan int) {
 	t.Helper()
 	got = make(chan int, 10)
-	door := auth.NewDoor(auth.Guards{Rates: auth.NewRates(-1)}, func(w http.ResponseWriter, _ *http.Request, err error) {
+	door := auth.NewDoor(auth.Guards{Rates: auth.NewRates(-1)}, nil, func(w http.ResponseWriter, _ *http.Request, err error) {
 		http.Error(w, err.Error(), http.StatusUnauthorized)
 	}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)

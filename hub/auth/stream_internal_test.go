@@ -13,7 +13,7 @@ import (
 // another has its own. One that ends makes room.
 func TestAnOrganisationsStreamsAreBounded(t *testing.T) {
 	t.Parallel()
-	d := NewDoor(Guards{}, nil, nil)
+	d := NewDoor(Guards{}, nil, nil, nil)
 	open := func(org, token string, kind Kind) (func(), error) {
 		return d.stream(WithIdentity(t.Context(), Identity{OrgID: org, TokenID: token, Kind: kind}), token)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/deckhand-sh/deckhand/hub/fair"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -14,6 +15,33 @@ import (
 // of package fault: fault.Unavailable (AGENT_018) when the way breaks under
 // them, and then nobody can tell from here whether the node did what was asked.
 type Way struct{ calls grpc.ClientConnInterface }
+
+// resting has a caller's turn rest while a node is waited for.
+type resting struct{ grpc.ClientConnInterface }
+
+// Invoke makes a call with one response.
+func (r resting) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	defer fair.Rest(ctx)()
+	return r.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream begins a call with a stream.
+func (r resting) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	defer fair.Rest(ctx)()
+	stream, err := r.ClientConnInterface.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return restingStream{stream}, nil
+}
+
+type restingStream struct{ grpc.ClientStream }
+
+// RecvMsg waits for the next message.
+func (s restingStream) RecvMsg(m any) error {
+	defer fair.Rest(s.Context())()
+	return s.ClientStream.RecvMsg(m)
+}
 
 // Exec returns the node's exec service.
 func (w Way) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(w.calls) }
@@ -77,5 +105,5 @@ func (e *Edge) Node(nodeID string) (Way, error) {
 	if place.Replica == e.cfg.Replica {
 		return Way{}, err // the row has not caught up with the link's end
 	}
-	return Way{&remote{peers: e.peers, nodeID: nodeID, place: place}}, nil
+	return Way{resting{&remote{peers: e.peers, nodeID: nodeID, place: place}}}, nil
 }

@@ -61,6 +61,8 @@ type Config struct {
 	// Failures bounds how often an address may name webhooks that there are not;
 	// nil for as often as it likes.
 	Failures *auth.Rates
+	// Turns are those that organisations take at the processors.
+	Turns *fair.Turns
 	// Sweep is how often deliveries are looked for without a cause.
 	Sweep time.Duration
 	// Announce has a happening told to destinations, if the transaction commits.
@@ -104,6 +106,9 @@ func New(cfg Config) *Service {
 	}
 	if cfg.Answered == nil {
 		cfg.Answered = func(int) {}
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = fair.NewTurns()
 	}
 	known, err := lru.New[string, *compiled](knownTriggers)
 	if err != nil {

@@ -119,6 +119,13 @@ func (s *Service) take(w http.ResponseWriter, r *http.Request) (int, map[string]
 	if err != nil {
 		return 0, nil, err
 	}
+	turn := s.cfg.Turns.Turn(c.row.OrgID)
+	defer turn.End()
+	if err := turn.Begin(r.Context()); fault.As(err) != nil {
+		return 0, nil, busy()
+	} else if err != nil {
+		return 0, nil, err
+	}
 	// Once more with what the database says, where what is in memory is old: its
 	// secret may have been changed, or the trigger disabled.
 	for fresh := false; ; fresh = true {

@@ -81,6 +81,9 @@ func Make(ctx context.Context, operator *sdk.Client, name string) (*Neighbour, e
 		http:   &http.Client{Transport: proxied{&http.Transport{MaxConnsPerHost: maxConns, MaxIdleConnsPerHost: maxConns}}},
 		counts: map[string]*Count{},
 	}
+	for _, a := range n.actions() {
+		n.counts[a.name] = &Count{}
+	}
 	if n.admin, err = n.client(made.Msg.GetToken()); err != nil {
 		return nil, err
 	}
@@ -116,13 +119,7 @@ func (n *Neighbour) Prepare(ctx context.Context) error {
 // Run does all that it can, everything at once, until ctx ends.
 func (n *Neighbour) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	actions := n.actions()
-	for _, a := range actions {
-		if n.counts[a.name] == nil {
-			n.counts[a.name] = &Count{}
-		}
-	}
-	for _, a := range actions {
+	for _, a := range n.actions() {
 		count := n.counts[a.name]
 		for range a.at {
 			all.Go(func() {
@@ -158,7 +155,7 @@ func (n *Neighbour) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Counts returns how often each action was done; call it when Run has returned.
+// Counts returns how often each action was done so far.
 func (n *Neighbour) Counts() map[string]*Count { return n.counts }
 
 // Close ends what it has besides the hub.
