@@ -161,7 +161,7 @@ func newHub(t *testing.T, edits ...func(*edge.Config)) *hub {
 	cfg := edge.Config{
 		Listener: h.tap, CA: h.ca, Nodes: h.store, Replica: "hub_1", Log: h.log.logger(),
 		OnChange:          func(nodeID string, connected bool) { h.changes <- change{nodeID, connected} },
-		HeartbeatInterval: 50 * time.Millisecond,
+		HeartbeatInterval: 500 * time.Millisecond,
 	}
 	for _, edit := range edits {
 		edit(&cfg)

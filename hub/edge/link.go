@@ -68,7 +68,7 @@ func newLink(ctx context.Context, e *Edge, conn net.Conn, node ca.Node) *Link {
 	l := &Link{edge: e, node: node, remote: conn.RemoteAddr().String(), closed: make(chan struct{})}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	l.conn = l.clientOn(conn)
-	l.Way = Way{resting{l.conn}}
+	l.Way = Way{l.conn}
 	return l
 }
 

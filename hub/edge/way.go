@@ -44,28 +44,28 @@ func (s restingStream) RecvMsg(m any) error {
 }
 
 // Exec returns the node's exec service.
-func (w Way) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(w.calls) }
+func (w Way) Exec() nodev1.ExecServiceClient { return nodev1.NewExecServiceClient(resting{w.calls}) }
 
 // Jails returns the node's jail service.
-func (w Way) Jails() nodev1.JailServiceClient { return nodev1.NewJailServiceClient(w.calls) }
+func (w Way) Jails() nodev1.JailServiceClient { return nodev1.NewJailServiceClient(resting{w.calls}) }
 
 // Files returns the node's file service.
-func (w Way) Files() nodev1.FileServiceClient { return nodev1.NewFileServiceClient(w.calls) }
+func (w Way) Files() nodev1.FileServiceClient { return nodev1.NewFileServiceClient(resting{w.calls}) }
 
 // Snapshots returns the node's snapshot service.
 func (w Way) Snapshots() nodev1.SnapshotServiceClient {
-	return nodev1.NewSnapshotServiceClient(w.calls)
+	return nodev1.NewSnapshotServiceClient(resting{w.calls})
 }
 
 // Egress returns the hub's own way out through the node.
-func (w Way) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServiceClient(w.calls) }
+func (w Way) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServiceClient(resting{w.calls}) }
 
 // Node returns the service about the node as a whole.
-func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(w.calls) }
+func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(resting{w.calls}) }
 
 // Telemetry returns the node's telemetry service.
 func (w Way) Telemetry() nodev1.TelemetryServiceClient {
-	return nodev1.NewTelemetryServiceClient(w.calls)
+	return nodev1.NewTelemetryServiceClient(resting{w.calls})
 }
 
 // Place is where a node's link is.
@@ -105,5 +105,5 @@ func (e *Edge) Node(nodeID string) (Way, error) {
 	if place.Replica == e.cfg.Replica {
 		return Way{}, err // the row has not caught up with the link's end
 	}
-	return Way{resting{&remote{peers: e.peers, nodeID: nodeID, place: place}}}, nil
+	return Way{&remote{peers: e.peers, nodeID: nodeID, place: place}}, nil
 }

@@ -112,13 +112,10 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 	if err != nil {
 		return err
 	}
-	interval := time.Duration(welcome.GetHeartbeatIntervalMs()) * time.Millisecond
-	if interval <= 0 {
-		return fault.New(fault.Invalid, "heartbeat_interval_ms: must be above 0")
-	}
-	if !s.gate.unlock() {
+	if welcome == nil {
 		return nil // it was ended meanwhile
 	}
+	interval := time.Duration(welcome.GetHeartbeatIntervalMs()) * time.Millisecond
 	s.link.cfg.Log.Info("linked to the hub", "node_id", s.link.cfg.Identity.NodeID(),
 		"epoch", welcome.GetEpoch(), "replica", welcome.GetReplica())
 	s.link.cfg.OnContact()
@@ -168,7 +165,9 @@ func heartbeat(pressure string) *nodev1.SessionResponse {
 	return &nodev1.SessionResponse{Message: &nodev1.SessionResponse_Heartbeat{Heartbeat: &nodev1.Heartbeat{Pressure: pressure}}}
 }
 
-// greet takes Welcome and answers Hello, with the pressure that it tells.
+// greet takes Welcome, lets calls in, and says Hello, upon which the hub may call.
+// It returns Welcome, nil where the session was ended meanwhile, and the pressure
+// that Hello tells.
 func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.SessionRequest_Welcome, string, error) {
 	message, err := stream.Recv()
 	if err != nil {
@@ -181,6 +180,9 @@ func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.Ses
 	if welcome == nil {
 		return nil, "", fault.New(fault.Invalid, "the hub's first message was no Welcome")
 	}
+	if welcome.GetHeartbeatIntervalMs() <= 0 {
+		return nil, "", fault.New(fault.Invalid, "heartbeat_interval_ms: must be above 0")
+	}
 	if err := s.link.cfg.Identity.AdvanceEpoch(welcome.GetEpoch()); err != nil {
 		return nil, "", err
 	}
@@ -189,6 +191,9 @@ func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.Ses
 		return nil, "", fmt.Errorf("describe this node: %w", err)
 	}
 	hello.Pressure, _ = s.link.cfg.Pressure()
+	if !s.gate.unlock() {
+		return nil, "", nil
+	}
 	if err := stream.Send(&nodev1.SessionResponse{Message: &nodev1.SessionResponse_Hello_{Hello: hello}}); err != nil {
 		return nil, "", s.broken("send Hello", err)
 	}
