@@ -32,6 +32,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"node-idle":        nodeIdle,
 	"nodes":            nodes,
 	"noisy-neighbour":  noisyNeighbour,
+	"streams":          streams,
 	"policy":           policyDecision,
 	"redact":           redactStream,
 	"relay":            relayed,
