@@ -148,14 +148,18 @@ func (q *Queries) FilterDeliveries(ctx context.Context, arg FilterDeliveriesPara
 }
 
 const findDeliveries = `-- name: FindDeliveries :many
-SELECT id, (id = $1)::boolean AS exact FROM deliveries WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-ORDER BY exact DESC, id LIMIT 2
+SELECT d.id, (d.id = $1)::boolean AS exact FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
+WHERE d.org_id = $2 AND (d.id = $1 OR d.id LIKE $3)
+  AND ($4::boolean OR ($5::text <> '' AND (t.created_by = $5::text OR a.owner = $5::text)))
+ORDER BY exact DESC, d.id LIMIT 2
 `
 
 type FindDeliveriesParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindDeliveriesRow struct {
@@ -163,8 +167,15 @@ type FindDeliveriesRow struct {
 	Exact bool
 }
 
+// Those of triggers that the viewer made or whose agent is the viewer's.
 func (q *Queries) FindDeliveries(ctx context.Context, arg FindDeliveriesParams) ([]FindDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, findDeliveries, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findDeliveries,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.SeesAll,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -268,16 +279,19 @@ func (q *Queries) GetDelivery(ctx context.Context, arg GetDeliveryParams) (GetDe
 const listDeliveries = `-- name: ListDeliveries :many
 SELECT d.id, d.trigger_id, t.name AS trigger_name, d.key, d.source, d.state, d.reason, d.address, d.sent_by, d.event,
        d.slot_at, d.duplicate_of, d.replay_of, d.task_id, d.received_at, d.handled_at, octet_length(d.body)::int AS size
-FROM deliveries d JOIN triggers t ON t.id = d.trigger_id
+FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
 WHERE d.org_id = $1
-  AND ($2::text IS NULL OR d.trigger_id = $2)
-  AND ($3::text[] IS NULL OR d.state = ANY ($3::text[]))
-  AND ($4::timestamptz IS NULL OR (d.received_at, d.id) < ($4::timestamptz, $5::text))
-ORDER BY d.received_at DESC, d.id DESC LIMIT $6
+  AND ($2::boolean OR ($3::text <> '' AND (t.created_by = $3::text OR a.owner = $3::text)))
+  AND ($4::text IS NULL OR d.trigger_id = $4)
+  AND ($5::text[] IS NULL OR d.state = ANY ($5::text[]))
+  AND ($6::timestamptz IS NULL OR (d.received_at, d.id) < ($6::timestamptz, $7::text))
+ORDER BY d.received_at DESC, d.id DESC LIMIT $8
 `
 
 type ListDeliveriesParams struct {
 	OrgID      string
+	SeesAll    bool
+	Viewer     string
 	TriggerID  *string
 	States     []string
 	BeforeTime *time.Time
@@ -306,10 +320,12 @@ type ListDeliveriesRow struct {
 }
 
 // Newest first, after a keyset position; NULL filters match all. Without the
-// bodies.
+// bodies. Those of triggers that the viewer made or whose agent is the viewer's.
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, listDeliveries,
 		arg.OrgID,
+		arg.SeesAll,
+		arg.Viewer,
 		arg.TriggerID,
 		arg.States,
 		arg.BeforeTime,
