@@ -253,6 +253,11 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 	} {
 		r.exec(sql)
 	}
+	teams, err := sdk.All(t.Context(), r.user.Teams.ListTeams, func(token string) *deckhandv1.ListTeamsRequest {
+		return &deckhandv1.ListTeamsRequest{PageToken: token}
+	}, (*deckhandv1.ListTeamsResponse).GetTeams)
+	require.NoError(t, err)
+	require.Len(t, teams, 130, "who follows the pages has them all")
 	for name, request := range map[string]map[string]any{
 		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
