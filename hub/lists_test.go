@@ -250,6 +250,10 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 		`INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state) SELECT '` + task + `', n, 'org_default', 1, '{}' FROM ` + many,
 		`INSERT INTO artifact_transfers (id, org_id, from_task_id, from_node_id, from_jail_id, to_jail_id, entries, files, bytes, created_by)
 			SELECT 'at_' || n, 'org_default', '` + task + `', 'n', 'j', 'k', '{}', 0, 0, 'admin' FROM ` + many,
+		`INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, hint, created_by)
+			SELECT 'trig_' || n, a.org_id, a.id, 'g' || n, 'manual', '{}', 'disabled', 'x', '', 'admin' FROM agents a, generate_series(0, 2) AS n WHERE a.name = 'walker'`,
+		`INSERT INTO deliveries (id, org_id, trigger_id, key, source, headers, body, state, reason, received_at, handled_at)
+			SELECT 'dlv_' || n, 'org_default', 'trig_' || n % 3, 'k' || n, 'manual', '{}', '', 'filtered', 'x', now() - n / 4 * interval '1 second', now() FROM ` + many,
 	} {
 		r.exec(sql)
 	}
@@ -261,7 +265,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 	for name, request := range map[string]map[string]any{
 		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
-		"ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task},
+		"ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
 	} {
 		m := procedure(t, name)
 		page := func(token string, size int) (rows []string, next, code string) {
@@ -294,8 +298,11 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 		require.Empty(t, next, name)
 		require.GreaterOrEqual(t, len(all), 130, name)
 		first, next, _ := page("", 0)
-		require.Len(t, first, 100, name)
-		require.NotEmpty(t, next, name)
+		if require.NotEmpty(t, next, name); name == "ListDeliveries" {
+			require.Len(t, first, 50)
+		} else {
+			require.Len(t, first, 100, name)
+		}
 		var paged []string
 		require.NoError(t, sdk.Pages(func(token string) (string, error) {
 			rows, next, code := page(token, 7)

@@ -279,24 +279,28 @@ func (q *Queries) GetDelivery(ctx context.Context, arg GetDeliveryParams) (GetDe
 const listDeliveries = `-- name: ListDeliveries :many
 SELECT d.id, d.trigger_id, t.name AS trigger_name, d.key, d.source, d.state, d.reason, d.address, d.sent_by, d.event,
        d.slot_at, d.duplicate_of, d.replay_of, d.task_id, d.received_at, d.handled_at, octet_length(d.body)::int AS size
-FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
-WHERE d.org_id = $1
-  AND ($2::boolean OR ($3::text <> '' AND (t.created_by = $3::text OR a.owner = $3::text)))
-  AND ($4::text IS NULL OR d.trigger_id = $4)
-  AND ($5::text[] IS NULL OR d.state = ANY ($5::text[]))
-  AND ($6::timestamptz IS NULL OR (d.received_at, d.id) < ($6::timestamptz, $7::text))
-ORDER BY d.received_at DESC, d.id DESC LIMIT $8
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+CROSS JOIN LATERAL (
+    SELECT x.id, x.org_id, x.trigger_id, x.key, x.source, x.state, x.reason, x.address, x.sent_by, x.event, x.headers, x.body, x.goal, x.slot_at, x.duplicate_of, x.replay_of, x.prompt, x.task_id, x.flight, x.received_at, x.due_at, x.handled_at FROM deliveries x
+    WHERE x.org_id = $1 AND x.trigger_id = t.id
+      AND ($2::text[] IS NULL OR x.state = ANY ($2::text[]))
+      AND ($3::timestamptz IS NULL OR (x.received_at, x.id) < ($3::timestamptz, $4::text))
+    ORDER BY x.received_at DESC, x.id DESC LIMIT $5) d
+WHERE t.org_id = $1
+  AND ($6::text IS NULL OR t.id = $6)
+  AND ($7::boolean OR ($8::text <> '' AND (t.created_by = $8::text OR a.owner = $8::text)))
+ORDER BY d.received_at DESC, d.id DESC LIMIT $5
 `
 
 type ListDeliveriesParams struct {
 	OrgID      string
-	SeesAll    bool
-	Viewer     string
-	TriggerID  *string
 	States     []string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
+	TriggerID  *string
+	SeesAll    bool
+	Viewer     string
 }
 
 type ListDeliveriesRow struct {
@@ -320,17 +324,18 @@ type ListDeliveriesRow struct {
 }
 
 // Newest first, after a keyset position; NULL filters match all. Without the
-// bodies. Those of triggers that the viewer made or whose agent is the viewer's.
+// bodies. Those of triggers that the viewer made or whose agent is the viewer's: the
+// newest of each are merged, so that nobody's list is sought among everybody's.
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, listDeliveries,
 		arg.OrgID,
-		arg.SeesAll,
-		arg.Viewer,
-		arg.TriggerID,
 		arg.States,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
+		arg.TriggerID,
+		arg.SeesAll,
+		arg.Viewer,
 	)
 	if err != nil {
 		return nil, err
