@@ -160,7 +160,7 @@ UPDATE sessions s SET ended_at = now() FROM users u
 WHERE u.id = s.user_id AND u.org_id = $1 AND u.oidc_issuer = $2 AND u.oidc_subject <> ''
   AND ($3::text = '' OR u.oidc_subject = $3::text)
   AND (CASE WHEN $4::text = '' THEN $3::text <> ''
-       ELSE s.oidc_sid = $4::text OR ($3::text <> '' AND s.method = 'oidc' AND s.oidc_sid = '') END)
+       ELSE s.oidc_sid = $4::text OR ($3::text <> '' AND s.oidc_sid = '' AND s.method IN ('oidc', 'code') AND s.token_id IS NULL) END)
   AND s.org_id = $1 AND s.ended_at IS NULL AND s.created_at <= $5::timestamptz
 RETURNING s.id, s.user_id
 `
@@ -179,8 +179,9 @@ type EndSessionsOfProviderRow struct {
 }
 
 // Ends what a person's logout at the identity provider ends: those of one login there,
-// or, without its sid, all of theirs. A login whose sid was not told is one that it may
-// have been.
+// or, without its sid, all of theirs. A session whose sid is not known, or that was made
+// by a code of another session, may be of that login: it ends too where the person is
+// named.
 func (q *Queries) EndSessionsOfProvider(ctx context.Context, arg EndSessionsOfProviderParams) ([]EndSessionsOfProviderRow, error) {
 	rows, err := q.db.Query(ctx, endSessionsOfProvider,
 		arg.OrgID,

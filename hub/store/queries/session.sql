@@ -38,13 +38,14 @@ UPDATE sessions SET ended_at = now() WHERE org_id = @org_id AND user_id = @user_
 
 -- name: EndSessionsOfProvider :many
 -- Ends what a person's logout at the identity provider ends: those of one login there,
--- or, without its sid, all of theirs. A login whose sid was not told is one that it may
--- have been.
+-- or, without its sid, all of theirs. A session whose sid is not known, or that was made
+-- by a code of another session, may be of that login: it ends too where the person is
+-- named.
 UPDATE sessions s SET ended_at = now() FROM users u
 WHERE u.id = s.user_id AND u.org_id = @org_id AND u.oidc_issuer = @issuer AND u.oidc_subject <> ''
   AND (@subject::text = '' OR u.oidc_subject = @subject::text)
   AND (CASE WHEN @sid::text = '' THEN @subject::text <> ''
-       ELSE s.oidc_sid = @sid::text OR (@subject::text <> '' AND s.method = 'oidc' AND s.oidc_sid = '') END)
+       ELSE s.oidc_sid = @sid::text OR (@subject::text <> '' AND s.oidc_sid = '' AND s.method IN ('oidc', 'code') AND s.token_id IS NULL) END)
   AND s.org_id = @org_id AND s.ended_at IS NULL AND s.created_at <= @made_before::timestamptz
 RETURNING s.id, s.user_id;
 
