@@ -39,7 +39,7 @@ func TestReadiness(t *testing.T) {
 	h := hubtest.Start(t, cfg)
 	status, body := get(t, h.URL()+"/readyz")
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "serving: ok\ndatabase: ok\nbus: ok\n", body)
+	require.Equal(t, "serving: ok\ndatabase: ok\nbus: ok\nvault: ok\n", body)
 
 	health := func(service string) string {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.URL()+"/grpc.health.v1.Health/Check",
@@ -59,8 +59,8 @@ func TestReadiness(t *testing.T) {
 	nats.Stop()
 	require.Eventually(t, func() bool {
 		status, body = get(t, h.URL()+"/readyz")
-		return body == "serving: ok\ndatabase: ok\nbus: degraded: NATS cannot be reached for wake-ups\n" ||
-			body == "serving: ok\ndatabase: ok\nbus: degraded: NATS cannot be reached for events\n"
+		return body == "serving: ok\ndatabase: ok\nbus: degraded: NATS cannot be reached for wake-ups\nvault: ok\n" ||
+			body == "serving: ok\ndatabase: ok\nbus: degraded: NATS cannot be reached for events\nvault: ok\n"
 	}, 20*time.Second, 20*time.Millisecond)
 	require.Equal(t, http.StatusOK, status, "the hub works without it")
 
@@ -97,7 +97,7 @@ func TestDraining(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		status, body := get(t, h.URL()+"/readyz")
-		return status == http.StatusServiceUnavailable && body == "serving: this hub is stopping\ndatabase: ok\nbus: ok\n"
+		return status == http.StatusServiceUnavailable && body == "serving: this hub is stopping\ndatabase: ok\nbus: ok\nvault: ok\n"
 	}, cfg.DrainDelay, 5*time.Millisecond)
 	_, err = user.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
 	require.NoError(t, err, "it serves still")

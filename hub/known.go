@@ -39,6 +39,7 @@ type known struct {
 func (k *known) Start(ctx context.Context) error {
 	last := time.Now()
 	reviewed := last
+	missing := "" // the root key that this hub was found not to have
 	if err := k.review(ctx); err != nil {
 		return err
 	}
@@ -53,6 +54,15 @@ func (k *known) Start(ctx context.Context) error {
 			}
 			if err := k.hub.vault.Refresh(ctx); err != nil && ctx.Err() == nil {
 				k.hub.cfg.Log.Warn("cannot look for newer keys of the vault; will try again", "error", err)
+			}
+			why := k.hub.vault.Unreadable()
+			switch {
+			case why != nil && why.Missing != missing:
+				k.hub.cfg.Log.Error("this hub does not have the root key of the vault: it works until the keys are next rotated", "missing", why.Missing, "error", why.Err)
+				missing = why.Missing
+			case why == nil && missing != "":
+				k.hub.cfg.Log.Info("this hub has the root key of the vault again")
+				missing = ""
 			}
 			now := time.Now()
 			look := func(ctx context.Context) error { return k.learn(ctx, now.Sub(last)+learnSlack) }

@@ -1,13 +1,17 @@
 package hub_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -180,5 +184,143 @@ func TestListsComeInPages(t *testing.T) {
 		require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%s: %v", name, err)
 		_, _, err = c.page("", 501)
 		require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%s: %v", name, err)
+	}
+}
+
+// bounded are the lists without pages, and why they need none.
+var bounded = map[string]string{
+	"ListEvents":    "they are numbered: before_seq and after_seq go on, and page_size bounds a page",
+	"ListFiles":     "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
+	"SearchNodeLog": "the log is searched from offset on, and next_offset goes on",
+}
+
+// Every list can be read in pages, in the one way in which all of them can, but those
+// that are bounded otherwise.
+func TestEveryListHasPages(t *testing.T) {
+	t.Parallel()
+	exceptions := maps.Clone(bounded)
+	for _, m := range procedures() {
+		name := string(m.Name())
+		if !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Search") {
+			continue
+		}
+		if _, is := exceptions[name]; is {
+			delete(exceptions, name)
+			continue
+		}
+		kinds := map[string]protoreflect.Kind{}
+		for _, fields := range []protoreflect.FieldDescriptors{m.Input().Fields(), m.Output().Fields()} {
+			for i := range fields.Len() {
+				kinds[string(fields.Get(i).Name())] = fields.Get(i).Kind()
+			}
+		}
+		require.Equal(t, protoreflect.Int32Kind, kinds["page_size"], "%s returns everything at once", name)
+		require.Equal(t, protoreflect.StringKind, kinds["page_token"], name)
+		require.Equal(t, protoreflect.StringKind, kinds["next_page_token"], name)
+	}
+	require.Empty(t, exceptions, "there are no such lists")
+}
+
+// What an organisation has set up is listed in pages as well, in one order, each row
+// once, also where rows have the same time.
+func TestWhatIsSetUpIsListedInPages(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	task := r.submit("walker").GetId()
+	const many = "generate_series(1, 130) AS n"
+	for _, sql := range []string{
+		`INSERT INTO access_rules (org_id, what, networks, changed_by) SELECT 'org_default', 'NodeService/Method' || n, '{10.0.0.0/8}', 'admin' FROM ` + many,
+		`INSERT INTO organisations (id, name) SELECT 'org_' || n, 'o' || n FROM ` + many,
+		`INSERT INTO teams (id, org_id, name, role) SELECT 'team_' || n, 'org_default', 't' || n, 'viewer' FROM ` + many,
+		`INSERT INTO destinations (id, org_id, name, kind, spec, state, reason, after_xid, after_id, created_by)
+			SELECT 'dest_' || n, 'org_default', 'd' || n, 'nats', '{}', 'disabled', 'x', '0', 0, 'admin' FROM ` + many,
+		`INSERT INTO workers (id, org_id, name, pool, slots, version) SELECT 'worker_' || n, 'org_default', 'w' || n % 3, 'default', 1, 'x' FROM ` + many,
+		`INSERT INTO allow_rules (id, org_id, tool, scope, description, item_id, created_by, created_at, expires_at)
+			SELECT 'rule_' || n, 'org_default', 'shell_exec', 'tool', 'x', 'i', 'admin', now() - n % 3 * interval '1 second', now() + interval '1 day' FROM ` + many,
+		`INSERT INTO credentials (org_id, provider, base_url, hint, connected_by) SELECT 'org_default', 'p' || n, 'http://x', '', 'admin' FROM ` + many,
+		`INSERT INTO prices (org_id, provider, model, input, output, cache_read, cache_write, set_by)
+			SELECT 'org_default', 'p', 'm' || n, 1, 1, 1, 1, 'admin' FROM ` + many,
+		`INSERT INTO budgets (org_id, scope, object_id, every, limit_micros, set_by)
+			SELECT 'org_default', 'user', 'u ' || n, CASE n % 2 WHEN 0 THEN 'day' ELSE 'month' END, 1, 'admin' FROM ` + many,
+		`INSERT INTO holds (id, org_id, scope, object_id, held_by, reason, created_at, released_at, released_by)
+			SELECT 'hold_' || n, 'org_default', 'lineage', 'x' || n, 'admin', 'x', now() - n % 3 * interval '1 second', CASE n % 2 WHEN 0 THEN now() END,
+			       CASE n % 2 WHEN 0 THEN 'admin' ELSE '' END FROM ` + many,
+		`INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, taken_at, released_at, released_by)
+			SELECT 'lock_' || n, 'org_default', (SELECT id FROM nodes LIMIT 1), 'u', 'admin', 'x', now() - n % 3 * interval '1 second', now(), 'admin' FROM ` + many,
+		`INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state) SELECT '` + task + `', n, 'org_default', 1, '{}' FROM ` + many,
+		`INSERT INTO artifact_transfers (id, org_id, from_task_id, from_node_id, from_jail_id, to_jail_id, entries, files, bytes, created_by)
+			SELECT 'at_' || n, 'org_default', '` + task + `', 'n', 'j', 'k', '{}', 0, 0, 'admin' FROM ` + many,
+		`INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, hint, created_by)
+			SELECT 'trig_' || n, a.org_id, a.id, 'g' || n, 'manual', '{}', 'disabled', 'x', '', 'admin' FROM agents a, generate_series(0, 2) AS n WHERE a.name = 'walker'`,
+		`INSERT INTO deliveries (id, org_id, trigger_id, key, source, headers, body, state, reason, received_at, handled_at)
+			SELECT 'dlv_' || n, 'org_default', 'trig_' || n % 3, 'k' || n, 'manual', '{}', '', 'filtered', 'x', now() - n / 4 * interval '1 second', now() FROM ` + many,
+	} {
+		r.exec(sql)
+	}
+	teams, err := sdk.All(t.Context(), r.user.Teams.ListTeams, func(token string) *deckhandv1.ListTeamsRequest {
+		return &deckhandv1.ListTeamsRequest{PageToken: token}
+	}, (*deckhandv1.ListTeamsResponse).GetTeams)
+	require.NoError(t, err)
+	require.Len(t, teams, 130, "who follows the pages has them all")
+	for name, request := range map[string]map[string]any{
+		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
+		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
+		"ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
+	} {
+		m := procedure(t, name)
+		page := func(token string, size int) (rows []string, next, code string) {
+			in := maps.Clone(request)
+			in["pageToken"], in["pageSize"] = token, size
+			code, text := call(t, r.URL(), r.AdminToken, m, in)
+			if code != "" {
+				return nil, "", code
+			}
+			var out map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal([]byte(text), &out), "%s: %s", name, text)
+			for field, value := range out {
+				if field == "nextPageToken" {
+					require.NoError(t, json.Unmarshal(value, &next))
+					continue
+				}
+				var all []map[string]any
+				require.NoError(t, json.Unmarshal(value, &all), "%s: %s", name, field)
+				for _, row := range all {
+					delete(row, "lastSeenAt") // it moves
+					text, err := json.Marshal(row)
+					require.NoError(t, err)
+					rows = append(rows, string(text))
+				}
+			}
+			return rows, next, ""
+		}
+		all, next, code := page("", 500)
+		require.Empty(t, code, name)
+		require.Empty(t, next, name)
+		require.GreaterOrEqual(t, len(all), 130, name)
+		first, next, _ := page("", 0)
+		if require.NotEmpty(t, next, name); name == "ListDeliveries" {
+			require.Len(t, first, 50)
+		} else {
+			require.Len(t, first, 100, name)
+		}
+		var paged []string
+		require.NoError(t, sdk.Pages(func(token string) (string, error) {
+			rows, next, code := page(token, 7)
+			require.Empty(t, code, name)
+			if next != "" {
+				require.Len(t, rows, 7, name)
+			}
+			paged = append(paged, rows...)
+			return next, nil
+		}))
+		require.Equal(t, all, paged, name)
+		slices.Sort(paged)
+		require.Len(t, slices.Compact(paged), len(all), "%s: a row comes twice", name)
+		for _, bad := range []string{"xxxxxxxxx", "!"} {
+			_, _, code = page(bad, 7)
+			require.Equal(t, "invalid_argument", code, name)
+		}
+		_, _, code = page("", 501)
+		require.Equal(t, "invalid_argument", code, name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -139,25 +140,32 @@ func (p *idp) signed(key *rsa.PrivateKey, payload []byte) string {
 	return token
 }
 
+// behindFront starts a hub that people log in to at a provider. Browsers find it
+// through a proxy, whose address is known beforehand.
+func behindFront(t *testing.T, p *idp) (h *hubtest.Hub, front string) {
+	t.Helper()
+	cfg := hubtest.Config(t)
+	cfg.OIDCIssuer, cfg.OIDCClientID, cfg.OIDCClientSecret = p.URL, idpClient, idpSecret
+	cfg.OIDCRoles = "ops=advanced, readers=viewer, root=admin"
+	hubs := make(chan *url.URL, 1)
+	target := sync.OnceValue(func() *url.URL { return <-hubs })
+	server := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target()) }})
+	t.Cleanup(server.Close)
+	cfg.PublicURL = server.URL
+	h = hubtest.Start(t, cfg)
+	api, err := url.Parse(h.URL())
+	require.NoError(t, err)
+	hubs <- api
+	return h, server.URL
+}
+
 // O1: people log in at the organisation's provider, with the role that their
 // groups have, and what the provider has not signed for this login lets nobody
 // in.
 func TestPeopleLogInByOIDC(t *testing.T) {
 	t.Parallel()
 	p := newIDP(t)
-	cfg := hubtest.Config(t)
-	cfg.OIDCIssuer, cfg.OIDCClientID, cfg.OIDCClientSecret = p.URL, idpClient, idpSecret
-	cfg.OIDCRoles = "ops=advanced, readers=viewer, root=admin"
-	// Browsers find the hub through a proxy, whose address is known beforehand.
-	hubs := make(chan *url.URL, 1)
-	target := sync.OnceValue(func() *url.URL { return <-hubs })
-	front := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target()) }})
-	t.Cleanup(front.Close)
-	cfg.PublicURL = front.URL
-	h := hubtest.Start(t, cfg)
-	api, err := url.Parse(h.URL())
-	require.NoError(t, err)
-	hubs <- api
+	h, front := behindFront(t, p)
 
 	type outcome struct {
 		status int
@@ -172,12 +180,12 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 			if change != nil {
 				change(req)
 			}
-			if strings.HasSuffix(front.URL, req.URL.Host) && req.URL.Path == "/" {
+			if strings.HasSuffix(front, req.URL.Host) && req.URL.Path == "/" {
 				return http.ErrUseLastResponse
 			}
 			return nil
 		}}
-		res, err := client.Get(front.URL + "/oidc/login")
+		res, err := client.Get(front + "/oidc/login")
 		require.NoError(t, err)
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
@@ -317,6 +325,137 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 	p.Close()
 	_, err = whoAmI(t, h.Client(t, h.AdminToken))
 	require.NoError(t, err, "who does not need the provider goes on")
+}
+
+// A login that ends at the provider ends the sessions here that came from it, and no
+// others, at once. Only what the provider has signed as a logout of this client counts.
+func TestALogoutAtTheProviderEndsSessions(t *testing.T) {
+	t.Parallel()
+	p := newIDP(t)
+	h, front := behindFront(t, p)
+	enters := func(subject, sid string) *sdk.Client {
+		t.Helper()
+		p.person = map[string]any{"sub": subject, "preferred_username": "user-" + subject, "groups": []string{"ops"}}
+		if sid != "" {
+			p.person["sid"] = sid
+		}
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		client := &http.Client{Jar: jar, CheckRedirect: func(req *http.Request, _ []*http.Request) error {
+			if strings.HasSuffix(front, req.URL.Host) && req.URL.Path == "/" {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}}
+		res, err := client.Get(front + "/oidc/login")
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusSeeOther, res.StatusCode)
+		i := slices.IndexFunc(res.Cookies(), func(c *http.Cookie) bool { return c.Name == "deckhand_session" })
+		require.GreaterOrEqual(t, i, 0)
+		return browser(t, h, res.Cookies()[i].Name+"="+res.Cookies()[i].Value)
+	}
+	logout := func(change map[string]any, sign func([]byte) string) int {
+		t.Helper()
+		claims := map[string]any{
+			"iss": p.URL, "aud": idpClient, "iat": time.Now().Unix(), "exp": time.Now().Add(2 * time.Minute).Unix(), "jti": rand.Text(),
+			"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+		}
+		maps.Copy(claims, change)
+		maps.DeleteFunc(claims, func(_ string, v any) bool { return v == nil })
+		payload, err := json.Marshal(claims)
+		require.NoError(t, err)
+		if sign == nil {
+			sign = func(payload []byte) string { return p.signed(p.key, payload) }
+		}
+		res, err := http.PostForm(front+"/oidc/logout", url.Values{"logout_token": {sign(payload)}})
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, "no-store", res.Header.Get("Cache-Control"))
+		return res.StatusCode
+	}
+	stands := func(c *sdk.Client) bool {
+		t.Helper()
+		_, err := c.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+		if err != nil {
+			require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(err), "%v", err)
+		}
+		return err == nil
+	}
+
+	desk, phone, old, other := enters("s1", "desk"), enters("s1", "phone"), enters("s1", ""), enters("s2", "theirs")
+	token := h.Client(t, do(t, desk.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "ci"}).GetSecret())
+	strange, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	for what, c := range map[string]struct {
+		change map[string]any
+		sign   func([]byte) string
+	}{
+		"an id token":    {change: map[string]any{"nonce": "x"}},
+		"another client": {change: map[string]any{"aud": "someone"}},
+		"another issuer": {change: map[string]any{"iss": "https://evil.example"}},
+		"too old":        {change: map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}},
+		"no logout":      {change: map[string]any{"events": map[string]any{}}},
+		"no time":        {change: map[string]any{"iat": nil}},
+		"of nobody":      {change: map[string]any{"sub": nil}},
+		"another key":    {sign: func(payload []byte) string { return p.signed(strange, payload) }},
+		"no signature": {sign: func(payload []byte) string {
+			return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(payload) + "."
+		}},
+		"nothing": {sign: func([]byte) string { return "" }},
+	} {
+		claims := map[string]any{"sub": "s1"}
+		maps.Copy(claims, c.change)
+		require.Equal(t, http.StatusBadRequest, logout(claims, c.sign), what)
+	}
+	require.True(t, stands(desk) && stands(phone) && stands(old) && stands(other))
+	require.Equal(t, http.StatusOK, logout(map[string]any{"sub": "s1", "iat": time.Now().Add(-10 * time.Minute).Unix()}, nil))
+	require.True(t, stands(desk) && stands(phone) && stands(old), "a token from before they logged in")
+	require.Equal(t, http.StatusOK, logout(map[string]any{"sub": "nobody"}, nil))
+
+	require.Equal(t, http.StatusOK, logout(map[string]any{"sid": "desk"}, nil))
+	require.False(t, stands(desk))
+	require.True(t, stands(phone) && stands(old) && stands(other))
+	desk = enters("s1", "desk-2")
+	set, err := desk.Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+		With: &deckhandv1.CreateSessionRequest_Code{Code: do(t, desk.Sessions.CreateLoginCode, &deckhandv1.CreateLoginCodeRequest{}).GetCode()},
+	}))
+	require.NoError(t, err)
+	made, err := http.ParseSetCookie(set.Header().Get("Set-Cookie"))
+	require.NoError(t, err)
+	tablet := browser(t, h, made.Name+"="+made.Value)
+	require.True(t, stands(tablet))
+	require.Equal(t, http.StatusOK, logout(map[string]any{"sub": "s1", "sid": "desk-2"}, nil))
+	require.False(t, stands(desk) || stands(old) || stands(tablet), "where it is not known which login it came from, it may be this one")
+	require.True(t, stands(phone) && stands(other))
+	require.Equal(t, http.StatusOK, logout(map[string]any{"sub": "s1"}, nil))
+	require.False(t, stands(phone))
+	require.True(t, stands(other) && stands(token), "others' sessions, and tokens")
+
+	entries := do(t, h.Client(t, h.AdminToken).Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Action: "session.ended", PageSize: 50}).GetEntries()
+	require.Len(t, entries, 5)
+	for _, e := range entries {
+		require.Equal(t, "oidc", e.GetActorId())
+		require.Contains(t, e.GetReason(), "identity provider")
+	}
+}
+
+// Whoever guesses at logout tokens is refused before long, as who guesses at logins is.
+func TestLogoutTokensAreNotGuessedAt(t *testing.T) {
+	t.Parallel()
+	_, front := behindFront(t, newIDP(t))
+	refused := 0
+	for range 40 {
+		res, err := http.PostForm(front+"/oidc/logout", url.Values{"logout_token": {"a.b.c"}})
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		if res.StatusCode == http.StatusTooManyRequests {
+			refused++
+		} else {
+			require.Equal(t, http.StatusBadRequest, res.StatusCode)
+		}
+	}
+	require.Equal(t, 10, refused)
 }
 
 // A configuration that cannot work is refused as the hub starts.

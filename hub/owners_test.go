@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // An agent is its first applier's: nobody else's persona is run in its name but
@@ -61,4 +62,80 @@ func TestAnothersPersonaHasNotAnAdministratorsRights(t *testing.T) {
 	require.NoError(t, err)
 	r.exec("UPDATE agent_versions SET created_by_role = 'viewer' WHERE created_by = 'bob' AND version = 3")
 	require.Contains(t, propose().GetObservation(), "the role viewer of the one who applied the agent's persona does not allow it")
+}
+
+// A task of nobody, with neither an agent nor an assignee, is seen by everybody of
+// the organisation, who may take it. One of an agent or a person is not.
+func TestATaskOfNobodyIsSeenByAll(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Config(t), nil)
+	r.apply("worker", asking("worker", ""))
+	bob := r.as("bob", "viewer")
+	submit := func(req *deckhandv1.SubmitTaskRequest) string {
+		req.Goal = "tidy up"
+		res, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(req))
+		require.NoError(t, err)
+		return res.Msg.GetTask().GetId()
+	}
+	free, admins := submit(&deckhandv1.SubmitTaskRequest{AssignTo: "none"}), submit(&deckhandv1.SubmitTaskRequest{AssignTo: "@human:admin"})
+	agents := submit(&deckhandv1.SubmitTaskRequest{AgentId: "worker"})
+	listed := func() (ids []string) {
+		res, err := bob.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{}))
+		require.NoError(t, err)
+		for _, task := range res.Msg.GetTasks() {
+			ids = append(ids, task.GetId())
+		}
+		return ids
+	}
+	require.Equal(t, []string{free}, listed())
+	for _, id := range []string{admins, agents} {
+		_, err := bob.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+		require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+	}
+	_, err := bob.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: free}))
+	require.NoError(t, err)
+
+	_, err = r.user.Queue.AssignTask(t.Context(), connect.NewRequest(&deckhandv1.AssignTaskRequest{TaskId: free, AssignTo: "@human:admin"}))
+	require.NoError(t, err)
+	require.Empty(t, listed(), "it is somebody's now")
+}
+
+// What was sent to a trigger is seen by its maker, the owner of its agent and
+// administrators, whatever the role of others.
+func TestDeliveriesAreSeenByWhomTheyConcern(t *testing.T) {
+	t.Parallel()
+	r := newTriggerRig(t)
+	bob, eve := r.as("bob", "advanced"), r.as("eve", "advanced")
+	made, err := bob.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+		Name: "bobs", AgentId: "watch", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL, Spec: &deckhandv1.TriggerSpec{},
+	}))
+	require.NoError(t, err)
+	fired, err := bob.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{
+		TriggerId: made.Msg.GetTrigger().GetId(), Goal: "look into the salaries",
+	}))
+	require.NoError(t, err)
+	id := fired.Msg.GetDelivery().GetId()
+	sees := func(c *sdk.Client) bool {
+		list, err := c.Triggers.ListDeliveries(t.Context(), connect.NewRequest(&deckhandv1.ListDeliveriesRequest{TriggerId: "bobs"}))
+		require.NoError(t, err)
+		_, got := c.Triggers.GetDelivery(t.Context(), connect.NewRequest(&deckhandv1.GetDeliveryRequest{DeliveryId: id}))
+		_, tried := c.Triggers.TestTrigger(t.Context(), connect.NewRequest(&deckhandv1.TestTriggerRequest{TriggerId: "bobs", DeliveryId: id}))
+		if len(list.Msg.GetDeliveries()) == 1 {
+			require.NoError(t, got)
+			require.NoError(t, tried)
+			return true
+		}
+		require.True(t, fault.Is(got, fault.NotFound), "%v", got)
+		require.True(t, fault.Is(tried, fault.NotFound), "%v", tried)
+		_, replayed := c.Triggers.ReplayDelivery(t.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: id}))
+		require.True(t, fault.Is(replayed, fault.NotFound), "%v", replayed)
+		return false
+	}
+	require.True(t, sees(bob), "its maker")
+	require.True(t, sees(r.user), "an administrator")
+	require.False(t, sees(eve), "somebody of the same role")
+	r.exec("UPDATE agents SET owner = 'eve' WHERE name = 'watch'")
+	require.True(t, sees(eve), "the owner of its agent")
+	_, err = eve.Triggers.ReplayDelivery(t.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: id}))
+	require.True(t, fault.Is(err, fault.Denied), "its tasks run with bob's rights: %v", err)
 }

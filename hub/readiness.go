@@ -22,7 +22,8 @@ const readyTimeout = 3 * time.Second
 //
 // A bus that is away is told of and does not count: the database is polled
 // meanwhile, and a balancer that took every hub away would stop what still
-// works.
+// works. Nor does a missing root key of the vault count, until the keys that it
+// encrypts have changed.
 type readiness struct {
 	hub      *Hub
 	draining context.Context
@@ -76,6 +77,11 @@ func (r *readiness) lookNow(ctx context.Context) (report string, ready bool) {
 	}
 	say("database", database, true)
 	say("bus", r.hub.bus.Connected(), false)
+	if why := r.hub.vault.Unreadable(); why != nil {
+		say("vault", fmt.Errorf("this hub lacks %s: give it the keyset.json of the hub where deckhand vault rotate-root ran; see the hub's log", why.Missing), why.Stale)
+	} else {
+		say("vault", nil, false)
+	}
 	return b.String(), ready
 }
 

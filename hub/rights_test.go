@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"math/big"
 	"net/http"
 	"os"
@@ -52,7 +53,9 @@ const (
 	shared reach = "shared"
 )
 
-// whose has every procedure of the API.
+// whose has every procedure of the API. TestTrigger is in it as it is called with a
+// delivery; with a payload of one's own it is shared, see
+// TestDeliveriesAreSeenByWhomTheyConcern.
 var whose = map[reach]string{
 	byProof: "CreateSession EnrollNode RenewCertificate",
 	leased: `RegisterWorker ClaimTask RenewLeases StartTask RecordEvents PublishThinking RecordTurn ProposeStep ExecuteStep SaveCheckpoint
@@ -68,7 +71,7 @@ var whose = map[reach]string{
 		AnswerInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate
-		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken`,
+		UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode",
 	// What people of one organisation change together, by their roles: agents,
 	// workspaces of agents, what runs there by hand, what is tried only, and what one
@@ -76,9 +79,21 @@ var whose = map[reach]string{
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
 	shared: `ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
-		CreateTrigger GetTrigger ListTriggers DisableTrigger TestTrigger ListDeliveries GetDelivery ListNodes GetNode ListNodeLocks WatchNodeTelemetry
+		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry
 		StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits`,
 }
+
+// teamShares says for each reach what somebody may do beyond the rights of their role who is in
+// a team with the owner of an object. A team gives its members its role, which counts
+// where it is higher than their own, and nothing that belongs to each other: neither tasks
+// nor items of the inbox, files, triggers, tokens or sessions.
+var teamShares = map[reach]bool{
+	byProof: false, leased: false, operators: false, administrators: false, own: false, personal: false, shared: false,
+}
+
+// teamSharesIn has the procedures for which something else is true than teamShares says
+// of their reach. There are none: nothing is routed to a team.
+var teamSharesIn = map[string]bool{}
 
 // absent work on what no organisation of the walk has: whoever may call them finds
 // nothing.
@@ -115,6 +130,8 @@ const (
 	admin    = "an administrator"
 	worker   = "a worker"
 	machine  = "a node"
+	// mate has the role of the team only: by themselves they are a viewer.
+	mate = "a member of the owner's team"
 )
 
 func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
@@ -124,7 +141,7 @@ func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
 	require.NoError(t, err)
 	out.tokens = map[string]string{
 		looker: userToken(t, s, out.org, "eve", "viewer"), peer: userToken(t, s, out.org, "bob", "advanced"),
-		owner: userToken(t, s, out.org, "ann", "advanced"), admin: out.token, worker: workers,
+		owner: userToken(t, s, out.org, "ann", "advanced"), admin: out.token, worker: workers, mate: userToken(t, s, out.org, "tim", "viewer"),
 	}
 	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
 	require.NoError(t, err)
@@ -133,6 +150,8 @@ func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
 		"UPDATE tasks SET created_by = 'ann' WHERE org_id = $1", "UPDATE agents SET owner = 'ann' WHERE org_id = $1",
 		"UPDATE triggers SET created_by = 'ann' WHERE org_id = $1", "UPDATE allow_rules SET created_by = 'ann' WHERE org_id = $1",
 		"UPDATE node_execs SET user_name = 'ann', user_id = (SELECT id FROM users WHERE org_id = $1 AND name = 'ann') WHERE org_id = $1",
+		"INSERT INTO teams (id, org_id, name, role) VALUES ('team_of_' || $1, $1, 'crew', 'advanced')",
+		"INSERT INTO team_members (org_id, team_id, user_id) SELECT $1, 'team_of_' || $1, id FROM users WHERE org_id = $1 AND name IN ('ann', 'tim')",
 	} {
 		_, err := conn.Exec(t.Context(), sql, out.org)
 		require.NoError(t, err, sql)
@@ -146,9 +165,9 @@ func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
 }
 
 // refusal returns the codes with which a caller is refused; none where the
-// procedure works for them.
-func refusal(rule auth.Rule, of reach, who string) []string {
-	denied, roles := []string{"permission_denied"}, map[string]string{looker: "viewer", peer: "advanced", owner: "advanced", admin: "admin"}
+// procedure works for them. shares says that a team's members may do what the owner may.
+func refusal(rule auth.Rule, of reach, who string, shares bool) []string {
+	denied, roles := []string{"permission_denied"}, map[string]string{looker: "viewer", peer: "advanced", mate: "advanced", owner: "advanced", admin: "admin"}
 	role, person := roles[who]
 	switch {
 	case who == nobody || who == machine:
@@ -159,6 +178,8 @@ func refusal(rule auth.Rule, of reach, who string) []string {
 		return denied
 	case person && !auth.AtLeast(role, rule.Role):
 		return denied
+	case who == mate && shares:
+		return nil
 	case of == own && who != owner && who != admin, of == personal && who != owner:
 		return []string{"permission_denied", "not_found"} // much that is somebody else's is not even found
 	}
@@ -179,17 +200,23 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 	s := openStore(t, h)
 	standing, far := housed(t, h, s, "standing"), organisation(t, h, s, "far")
 	secure, node := encrypted(t, h, cfg, standing)
-	table := reaches(t)
+	table, exceptions := reaches(t), maps.Clone(teamSharesIn)
 	for _, m := range procedures() {
 		name := string(m.Name())
 		of, known := table[name]
 		require.True(t, known, "%s is not in the table of whose objects it works on", name)
 		delete(table, name)
 		rule, _ := auth.RuleOf(path(m))
+		shares, said := exceptions[name]
+		if !said {
+			shares, said = teamShares[of]
+			require.True(t, said, "the table does not say what a team gives for %s", of)
+		}
+		delete(exceptions, name)
 		t.Run(name, func(t *testing.T) {
-			for _, who := range []string{nobody, stranger, looker, peer, owner, admin, worker, machine} {
+			for _, who := range []string{nobody, stranger, looker, peer, mate, owner, admin, worker, machine} {
 				in := standing
-				codes := refusal(rule, of, who)
+				codes := refusal(rule, of, who, shares)
 				if codes == nil && who != stranger && !auth.Reads(path(m)) {
 					in = housed(t, h, s, strings.ToLower(name)+strings.ReplaceAll(who, " ", "-")) // what it changes, nobody else looks at
 				}
@@ -212,8 +239,8 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 					assert.Contains(t, absent, name, "%s: %s", who, text)
 				case codes == nil:
 					assert.NotContains(t, []string{"unauthenticated", "permission_denied"}, code, "%s: %s", who, text)
-				case code == "" && (alone(request) || name == "ListTasks"): // of anybody's agent, the caller's tasks
-					for _, id := range []string{in.task, in.step, in.exec, in.item, in.session, in.apiToken} {
+				case code == "" && (alone(request) || name == "ListTasks" || name == "ListDeliveries"): // of anybody's agent or trigger, what the caller sees
+					for _, id := range []string{in.task, in.step, in.exec, in.item, in.session, in.apiToken, in.delivery} {
 						assert.NotContains(t, text, id, who)
 					}
 				default:
@@ -223,6 +250,7 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 		})
 	}
 	require.Empty(t, table, "there are no such procedures")
+	require.Empty(t, exceptions, "there are no such procedures")
 	standing.untouched(t, s)
 }
 
@@ -294,11 +322,13 @@ func TestListsHaveNothingOfSomebodyElses(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
 	ann := housed(t, h, openStore(t, h), "all")
-	for name, id := range map[string]string{"ListTasks": ann.task, "ListInbox": ann.item, "ListNodeExecs": ann.exec, "Watch": ann.task} {
-		code, text := call(t, h.URL(), ann.tokens[peer], procedure(t, name), map[string]any{})
-		require.Empty(t, code, text)
-		require.NotContains(t, text, id)
-		code, text = call(t, h.URL(), ann.tokens[owner], procedure(t, name), map[string]any{})
+	for name, id := range map[string]string{"ListTasks": ann.task, "ListInbox": ann.item, "ListNodeExecs": ann.exec, "Watch": ann.task, "ListDeliveries": ann.delivery} {
+		for _, who := range []string{peer, mate} {
+			code, text := call(t, h.URL(), ann.tokens[who], procedure(t, name), map[string]any{})
+			require.Empty(t, code, text)
+			require.NotContains(t, text, id, who)
+		}
+		code, text := call(t, h.URL(), ann.tokens[owner], procedure(t, name), map[string]any{})
 		require.Empty(t, code, text)
 		require.Contains(t, text, id, "%s: %s", name, text)
 	}

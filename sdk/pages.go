@@ -24,6 +24,28 @@ func Pages(fetch func(token string) (next string, err error)) error {
 	}
 }
 
+// All returns all rows of a list, which it reads page by page: call is the procedure,
+// request returns what to ask for with the token of a page, and rows returns those of a
+// page.
+func All[Req, Res, Row any, Page interface {
+	*Res
+	GetNextPageToken() string
+}](
+	ctx context.Context, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	request func(token string) *Req, rows func(Page) []Row,
+) (out []Row, err error) {
+	err = Pages(func(token string) (string, error) {
+		res, err := call(ctx, connect.NewRequest(request(token)))
+		if err != nil {
+			return "", err
+		}
+		page := Page(res.Msg)
+		out = append(out, rows(page)...)
+		return page.GetNextPageToken(), nil
+	})
+	return out, err
+}
+
 // Steps returns all steps of a task, in order.
 func (c *Client) Steps(ctx context.Context, taskID string) (out []*deckhandv1.Step, err error) {
 	err = Pages(func(token string) (string, error) {

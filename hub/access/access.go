@@ -105,9 +105,18 @@ func (l *Lists) Login(ctx context.Context, id auth.Identity, address string) err
 	return l.Check(ctx, id, loginProcedure, auth.AddressOf(address))
 }
 
-// List returns the rules.
-func (l *Lists) List(ctx context.Context, orgID string) ([]db.AccessRule, error) {
-	return l.store.ListAccessRules(ctx, orgID)
+// List returns a page of the rules, by what they are about, and the next page's token.
+func (l *Lists) List(ctx context.Context, orgID, page string, size int32) ([]db.AccessRule, string, error) {
+	after, _, err := store.ParseNameToken(page)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := l.store.PageAccessRules(ctx, db.PageAccessRulesParams{OrgID: orgID, AfterWhat: after, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list the access rules: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.AccessRule) string { return store.NameToken(last.What, "") })
+	return rows, next, nil
 }
 
 // setter is the procedure that undoes a rule: whoever can call it is not locked

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -15,12 +16,12 @@ import (
 type Access struct{ Lists *access.Lists }
 
 // ListAccessRules returns the rules.
-func (h *Access) ListAccessRules(ctx context.Context, _ *connect.Request[deckhandv1.ListAccessRulesRequest]) (*connect.Response[deckhandv1.ListAccessRulesResponse], error) {
-	rows, err := h.Lists.List(ctx, auth.From(ctx).OrgID)
+func (h *Access) ListAccessRules(ctx context.Context, req *connect.Request[deckhandv1.ListAccessRulesRequest]) (*connect.Response[deckhandv1.ListAccessRulesResponse], error) {
+	rows, next, err := h.Lists.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListAccessRulesResponse{}
+	res := &deckhandv1.ListAccessRulesResponse{NextPageToken: next}
 	for _, r := range rows {
 		res.Rules = append(res.Rules, &deckhandv1.AccessRule{
 			What: r.What, Networks: r.Networks, ChangedBy: r.ChangedBy, ChangedAt: timestamppb.New(r.ChangedAt),

@@ -99,11 +99,11 @@ func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[dec
 	if err != nil {
 		return nil, err
 	}
-	rows, err := h.Files.Artifacts.OfTask(ctx, t.OrgID, t.ID)
+	rows, next, err := h.Files.Artifacts.OfTask(ctx, t.OrgID, t.ID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	out := &deckhandv1.ListArtifactsResponse{}
+	out := &deckhandv1.ListArtifactsResponse{NextPageToken: next}
 	for _, row := range rows {
 		paths, err := artifact.PathsOf(row, shownArtifacts)
 		if err != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"strconv"
@@ -115,11 +116,11 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 
 // ListHolds returns the holds.
 func (h *Control) ListHolds(ctx context.Context, req *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
-	rows, err := h.Kills.Holds(ctx, auth.From(ctx).OrgID, req.Msg.GetReleased())
+	rows, next, err := h.Kills.Holds(ctx, auth.From(ctx).OrgID, req.Msg.GetReleased(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListHoldsResponse{}
+	res := &deckhandv1.ListHoldsResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Holds = append(res.Holds, holdMessage(row))
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -40,7 +41,7 @@ func (h *Destinations) show(ctx context.Context, orgID, id string) (*deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	_, counts, err := h.Notify.List(ctx, orgID)
+	counts, err := h.Notify.Counts(ctx, orgID)
 	if err != nil {
 		return nil, err
 	}
@@ -112,12 +113,12 @@ func (h *Destinations) GetDestination(ctx context.Context, req *connect.Request[
 }
 
 // ListDestinations returns all by name.
-func (h *Destinations) ListDestinations(ctx context.Context, _ *connect.Request[deckhandv1.ListDestinationsRequest]) (*connect.Response[deckhandv1.ListDestinationsResponse], error) {
-	rows, counts, err := h.Notify.List(ctx, auth.From(ctx).OrgID)
+func (h *Destinations) ListDestinations(ctx context.Context, req *connect.Request[deckhandv1.ListDestinationsRequest]) (*connect.Response[deckhandv1.ListDestinationsResponse], error) {
+	rows, counts, next, err := h.Notify.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListDestinationsResponse{}
+	res := &deckhandv1.ListDestinationsResponse{NextPageToken: next}
 	for _, row := range rows {
 		m, err := destinationMessage(row, counts[row.ID])
 		if err != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -95,11 +96,11 @@ func (h *Nodes) ListNodeLocks(ctx context.Context, req *connect.Request[deckhand
 		}
 		nodeID = id
 	}
-	rows, err := h.Nodes.Locks(ctx, org, nodeID, req.Msg.GetReleased())
+	rows, next, err := h.Nodes.Locks(ctx, org, nodeID, req.Msg.GetReleased(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodeLocksResponse{}
+	res := &deckhandv1.ListNodeLocksResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Locks = append(res.Locks, lockMessage(row.NodeLock, row.NodeName))
 	}

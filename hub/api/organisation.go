@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -42,13 +43,13 @@ func (h *Organisations) CreateOrganisation(ctx context.Context, req *connect.Req
 	}), nil
 }
 
-// ListOrganisations returns all.
-func (h *Organisations) ListOrganisations(ctx context.Context, _ *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
-	rows, err := h.Organisations.List(ctx, "")
+// ListOrganisations returns a page of all, by name.
+func (h *Organisations) ListOrganisations(ctx context.Context, req *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
+	rows, next, err := h.Organisations.List(ctx, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListOrganisationsResponse{}
+	res := &deckhandv1.ListOrganisationsResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Organisations = append(res.Organisations, organisationMessage(row))
 	}
@@ -66,13 +67,9 @@ func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.
 	if err := h.Organisations.SetLimits(ctx, req.Msg.GetName(), change, who.OrgID, actor(who)); err != nil {
 		return nil, err
 	}
-	rows, err := h.Organisations.List(ctx, req.Msg.GetName())
+	row, err := h.Organisations.Get(ctx, req.Msg.GetName())
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.SetOrganisationLimitsResponse{}
-	for _, row := range rows {
-		res.Organisation = organisationMessage(row)
-	}
-	return connect.NewResponse(res), nil
+	return connect.NewResponse(&deckhandv1.SetOrganisationLimitsResponse{Organisation: organisationMessage(row)}), nil
 }

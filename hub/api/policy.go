@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -143,11 +144,11 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 
 // ListAllowRules returns what people said is to be allowed from then on.
 func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
-	rows, err := h.Policies.AllowRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPast())
+	rows, next, err := h.Policies.AllowRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListAllowRulesResponse{}
+	res := &deckhandv1.ListAllowRulesResponse{NextPageToken: next}
 	for _, row := range rows {
 		m := allowRuleMessage(row.AllowRule)
 		m.AgentName = row.AgentName

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -76,12 +77,12 @@ func providerMessage(row db.ListCredentialsRow) *deckhandv1.Provider {
 }
 
 // ListProviders returns what is connected.
-func (h *Providers) ListProviders(ctx context.Context, _ *connect.Request[deckhandv1.ListProvidersRequest]) (*connect.Response[deckhandv1.ListProvidersResponse], error) {
-	rows, err := h.Credentials.List(ctx, auth.From(ctx).OrgID)
+func (h *Providers) ListProviders(ctx context.Context, req *connect.Request[deckhandv1.ListProvidersRequest]) (*connect.Response[deckhandv1.ListProvidersResponse], error) {
+	rows, next, err := h.Credentials.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListProvidersResponse{}
+	res := &deckhandv1.ListProvidersResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Providers = append(res.Providers, providerMessage(row))
 	}
@@ -154,7 +155,7 @@ func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv
 }
 
 // ListPrices returns what models cost.
-func (h *Providers) ListPrices(ctx context.Context, _ *connect.Request[deckhandv1.ListPricesRequest]) (*connect.Response[deckhandv1.ListPricesResponse], error) {
+func (h *Providers) ListPrices(ctx context.Context, req *connect.Request[deckhandv1.ListPricesRequest]) (*connect.Response[deckhandv1.ListPricesResponse], error) {
 	rows, err := h.Store.AllPrices(ctx, auth.From(ctx).OrgID)
 	if err != nil {
 		return nil, fmt.Errorf("read the prices: %w", err)
@@ -173,8 +174,19 @@ func (h *Providers) ListPrices(ctx context.Context, _ *connect.Request[deckhandv
 		p := add(row.Provider, row.Model, price.FromMicros(row.Input, row.Output, row.CacheRead, row.CacheWrite))
 		p.SetBy, p.SetAt = row.SetBy, timestamppb.New(row.SetAt)
 	}
-	res := &deckhandv1.ListPricesResponse{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(all))
+	if i, found := slices.BinarySearch(names, after); found {
+		names = names[i+1:]
+	} else {
+		names = names[i:]
+	}
+	names, next := store.Page(names, cmp.Or(req.Msg.GetPageSize(), listPage), func(last string) string { return store.NameToken(last, "") })
+	res := &deckhandv1.ListPricesResponse{NextPageToken: next}
+	for _, name := range names {
 		res.Prices = append(res.Prices, all[name])
 	}
 	return connect.NewResponse(res), nil
@@ -212,12 +224,12 @@ func budgetMessage(b budget.Budget) *deckhandv1.Budget {
 }
 
 // ListBudgets returns budgets.
-func (h *Providers) ListBudgets(ctx context.Context, _ *connect.Request[deckhandv1.ListBudgetsRequest]) (*connect.Response[deckhandv1.ListBudgetsResponse], error) {
-	list, err := h.Budgets.List(ctx, auth.From(ctx).OrgID)
+func (h *Providers) ListBudgets(ctx context.Context, req *connect.Request[deckhandv1.ListBudgetsRequest]) (*connect.Response[deckhandv1.ListBudgetsResponse], error) {
+	list, next, err := h.Budgets.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListBudgetsResponse{}
+	res := &deckhandv1.ListBudgetsResponse{NextPageToken: next}
 	for _, b := range list {
 		res.Budgets = append(res.Budgets, budgetMessage(b))
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -199,12 +200,12 @@ func workerMessage(w db.Worker, active int64) *deckhandv1.Worker {
 }
 
 // ListWorkers returns the workers that were heard lately.
-func (h *Queue) ListWorkers(ctx context.Context, _ *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
-	rows, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID)
+func (h *Queue) ListWorkers(ctx context.Context, req *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
+	rows, next, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListWorkersResponse{}
+	res := &deckhandv1.ListWorkersResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Workers = append(res.Workers, workerMessage(row.Worker, row.Active))
 	}

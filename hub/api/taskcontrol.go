@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -227,11 +228,11 @@ func (h *Tasks) ListCheckpoints(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	rows, err := h.Tasks.Checkpoints(ctx, org, id)
+	rows, next, err := h.Tasks.Checkpoints(ctx, org, id, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListCheckpointsResponse{}
+	res := &deckhandv1.ListCheckpointsResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Checkpoints = append(res.Checkpoints, checkpointMessage(row))
 	}

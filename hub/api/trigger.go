@@ -252,7 +252,7 @@ func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhan
 	}
 	trial := trigger.Trial{Body: req.Msg.GetBody(), Headers: req.Msg.GetHeaders(), Spec: req.Msg.GetSpec()}
 	if ref := req.Msg.GetDeliveryId(); ref != "" {
-		if trial.DeliveryID, err = h.Triggers.FindDelivery(ctx, org, ref); err != nil {
+		if trial.DeliveryID, err = h.Triggers.FindDelivery(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}
@@ -273,7 +273,7 @@ func deliveryState(word string) deckhandv1.DeliveryState {
 	return deckhandv1.DeliveryState(enumValue(deckhandv1.DeliveryState_value, "DELIVERY_STATE_", word))
 }
 
-// ListDeliveries returns firings.
+// ListDeliveries returns the firings that the caller sees.
 func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deckhandv1.ListDeliveriesRequest]) (*connect.Response[deckhandv1.ListDeliveriesResponse], error) {
 	org := auth.From(ctx).OrgID
 	f := trigger.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
@@ -289,7 +289,7 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deck
 			return nil, err
 		}
 	}
-	rows, next, err := h.Triggers.Deliveries(ctx, org, f)
+	rows, next, err := h.Triggers.Deliveries(ctx, viewer(ctx), f)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.
 // GetDelivery returns one firing.
 func (h *Triggers) GetDelivery(ctx context.Context, req *connect.Request[deckhandv1.GetDeliveryRequest]) (*connect.Response[deckhandv1.GetDeliveryResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Triggers.FindDelivery(ctx, org, req.Msg.GetDeliveryId())
+	id, err := h.Triggers.FindDelivery(ctx, viewer(ctx), req.Msg.GetDeliveryId())
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +342,7 @@ func (h *Triggers) GetDelivery(ctx context.Context, req *connect.Request[deckhan
 // ReplayDelivery has what was sent come in once more.
 func (h *Triggers) ReplayDelivery(ctx context.Context, req *connect.Request[deckhandv1.ReplayDeliveryRequest]) (*connect.Response[deckhandv1.ReplayDeliveryResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Triggers.FindDelivery(ctx, who.OrgID, req.Msg.GetDeliveryId())
+	id, err := h.Triggers.FindDelivery(ctx, viewer(ctx), req.Msg.GetDeliveryId())
 	if err != nil {
 		return nil, err
 	}

@@ -179,12 +179,12 @@ func (h *People) CreateTeam(ctx context.Context, req *connect.Request[deckhandv1
 }
 
 // ListTeams returns all by name.
-func (h *People) ListTeams(ctx context.Context, _ *connect.Request[deckhandv1.ListTeamsRequest]) (*connect.Response[deckhandv1.ListTeamsResponse], error) {
-	rows, err := h.Teams.List(ctx, auth.From(ctx).OrgID)
+func (h *People) ListTeams(ctx context.Context, req *connect.Request[deckhandv1.ListTeamsRequest]) (*connect.Response[deckhandv1.ListTeamsResponse], error) {
+	rows, next, err := h.Teams.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTeamsResponse{}
+	res := &deckhandv1.ListTeamsResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Teams = append(res.Teams, teamMessage(db.GetTeamRow(row)))
 	}

@@ -191,13 +191,23 @@ func (a *Artifacts) deliver(ctx context.Context, t db.Task, to Place, row db.Art
 	})
 }
 
-// OfTask returns what a task was given and what it gave, oldest first.
-func (a *Artifacts) OfTask(ctx context.Context, orgID, taskID string) ([]db.ArtifactTransfer, error) {
-	rows, err := a.cfg.Store.ArtifactsOfTask(ctx, db.ArtifactsOfTaskParams{OrgID: orgID, TaskID: &taskID})
-	if err != nil {
-		return nil, fmt.Errorf("list the artifacts of %s: %w", taskID, err)
+// OfTask returns a page of what a task was given and what it gave, oldest first, and the
+// next page's token.
+func (a *Artifacts) OfTask(ctx context.Context, orgID, taskID, page string, size int32) ([]db.ArtifactTransfer, string, error) {
+	p := db.ArtifactsOfTaskParams{OrgID: orgID, TaskID: &taskID, MaxRows: size + 1}
+	if page != "" {
+		at, id, err := store.ParsePageToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.AfterTime, p.AfterID = &at, id
 	}
-	return rows, nil
+	rows, err := a.cfg.Store.ArtifactsOfTask(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list the artifacts of %s: %w", taskID, err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ArtifactTransfer) string { return store.PageToken(last.CreatedAt, last.ID) })
+	return rows, next, nil
 }
 
 // PathsOf returns the first of a transfer's paths.

@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
@@ -91,25 +93,40 @@ func (n Name) check() error {
 	return nil
 }
 
-// List returns the organisation's budgets, and the others that people have set.
-func (l *Ledger) List(ctx context.Context, orgID string) ([]Budget, error) {
-	rows, err := l.cfg.Store.ListBudgets(ctx, orgID)
+// List returns a page of the organisation's budgets, then of the others that people
+// have set, and the next page's token.
+func (l *Ledger) List(ctx context.Context, orgID, page string, size int32) ([]Budget, string, error) {
+	object, rest, err := store.ParseNameToken(page)
 	if err != nil {
-		return nil, fmt.Errorf("list budgets: %w", err)
+		return nil, "", err
 	}
-	names := []Name{{Organisation, orgID, Day}, {Organisation, orgID, Month}, {Organisation, orgID, Once}}
+	scope, every, _ := strings.Cut(rest, "/")
+	after := Name{Scope(scope), object, Every(every)}
+	p := db.ListBudgetsParams{OrgID: orgID, MaxRows: size + 1}
+	var names []Name
+	if page == "" || after.Scope == Organisation {
+		names = []Name{{Organisation, orgID, Day}, {Organisation, orgID, Month}, {Organisation, orgID, Once}}
+		names = names[slices.Index(names, after)+1:]
+	} else {
+		p.AfterScope, p.AfterObject, p.AfterEvery = scope, object, every
+	}
+	rows, err := l.cfg.Store.ListBudgets(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list budgets: %w", err)
+	}
 	for _, row := range rows {
-		if n := (Name{Scope(row.Scope), row.ObjectID, Every(row.Every)}); n.Scope != Organisation {
-			names = append(names, n)
-		}
+		names = append(names, Name{Scope(row.Scope), row.ObjectID, Every(row.Every)})
 	}
+	names, next := store.Page(names, size, func(last Name) string {
+		return store.NameToken(last.ObjectID, string(last.Scope)+"/"+string(last.Every))
+	})
 	out := make([]Budget, len(names))
 	for i, n := range names {
 		if out[i], err = l.Get(ctx, orgID, n); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	return out, nil
+	return out, next, nil
 }
 
 // Set sets a limit: micro-dollars, or a negative one for none. nil gives it its

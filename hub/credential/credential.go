@@ -424,25 +424,33 @@ func (c *Credentials) Refuse(ctx context.Context, orgID string, a Access) error 
 	return c.cfg.Store.RefuseCredential(ctx, db.RefuseCredentialParams{OrgID: orgID, Provider: a.Provider.Name, ConnectedAt: a.ConnectedAt})
 }
 
-// List returns what is connected, by name. Of a preset only the name, the
-// address and the hint are set.
-func (c *Credentials) List(ctx context.Context, orgID string) ([]db.ListCredentialsRow, error) {
-	rows, err := c.cfg.Store.ListCredentials(ctx, orgID)
+// List returns a page of what is connected, by name, and the next page's token. Of a
+// preset only the name, the address and the hint are set.
+func (c *Credentials) List(ctx context.Context, orgID, page string, size int32) ([]db.ListCredentialsRow, string, error) {
+	after, _, err := store.ParseNameToken(page)
 	if err != nil {
-		return nil, fmt.Errorf("list credentials: %w", err)
+		return nil, "", err
+	}
+	rows, err := c.cfg.Store.ListCredentials(ctx, db.ListCredentialsParams{OrgID: orgID, AfterName: after, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list credentials: %w", err)
 	}
 	has := map[string]bool{}
 	for _, row := range rows {
 		has[row.Credential.Provider] = true
 	}
 	for _, name := range provider.Connectable() {
-		if preset, ok := c.cfg.Preset[name]; ok && !has[name] {
+		if preset, ok := c.cfg.Preset[name]; ok && !has[name] && name > after {
 			rows = append(rows, db.ListCredentialsRow{Credential: db.Credential{
 				OrgID: orgID, Provider: name, BaseUrl: preset.BaseURL, Hint: hint(preset.Key), ConnectedBy: "the hub's environment",
 			}})
 		}
 	}
-	return rows, nil
+	slices.SortFunc(rows, func(a, b db.ListCredentialsRow) int {
+		return strings.Compare(a.Credential.Provider, b.Credential.Provider)
+	})
+	rows, next := store.Page(rows, size, func(last db.ListCredentialsRow) string { return store.NameToken(last.Credential.Provider, "") })
+	return rows, next, nil
 }
 
 // Disconnect deletes a key.

@@ -123,7 +123,7 @@ func TestAKeyFromConnectToDisconnect(t *testing.T) {
 	a, err = r.Access(t.Context(), org, "anthropic")
 	require.NoError(t, err)
 	require.NoError(t, r.Refuse(t.Context(), org, a))
-	rows, err := r.List(t.Context(), org)
+	rows, _, err := r.List(t.Context(), org, "", 100)
 	require.NoError(t, err)
 	require.Equal(t, "abcd", rows[0].Credential.Hint)
 	require.NotNil(t, rows[0].Credential.RefusedAt)
@@ -171,7 +171,7 @@ func TestKeysThatAreNotTaken(t *testing.T) {
 	require.ErrorContains(t, r.connect(t, "gemini", valid), "404")
 	r.status = http.StatusInternalServerError
 	require.ErrorContains(t, r.connect(t, "gemini", valid), "did not test the key")
-	rows, err := r.List(t.Context(), org)
+	rows, _, err := r.List(t.Context(), org, "", 100)
 	require.NoError(t, err)
 	require.Empty(t, rows)
 }

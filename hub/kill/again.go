@@ -6,6 +6,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/audit"
 	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -41,16 +42,23 @@ func (s *Switch) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// maxHolds bounds a list of holds.
-const maxHolds = 500
-
-// Holds returns an organisation's holds, with released those of the past too.
-func (s *Switch) Holds(ctx context.Context, orgID string, released bool) ([]db.Hold, error) {
-	rows, err := s.cfg.Store.ListHolds(ctx, db.ListHoldsParams{OrgID: orgID, Released: released, MaxRows: maxHolds})
-	if err != nil {
-		return nil, fmt.Errorf("list holds: %w", err)
+// Holds returns a page of an organisation's holds, those that stand first, and the next
+// page's token; with released those of the past too.
+func (s *Switch) Holds(ctx context.Context, orgID string, released bool, page string, size int32) ([]db.Hold, string, error) {
+	p := db.ListHoldsParams{OrgID: orgID, Released: released, MaxRows: size + 1}
+	if page != "" {
+		standing, at, id, err := store.ParseStandingToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeStanding, p.BeforeTime, p.BeforeID = standing, &at, id
 	}
-	return rows, nil
+	rows, err := s.cfg.Store.ListHolds(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list holds: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.Hold) string { return store.StandingToken(last.ReleasedAt == nil, last.CreatedAt, last.ID) })
+	return rows, next, nil
 }
 
 // Release ends a hold: what it kept from starting may start again. Releasing it

@@ -52,14 +52,21 @@ func (l *Leases) Register(ctx context.Context, orgID string, w Worker, pools ...
 // WorkerStale is how long a worker counts as there after it was heard.
 func WorkerStale(ttl time.Duration) time.Duration { return max(2*ttl, time.Minute) }
 
-// Workers returns the workers that were heard lately, with how many tasks each
-// holds.
-func (l *Leases) Workers(ctx context.Context, orgID string) ([]db.LiveWorkersRow, error) {
-	rows, err := l.cfg.Store.LiveWorkers(ctx, db.LiveWorkersParams{OrgID: orgID, StaleAfter: WorkerStale(l.cfg.TTL)})
+// Workers returns a page by name of the workers that were heard lately, and the next
+// page's token.
+func (l *Leases) Workers(ctx context.Context, orgID, page string, size int32) ([]db.LiveWorkersRow, string, error) {
+	name, id, err := store.ParseNameToken(page)
 	if err != nil {
-		return nil, fmt.Errorf("list workers: %w", err)
+		return nil, "", err
 	}
-	return rows, nil
+	rows, err := l.cfg.Store.LiveWorkers(ctx, db.LiveWorkersParams{
+		OrgID: orgID, StaleAfter: WorkerStale(l.cfg.TTL), AfterName: name, AfterID: id, MaxRows: size + 1,
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list workers: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.LiveWorkersRow) string { return store.NameToken(last.Worker.Name, last.Worker.ID) })
+	return rows, next, nil
 }
 
 // Drain keeps new tasks off a worker; those it has go on.
@@ -101,14 +108,12 @@ func (l *Leases) change(
 		return db.LiveWorkersRow{}, fmt.Errorf("change worker %s: %w", id, err)
 	}
 	l.cfg.Admit(orgID)
-	rows, err := l.Workers(ctx, orgID)
+	rows, err := l.cfg.Store.LiveWorkers(ctx, db.LiveWorkersParams{OrgID: orgID, StaleAfter: WorkerStale(l.cfg.TTL), ID: &id, MaxRows: 1})
 	if err != nil {
-		return db.LiveWorkersRow{}, err
+		return db.LiveWorkersRow{}, fmt.Errorf("look at worker %s: %w", id, err)
 	}
-	for _, row := range rows {
-		if row.Worker.ID == id {
-			return row, nil
-		}
+	if len(rows) > 0 {
+		return rows[0], nil
 	}
 	w, err := l.cfg.Store.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: id})
 	return db.LiveWorkersRow{Worker: w}, err

@@ -161,16 +161,25 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (
 	return released, err
 }
 
-const maxLocks = 100
-
-// Locks returns the locks that are held, with released those of the past too;
-// nodeID "" means of every node.
-func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool) ([]db.ListNodeLocksRow, error) {
-	rows, err := n.store.ListNodeLocks(ctx, db.ListNodeLocksParams{OrgID: orgID, NodeID: nodeID, Released: released, MaxRows: maxLocks})
-	if err != nil {
-		return nil, fmt.Errorf("list node locks: %w", err)
+// Locks returns a page of the locks, those that are held first, and the next page's
+// token; with released those of the past too. nodeID "" means of every node.
+func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool, page string, size int32) ([]db.ListNodeLocksRow, string, error) {
+	p := db.ListNodeLocksParams{OrgID: orgID, NodeID: nodeID, Released: released, MaxRows: size + 1}
+	if page != "" {
+		held, at, id, err := store.ParseStandingToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeStanding, p.BeforeTime, p.BeforeID = held, &at, id
 	}
-	return rows, nil
+	rows, err := n.store.ListNodeLocks(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list node locks: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListNodeLocksRow) string {
+		return store.StandingToken(last.NodeLock.ReleasedAt == nil, last.NodeLock.TakenAt, last.NodeLock.ID)
+	})
+	return rows, next, nil
 }
 
 // Drain keeps new tasks off a node and answers how many are under way there;

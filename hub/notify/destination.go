@@ -79,12 +79,12 @@ func (s *Service) Create(ctx context.Context, d Draft) (row db.Destination, secr
 		return row, "", err
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
-		others, err := tx.ListDestinations(ctx, d.OrgID)
+		others, err := tx.CountDestinations(ctx, d.OrgID)
 		if err != nil {
-			return fmt.Errorf("list destinations: %w", err)
+			return fmt.Errorf("count destinations: %w", err)
 		}
-		if len(others) >= maxDestinations {
-			return fault.New(fault.Exhausted, "there are %d destinations, and that is the most", len(others)).WithFix("delete one first")
+		if others >= maxDestinations {
+			return fault.New(fault.Exhausted, "there are %d destinations, and that is the most", others).WithFix("delete one first")
 		}
 		row, err = tx.CreateDestination(ctx, p)
 		if store.IsNotFound(err) {
@@ -363,22 +363,32 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.Destination, er
 	return row, err
 }
 
-// List returns destinations by name, and how many notices of each wait or were
-// given up.
-func (s *Service) List(ctx context.Context, orgID string) ([]db.Destination, map[string]db.CountNoticesRow, error) {
-	rows, err := s.cfg.Store.ListDestinations(ctx, orgID)
+// List returns a page of destinations by name, their Counts, and the next page's token.
+func (s *Service) List(ctx context.Context, orgID, page string, size int32) ([]db.Destination, map[string]db.CountNoticesRow, string, error) {
+	after, _, err := store.ParseNameToken(page)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list destinations: %w", err)
+		return nil, nil, "", err
 	}
+	rows, err := s.cfg.Store.ListDestinations(ctx, db.ListDestinationsParams{OrgID: orgID, AfterName: after, MaxRows: size + 1})
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("list destinations: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.Destination) string { return store.NameToken(last.Name, "") })
+	counts, err := s.Counts(ctx, orgID)
+	return rows, counts, next, err
+}
+
+// Counts returns how many notices of each destination wait or were given up.
+func (s *Service) Counts(ctx context.Context, orgID string) (map[string]db.CountNoticesRow, error) {
 	counts, err := s.cfg.Store.CountNotices(ctx, orgID)
 	if err != nil {
-		return nil, nil, fmt.Errorf("count notices: %w", err)
+		return nil, fmt.Errorf("count notices: %w", err)
 	}
 	of := map[string]db.CountNoticesRow{}
 	for _, c := range counts {
 		of[c.DestinationID] = c
 	}
-	return rows, of, nil
+	return of, nil
 }
 
 // FindNotice returns the id of the notice that ref names: an id or a unique

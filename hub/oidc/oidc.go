@@ -8,6 +8,9 @@
 // The groups that the provider names say which role they have, at every login.
 // Somebody who is there already under the same name, and is not of the provider,
 // is not taken over.
+//
+// A logout at the provider ends the sessions that came from it, where the provider
+// tells the hub of it (OpenID Connect Back-Channel Logout 1.0).
 package oidc
 
 import (
@@ -153,6 +156,7 @@ func New(cfg Config, p Parts) (*Login, error) {
 	l.path, l.secure = strings.TrimRight(public.Path, "/"), public.Scheme == "https"
 	l.mux.HandleFunc("GET "+Prefix+"login", l.begin)
 	l.mux.HandleFunc("GET "+Prefix+"callback", l.end)
+	l.mux.HandleFunc("POST "+Prefix+"logout", l.logout)
 	return l, nil
 }
 
@@ -271,6 +275,8 @@ type claims struct {
 	Email    string `json:"email"`
 	// Verified is false where an address is only said to be theirs.
 	Verified bool `json:"email_verified"`
+	// SID names the login there, which a logout names again.
+	SID string `json:"sid"`
 }
 
 func (l *Login) login(r *http.Request) (*http.Cookie, error) {
@@ -324,7 +330,10 @@ func (l *Login) login(r *http.Request) (*http.Cookie, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := l.sessions.ByProvider(ctx, u, from)
+	if len(who.SID) > maxSID {
+		who.SID = "" // its end is not told apart from that of their other logins
+	}
+	secret, err := l.sessions.ByProvider(ctx, u, who.SID, from)
 	if err != nil {
 		return nil, err
 	}

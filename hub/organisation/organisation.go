@@ -71,7 +71,28 @@ func (s *Service) Create(ctx context.Context, name, admin string, byOrg string, 
 	return org, token, err
 }
 
-// List returns all by name, or the one of a name that is not empty.
-func (s *Service) List(ctx context.Context, name string) ([]db.ListOrganisationsRow, error) {
-	return s.store.ListOrganisations(ctx, name)
+// List returns a page of all by name, and the next page's token.
+func (s *Service) List(ctx context.Context, page string, size int32) ([]db.ListOrganisationsRow, string, error) {
+	after, _, err := store.ParseNameToken(page)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := s.store.ListOrganisations(ctx, db.ListOrganisationsParams{AfterName: after, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list organisations: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListOrganisationsRow) string { return store.NameToken(last.Organisation.Name, "") })
+	return rows, next, nil
+}
+
+// Get returns the one of a name.
+func (s *Service) Get(ctx context.Context, name string) (db.ListOrganisationsRow, error) {
+	rows, err := s.store.ListOrganisations(ctx, db.ListOrganisationsParams{Name: name, MaxRows: 1})
+	if err != nil {
+		return db.ListOrganisationsRow{}, fmt.Errorf("find organisation %s: %w", name, err)
+	}
+	if len(rows) == 0 {
+		return db.ListOrganisationsRow{}, fault.New(fault.NotFound, "there is no organisation %q", name)
+	}
+	return rows[0], nil
 }

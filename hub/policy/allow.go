@@ -164,10 +164,25 @@ func (r *Rule) exact(c *Call) bool {
 	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }
 
-// AllowRules returns what people said is to be allowed; with past those too that
-// hold no more.
-func (s *Service) AllowRules(ctx context.Context, orgID string, past bool) ([]db.ListAllowRulesRow, error) {
-	return s.cfg.Store.ListAllowRules(ctx, db.ListAllowRulesParams{OrgID: orgID, Past: past})
+// AllowRules returns a page of what people said is to be allowed, newest first, and the
+// next page's token; with past those too that hold no more.
+func (s *Service) AllowRules(ctx context.Context, orgID string, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
+	p := db.ListAllowRulesParams{OrgID: orgID, Past: past, MaxRows: size + 1}
+	if page != "" {
+		at, id, err := store.ParsePageToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
+	}
+	rows, err := s.cfg.Store.ListAllowRules(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list allow rules: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListAllowRulesRow) string {
+		return store.PageToken(last.AllowRule.CreatedAt, last.AllowRule.ID)
+	})
+	return rows, next, nil
 }
 
 // Revoke takes a rule back. role is that of who wants it: their own, or any as an

@@ -145,17 +145,18 @@ func (s *Sessions) ByCode(ctx context.Context, code string, from From) (string, 
 }
 
 // ByProvider logs in somebody whom the organisation's identity provider vouches
-// for. It answers the cookie's value.
-func (s *Sessions) ByProvider(ctx context.Context, u db.User, from From) (string, error) {
-	secret, _, err := s.create(ctx, draft{method: "oidc", org: u.OrgID, user: u.ID, name: u.Name, scope: auth.Scope{}.Encode()}, from)
+// for. sid is what that calls their login there; empty where it does not say. It
+// returns the cookie's value.
+func (s *Sessions) ByProvider(ctx context.Context, u db.User, sid string, from From) (string, error) {
+	secret, _, err := s.create(ctx, draft{method: "oidc", org: u.OrgID, user: u.ID, name: u.Name, sid: sid, scope: auth.Scope{}.Encode()}, from)
 	return secret, err
 }
 
 // draft is a login that is good.
 type draft struct {
-	method, org, user, name, token string
-	scope                          json.RawMessage
-	until                          time.Time
+	method, org, user, name, token, sid string
+	scope                               json.RawMessage
+	until                               time.Time
 }
 
 func (s *Sessions) login(ctx context.Context, from From, account string, check func() (draft, error)) (string, db.GetSessionRow, error) {
@@ -182,7 +183,7 @@ func (s *Sessions) create(ctx context.Context, d draft, from From) (string, db.G
 	}
 	p := db.CreateSessionParams{
 		ID: id, OrgID: d.org, UserID: d.user, Hash: ident.Hash(secret), Method: d.method, Scope: d.scope,
-		Address: from.Address, UserAgent: audit.Clean(from.UserAgent), ExpiresAt: expires,
+		Address: from.Address, UserAgent: audit.Clean(from.UserAgent), ExpiresAt: expires, OidcSid: d.sid,
 	}
 	if d.token != "" {
 		p.TokenID = &d.token

@@ -68,6 +68,34 @@ func ParseNumberToken(token string) (int32, error) {
 	return int32(n), nil
 }
 
+// StandingToken names a place in a list that has what stands before what is over, and
+// either by time and id: behind that row.
+func StandingToken(standing bool, at time.Time, id string) string {
+	return PageToken(at, strconv.FormatBool(standing)+" "+id)
+}
+
+// ParseStandingToken reads what StandingToken has made; anything else is an error.
+func ParseStandingToken(token string) (standing bool, at time.Time, id string, err error) {
+	at, rest, err := ParsePageToken(token)
+	if err != nil {
+		return false, time.Time{}, "", err
+	}
+	word, id, ok := strings.Cut(rest, " ")
+	if standing, err = strconv.ParseBool(word); err != nil || !ok {
+		return false, time.Time{}, "", errPageToken()
+	}
+	return standing, at, id, nil
+}
+
+// Page returns the first size of rows, which were read up to one more than that, and
+// the next page's token, which token makes of the last row; "" where that is all.
+func Page[Row any](rows []Row, size int32, token func(last Row) string) (page []Row, next string) {
+	if len(rows) <= int(size) {
+		return rows, ""
+	}
+	return rows[:size], token(rows[size-1])
+}
+
 func errPageToken() error {
 	return fault.New(fault.Invalid, "page_token is not one that a list has answered").WithFix("leave it out to begin again")
 }

@@ -15,13 +15,18 @@ import (
 // MaxCheckpointTime is for how long a checkpoint may be kept.
 const MaxCheckpointTime = 7 * 24 * time.Hour
 
-// Checkpoints returns a task's, the newest first.
-func (s *Service) Checkpoints(ctx context.Context, orgID, id string) ([]db.ListCheckpointsRow, error) {
-	rows, err := s.cfg.Store.ListCheckpoints(ctx, db.ListCheckpointsParams{OrgID: orgID, TaskID: id})
+// Checkpoints returns a page of a task's, the newest first, and the next page's token.
+func (s *Service) Checkpoints(ctx context.Context, orgID, id, page string, size int32) ([]db.ListCheckpointsRow, string, error) {
+	before, err := store.ParseNumberToken(page)
 	if err != nil {
-		return nil, fmt.Errorf("list checkpoints of %s: %w", id, err)
+		return nil, "", err
 	}
-	return rows, nil
+	rows, err := s.cfg.Store.ListCheckpoints(ctx, db.ListCheckpointsParams{OrgID: orgID, TaskID: id, Before: before, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list checkpoints of %s: %w", id, err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListCheckpointsRow) string { return store.NumberToken(last.Iteration) })
+	return rows, next, nil
 }
 
 // KeepCheckpoint keeps a checkpoint, 0 for the newest, for a time from now.

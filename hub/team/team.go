@@ -44,9 +44,18 @@ func missing(id string) error {
 	return fault.New(fault.NotFound, "there is no team %q", id).WithFix("list what there is with: deckhand team list").WithObject(id)
 }
 
-// List returns all by name.
-func (t *Teams) List(ctx context.Context, orgID string) ([]db.ListTeamsRow, error) {
-	return t.store.ListTeams(ctx, orgID)
+// List returns a page of all by name, and the next page's token.
+func (t *Teams) List(ctx context.Context, orgID, page string, size int32) ([]db.ListTeamsRow, string, error) {
+	after, _, err := store.ParseNameToken(page)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := t.store.ListTeams(ctx, db.ListTeamsParams{OrgID: orgID, AfterName: after, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list teams: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListTeamsRow) string { return store.NameToken(last.Team.Name, "") })
+	return rows, next, nil
 }
 
 // Create makes a team of nobody.

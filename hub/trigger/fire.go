@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/task"
 	"github.com/deckhand-sh/deckhand/hub/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/hub/trigger/verify"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -164,10 +165,13 @@ func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verd
 	return v, nil
 }
 
-// FindDelivery returns the id of the delivery that ref names: an id or a unique
-// prefix.
-func (s *Service) FindDelivery(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindDeliveries(ctx, db.FindDeliveriesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("dlv", ref)})
+// FindDelivery returns the id of the delivery that ref names, an id or a unique
+// prefix, among those that v sees. A delivery shows what was sent: the maker of
+// its trigger, the owner of the trigger's agent and administrators see it.
+func (s *Service) FindDelivery(ctx context.Context, v task.Viewer, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindDeliveries(ctx, db.FindDeliveriesParams{
+		OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("dlv", ref),
+	})
 	if err == nil && len(rows) == 0 {
 		return "", fault.New(fault.NotFound, "there is no delivery %q", ref).WithFix("list what there is with: deckhand trigger deliveries").WithObject(ref)
 	}
@@ -191,10 +195,10 @@ type Filter struct {
 	PageToken string
 }
 
-// Deliveries returns a page of deliveries, newest first, and the next page's
-// token.
-func (s *Service) Deliveries(ctx context.Context, orgID string, f Filter) ([]db.ListDeliveriesRow, string, error) {
-	params := db.ListDeliveriesParams{OrgID: orgID, States: f.States, MaxRows: f.PageSize + 1}
+// Deliveries returns a page of the deliveries that v sees, newest first, and the
+// next page's token.
+func (s *Service) Deliveries(ctx context.Context, v task.Viewer, f Filter) ([]db.ListDeliveriesRow, string, error) {
+	params := db.ListDeliveriesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, States: f.States, MaxRows: f.PageSize + 1}
 	if f.TriggerID != "" {
 		params.TriggerID = &f.TriggerID
 	}

@@ -27,6 +27,16 @@ type Root struct {
 	handle *keyset.Handle
 	// file is where it was read; empty for one that is not a file.
 	file string
+	// where names its place to an operator.
+	where string
+}
+
+// String returns which key this is and where it was read, for messages.
+func (r Root) String() string {
+	if r.handle == nil {
+		return r.where
+	}
+	return fmt.Sprintf("root key %d of %s", r.handle.KeysetInfo().GetPrimaryKeyId(), r.where)
 }
 
 // again returns the root as its file holds it now, which may have been replaced
@@ -79,7 +89,7 @@ func OpenRoot(uri string) (Root, error) {
 		return Root{}, fault.New(fault.Precondition, "the key of %s:// that keyset-key names cannot be used", scheme).
 			WithFix("check the URI, and the rights of this machine in that KMS").WithCause(err)
 	}
-	return Root{AEAD: key}, nil
+	return Root{AEAD: key, where: "the key of " + scheme + "://"}, nil
 }
 
 func openVariable(name string) (Root, error) {
@@ -127,7 +137,7 @@ func parse(data []byte, where string) (Root, error) {
 	if err != nil {
 		return Root{}, fmt.Errorf("use keyset %s: %w", where, err)
 	}
-	return Root{AEAD: primitive, handle: handle}, nil
+	return Root{AEAD: primitive, handle: handle, where: where}, nil
 }
 
 // create writes a new keyset whole or not at all; when another process was

@@ -9,11 +9,15 @@
 // now and then, at once when it is to open what a key sealed that it does not
 // know, and before it seals when it has not looked for MaxAge: so none seals with a
 // key that was replaced longer ago.
+//
+// The root key changes, too. A hub that runs without the new one goes on with the
+// keys that it knows until those change; Unreadable tells of it before that.
 package vault
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -43,7 +47,7 @@ const (
 // Keysets is where the keyset is.
 type Keysets interface {
 	GetKeyset(ctx context.Context) (db.Keyset, error)
-	KeysetVersion(ctx context.Context) (int64, error)
+	KeysetVersion(ctx context.Context) (db.KeysetVersionRow, error)
 	CreateKeyset(ctx context.Context, keys []byte) error
 }
 
@@ -54,6 +58,20 @@ type Vault struct {
 
 	now  atomic.Pointer[keys]
 	look sync.Mutex
+	// unreadable is why the keyset in the database could not be opened when it was
+	// last tried; nil when it could.
+	unreadable atomic.Pointer[Unreadable]
+}
+
+// Unreadable is a keyset in the database that this hub's root key does not open.
+type Unreadable struct {
+	// Missing names the root key that would.
+	Missing string
+	// Stale reports that the keys in it are not those that this hub knows: it can
+	// seal no more, and not open what others seal.
+	Stale bool
+	// Err says what to do about it.
+	Err error
 }
 
 // keys are the keyset as it was at a time.
@@ -61,6 +79,7 @@ type keys struct {
 	tink.AEAD
 
 	version int64
+	digest  [sha256.Size]byte
 	known   map[uint32]bool
 	looked  time.Time
 }
@@ -134,11 +153,25 @@ func (v *Vault) decrypt(sealed []byte) (*keyset.Handle, error) {
 func (r Root) decrypt(sealed []byte) (*keyset.Handle, error) {
 	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(sealed)), r, []byte(keysFor))
 	if err != nil {
-		return nil, fault.New(fault.Precondition, "the keyset in the database cannot be opened with the key that --keyset-key names").
-			WithFix("give this hub the same keyset.json, or the same --keyset-key, as the others, or restore it from your backup").WithCause(err)
+		return nil, fault.New(fault.Precondition, "the keyset in the database cannot be opened with the key that --keyset-key names: it is encrypted with %s, and this is %s", rootOf(sealed), r).
+			WithFix("give this hub the same keyset.json, or the same --keyset-key, as the others, for example from where deckhand vault rotate-root ran, or restore it from your backup").WithCause(err)
 	}
 	return handle, nil
 }
+
+// rootOf names the root key that an encrypted keyset needs.
+func rootOf(sealed []byte) string {
+	if m, err := keyset.NewBinaryReader(bytes.NewReader(sealed)).ReadEncrypted(); err == nil {
+		if id, ok := keyOf(m.GetEncryptedKeyset()); ok {
+			return fmt.Sprintf("root key %d", id)
+		}
+	}
+	return "a key of a KMS"
+}
+
+// Unreadable returns why the keyset in the database cannot be opened by this hub,
+// as of the last Refresh; nil when it can.
+func (v *Vault) Unreadable() *Unreadable { return v.unreadable.Load() }
 
 // load reads the keyset.
 func (v *Vault) load(ctx context.Context) error {
@@ -149,28 +182,35 @@ func (v *Vault) load(ctx context.Context) error {
 	}
 	handle, err := v.decrypt(row.Keys)
 	if err != nil {
+		now := v.now.Load()
+		v.unreadable.Store(&Unreadable{Missing: rootOf(row.Keys), Stale: now == nil || now.version != row.Version, Err: err})
 		return err
 	}
 	primitive, err := aead.New(handle)
 	if err != nil {
 		return fmt.Errorf("use the keyset: %w", err)
 	}
-	v.now.Store(&keys{AEAD: primitive, version: row.Version, known: idsOf(handle), looked: looked})
+	v.unreadable.Store(nil)
+	v.now.Store(&keys{AEAD: primitive, version: row.Version, digest: sha256.Sum256(row.Keys), known: idsOf(handle), looked: looked})
 	return nil
 }
 
-// Refresh looks for newer keys.
+// Refresh looks for newer keys. Where the same keys are encrypted with a root key
+// that this hub does not have, it goes on with those it knows: see Unreadable.
 func (v *Vault) Refresh(ctx context.Context) error {
 	v.look.Lock()
 	defer v.look.Unlock()
 	looked := time.Now()
-	version, err := v.keysets.KeysetVersion(ctx)
+	stored, err := v.keysets.KeysetVersion(ctx)
 	if err != nil {
 		return fmt.Errorf("look for newer keys: %w", err)
 	}
 	now := v.now.Load()
-	if version != now.version {
-		return v.load(ctx)
+	if stored.Version != now.version || !bytes.Equal(stored.Digest, now.digest[:]) {
+		err := v.load(ctx)
+		if why := v.Unreadable(); err == nil || why == nil || why.Stale {
+			return err
+		}
 	}
 	again := *now
 	again.looked = looked

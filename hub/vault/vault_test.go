@@ -2,8 +2,10 @@ package vault_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -80,7 +82,10 @@ func TestAKeysetThatOthersCanReadIsRefused(t *testing.T) {
 type memory struct{ row db.Keyset }
 
 func (m *memory) GetKeyset(context.Context) (db.Keyset, error) { return m.row, nil }
-func (m *memory) KeysetVersion(context.Context) (int64, error) { return m.row.Version, nil }
+func (m *memory) KeysetVersion(context.Context) (db.KeysetVersionRow, error) {
+	digest := sha256.Sum256(m.row.Keys)
+	return db.KeysetVersionRow{Version: m.row.Version, Digest: digest[:]}, nil
+}
 func (m *memory) CreateKeyset(_ context.Context, keys []byte) error {
 	if m.row.Version == 0 {
 		m.row = db.Keyset{Version: 1, Keys: keys}
@@ -117,6 +122,55 @@ func TestARootKeyThatWasReplacedOpensNothing(t *testing.T) {
 	again, err := vault.New(t.Context(), second, keysets)
 	require.NoError(t, err)
 	value, err := again.Open(sealed, "o")
+	require.NoError(t, err)
+	require.Equal(t, "x", string(value))
+}
+
+// A hub that runs without the new root key says which one it lacks, goes on with the
+// keys that it knows until those are rotated, and recovers when it is given the file.
+func TestAHubWithoutTheNewRootKeySaysWhichItLacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func(name string) vault.Root {
+		root, err := vault.OpenRoot("file://" + filepath.Join(dir, name))
+		require.NoError(t, err)
+		return root
+	}
+	first, second := open("first.json"), open("second.json")
+	keysets := &memory{}
+	hub, err := vault.New(t.Context(), first, keysets)
+	require.NoError(t, err)
+	require.NoError(t, hub.Refresh(t.Context()))
+	require.Nil(t, hub.Unreadable())
+
+	keysets.row.Keys, err = vault.Rewrapped(keysets.row.Keys, first, second)
+	require.NoError(t, err)
+	require.NoError(t, hub.Refresh(t.Context()), "the keys are the same")
+	lacks := hub.Unreadable()
+	require.NotNil(t, lacks)
+	require.False(t, lacks.Stale)
+	missing, _, _ := strings.Cut(second.String(), " of ")
+	require.Equal(t, missing, lacks.Missing)
+	require.ErrorContains(t, lacks.Err, "it is encrypted with "+missing+", and this is "+first.String())
+	sealed, err := hub.Seal([]byte("x"), "o")
+	require.NoError(t, err)
+	_, err = vault.New(t.Context(), first, keysets)
+	require.ErrorContains(t, err, missing, "a start says it, too")
+
+	other, err := vault.New(t.Context(), second, keysets)
+	require.NoError(t, err)
+	keysets.row.Keys, err = other.Renewed(keysets.row.Keys)
+	require.NoError(t, err)
+	keysets.row.Version++
+	require.ErrorContains(t, hub.Refresh(t.Context()), missing)
+	require.True(t, hub.Unreadable().Stale)
+
+	data, err := os.ReadFile(filepath.Join(dir, "second.json"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "first.json"), data, 0o600))
+	require.NoError(t, hub.Refresh(t.Context()))
+	require.Nil(t, hub.Unreadable())
+	value, err := hub.Open(sealed, "o")
 	require.NoError(t, err)
 	require.Equal(t, "x", string(value))
 }

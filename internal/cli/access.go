@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) accessCommand() *cobra.Command {
@@ -18,14 +19,16 @@ func (a *app) accessCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Access.ListAccessRules(cmd.Context(), connect.NewRequest(&deckhandv1.ListAccessRulesRequest{}))
+			rules, err := sdk.All(cmd.Context(), client.Access.ListAccessRules, func(token string) *deckhandv1.ListAccessRulesRequest {
+				return &deckhandv1.ListAccessRulesRequest{PageToken: token}
+			}, (*deckhandv1.ListAccessRulesResponse).GetRules)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetRules()) == 0 {
+			if len(rules) == 0 {
 				a.notef("calls may come from everywhere")
 			}
-			return output.List(a.printer(), accessNoun, res.Msg.GetRules())
+			return output.List(a.printer(), accessNoun, rules)
 		},
 	}
 	request := &deckhandv1.SetAccessRuleRequest{}

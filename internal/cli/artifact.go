@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // readArtifacts reads TASK:PATH for each, those of one task together; shared are
@@ -105,14 +106,16 @@ func (a *app) taskArtifactsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Workspaces.ListArtifacts(cmd.Context(), connect.NewRequest(&deckhandv1.ListArtifactsRequest{TaskId: args[0]}))
+			transfers, err := sdk.All(cmd.Context(), client.Workspaces.ListArtifacts, func(token string) *deckhandv1.ListArtifactsRequest {
+				return &deckhandv1.ListArtifactsRequest{TaskId: args[0], PageToken: token}
+			}, (*deckhandv1.ListArtifactsResponse).GetTransfers)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetTransfers()) == 0 {
+			if len(transfers) == 0 {
 				a.notef("it was given no files by others, and gave them none")
 			}
-			return output.List(a.printer(), a.artifactNoun(), res.Msg.GetTransfers())
+			return output.List(a.printer(), a.artifactNoun(), transfers)
 		},
 	}
 }

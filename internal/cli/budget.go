@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) budgetCommand() *cobra.Command {
@@ -66,11 +67,13 @@ deckhand budget show task task_3q9`,
 				return err
 			}
 			if len(args) == 0 {
-				res, err := client.Budgets.ListBudgets(cmd.Context(), connect.NewRequest(&deckhandv1.ListBudgetsRequest{}))
+				budgets, err := sdk.All(cmd.Context(), client.Budgets.ListBudgets, func(token string) *deckhandv1.ListBudgetsRequest {
+					return &deckhandv1.ListBudgetsRequest{PageToken: token}
+				}, (*deckhandv1.ListBudgetsResponse).GetBudgets)
 				if err != nil {
 					return err
 				}
-				return output.List(a.printer(), budgetNoun(), res.Msg.GetBudgets())
+				return output.List(a.printer(), budgetNoun(), budgets)
 			}
 			res, err := client.Budgets.GetBudget(cmd.Context(), connect.NewRequest(request))
 			if err != nil {

@@ -304,14 +304,16 @@ func (a *app) taskCheckpointsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Tasks.ListCheckpoints(cmd.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: args[0]}))
+			checkpoints, err := sdk.All(cmd.Context(), client.Tasks.ListCheckpoints, func(token string) *deckhandv1.ListCheckpointsRequest {
+				return &deckhandv1.ListCheckpointsRequest{TaskId: args[0], PageToken: token}
+			}, (*deckhandv1.ListCheckpointsResponse).GetCheckpoints)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetCheckpoints()) == 0 {
+			if len(checkpoints) == 0 {
 				a.notef("no checkpoints: each finished iteration makes one, and it is kept for a day")
 			}
-			return output.List(a.printer(), a.checkpointNoun(), res.Msg.GetCheckpoints())
+			return output.List(a.printer(), a.checkpointNoun(), checkpoints)
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) destinationCommand() *cobra.Command {
@@ -191,14 +192,16 @@ func (a *app) destinationListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.ListDestinations(cmd.Context(), connect.NewRequest(&deckhandv1.ListDestinationsRequest{}))
+			destinations, err := sdk.All(cmd.Context(), client.Destinations.ListDestinations, func(token string) *deckhandv1.ListDestinationsRequest {
+				return &deckhandv1.ListDestinationsRequest{PageToken: token}
+			}, (*deckhandv1.ListDestinationsResponse).GetDestinations)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetDestinations()) == 0 {
+			if len(destinations) == 0 {
 				a.notef("nobody is told: deckhand destination create NAME --webhook URL")
 			}
-			return output.List(a.printer(), a.destinationNoun(), res.Msg.GetDestinations())
+			return output.List(a.printer(), a.destinationNoun(), destinations)
 		},
 	}
 }

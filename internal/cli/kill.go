@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // killScopes are what the kill switch takes, as people write it.
@@ -170,14 +171,17 @@ func (a *app) holdListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Control.ListHolds(cmd.Context(), connect.NewRequest(request))
+			holds, err := sdk.All(cmd.Context(), client.Control.ListHolds, func(token string) *deckhandv1.ListHoldsRequest {
+				request.PageToken = token
+				return request
+			}, (*deckhandv1.ListHoldsResponse).GetHolds)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetHolds()) == 0 {
+			if len(holds) == 0 {
 				a.notef("nothing is held")
 			}
-			return output.List(a.printer(), a.holdNoun(), res.Msg.GetHolds())
+			return output.List(a.printer(), a.holdNoun(), holds)
 		},
 	}
 	cmd.Flags().BoolVar(&request.Released, "all", false, "those that were released too")

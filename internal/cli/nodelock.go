@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // nodeWork says what keeps tasks off a node: "" for nothing.
@@ -94,14 +95,17 @@ func (a *app) nodeLocksCommand() *cobra.Command {
 				return err
 			}
 			request.NodeId = optional(args, 0)
-			res, err := client.Nodes.ListNodeLocks(cmd.Context(), connect.NewRequest(request))
+			locks, err := sdk.All(cmd.Context(), client.Nodes.ListNodeLocks, func(token string) *deckhandv1.ListNodeLocksRequest {
+				request.PageToken = token
+				return request
+			}, (*deckhandv1.ListNodeLocksResponse).GetLocks)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetLocks()) == 0 {
+			if len(locks) == 0 {
 				a.notef("no lock is held")
 			}
-			return output.List(a.printer(), a.lockNoun(), res.Msg.GetLocks())
+			return output.List(a.printer(), a.lockNoun(), locks)
 		},
 	}
 	cmd.Flags().BoolVar(&request.Released, "all", false, "those of the past too")

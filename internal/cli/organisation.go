@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) organisationCommand() *cobra.Command {
@@ -36,11 +37,13 @@ deckhand organisation list
 			if err != nil {
 				return err
 			}
-			res, err := client.Organisations.ListOrganisations(cmd.Context(), connect.NewRequest(&deckhandv1.ListOrganisationsRequest{}))
+			all, err := sdk.All(cmd.Context(), client.Organisations.ListOrganisations, func(token string) *deckhandv1.ListOrganisationsRequest {
+				return &deckhandv1.ListOrganisationsRequest{PageToken: token}
+			}, (*deckhandv1.ListOrganisationsResponse).GetOrganisations)
 			if err != nil {
 				return err
 			}
-			return output.List(a.printer(), a.organisationNoun(), res.Msg.GetOrganisations())
+			return output.List(a.printer(), a.organisationNoun(), all)
 		},
 	}
 	request := &deckhandv1.CreateOrganisationRequest{}

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // maxPolicy is how large a policy may be; the hub takes no more.
@@ -281,11 +282,13 @@ func (a *app) policyRulesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.ListAllowRules(cmd.Context(), connect.NewRequest(&deckhandv1.ListAllowRulesRequest{Past: past}))
+			rules, err := sdk.All(cmd.Context(), client.Policies.ListAllowRules, func(token string) *deckhandv1.ListAllowRulesRequest {
+				return &deckhandv1.ListAllowRulesRequest{Past: past, PageToken: token}
+			}, (*deckhandv1.ListAllowRulesResponse).GetRules)
 			if err != nil {
 				return err
 			}
-			return output.List(a.printer(), allowRuleNoun(), res.Msg.GetRules())
+			return output.List(a.printer(), allowRuleNoun(), rules)
 		},
 	}
 	cmd.Flags().BoolVar(&past, "past", false, "those too that hold no more")

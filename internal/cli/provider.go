@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) providerCommand() *cobra.Command {
@@ -129,14 +130,16 @@ func (a *app) providerListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Providers.ListProviders(cmd.Context(), connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
+			providers, err := sdk.All(cmd.Context(), client.Providers.ListProviders, func(token string) *deckhandv1.ListProvidersRequest {
+				return &deckhandv1.ListProvidersRequest{PageToken: token}
+			}, (*deckhandv1.ListProvidersResponse).GetProviders)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetProviders()) == 0 {
+			if len(providers) == 0 {
 				a.notef("no provider is connected: deckhand provider connect anthropic --key-file key.txt")
 			}
-			return output.List(a.printer(), a.providerNoun(), res.Msg.GetProviders())
+			return output.List(a.printer(), a.providerNoun(), providers)
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func (a *app) taskReorderCommand() *cobra.Command {
@@ -116,11 +117,13 @@ deckhand workers drain worker_3q9 --reason "new kernel"
 			if err != nil {
 				return err
 			}
-			res, err := client.Queue.ListWorkers(cmd.Context(), connect.NewRequest(&deckhandv1.ListWorkersRequest{}))
+			workers, err := sdk.All(cmd.Context(), client.Queue.ListWorkers, func(token string) *deckhandv1.ListWorkersRequest {
+				return &deckhandv1.ListWorkersRequest{PageToken: token}
+			}, (*deckhandv1.ListWorkersResponse).GetWorkers)
 			if err != nil {
 				return err
 			}
-			return output.List(a.printer(), a.workerNoun(), res.Msg.GetWorkers())
+			return output.List(a.printer(), a.workerNoun(), workers)
 		},
 	}
 	var reason string

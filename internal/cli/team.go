@@ -32,11 +32,13 @@ func (a *app) teamCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Teams.ListTeams(cmd.Context(), connect.NewRequest(&deckhandv1.ListTeamsRequest{}))
+			teams, err := sdk.All(cmd.Context(), client.Teams.ListTeams, func(token string) *deckhandv1.ListTeamsRequest {
+				return &deckhandv1.ListTeamsRequest{PageToken: token}
+			}, (*deckhandv1.ListTeamsResponse).GetTeams)
 			if err != nil {
 				return err
 			}
-			return output.List(a.printer(), a.teamNoun(), res.Msg.GetTeams())
+			return output.List(a.printer(), a.teamNoun(), teams)
 		},
 	}
 	role := &cobra.Command{

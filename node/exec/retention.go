@@ -50,11 +50,15 @@ func newRetention(cfg Config) (retention, error) {
 // and then, until the rest fit, the oldest of whoever has most. So a jail that
 // writes much loses its own logs before it costs anybody else's. Those of people
 // and of the machine itself are the evidence of what was done: they are apart,
-// and stay for leastAge while they take no more than half of the room.
-func (r retention) tooMany(records []*nodev1.ExecRecord) []*nodev1.ExecRecord {
+// and stay for leastAge while they take no more than half of the room. With a clock
+// that is not trusted no log is of age.
+func (r retention) tooMany(records []*nodev1.ExecRecord, trusted bool) []*nodev1.ExecRecord {
 	var kept, gone []*nodev1.ExecRecord
 	total := int64(0)
-	oldest := r.now().Add(-r.age)
+	oldest, recent := r.now().Add(-r.age), r.now().Add(-leastAge)
+	if !trusted {
+		oldest, recent = time.Time{}, time.Time{}
+	}
 	for _, rec := range records {
 		end := rec.GetResult()
 		switch {
@@ -83,7 +87,7 @@ func (r retention) tooMany(records []*nodev1.ExecRecord) []*nodev1.ExecRecord {
 		}
 		size := keptBytes(rec.GetResult())
 		logs.bytes += size
-		if whose.people && rec.GetResult().GetEndedAt().AsTime().After(r.now().Add(-leastAge)) && evidence+size <= r.bytes/2 {
+		if whose.people && rec.GetResult().GetEndedAt().AsTime().After(recent) && evidence+size <= r.bytes/2 {
 			evidence += size
 			continue
 		}
@@ -131,7 +135,7 @@ func (s *Service) trimLogs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	gone := s.logs.tooMany(records)
+	gone := s.logs.tooMany(records, s.clocks.trusted())
 	if len(gone) == 0 {
 		return nil
 	}

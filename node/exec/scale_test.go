@@ -67,9 +67,7 @@ func TestAClockThatJumps(t *testing.T) {
 		defer mu.Unlock()
 		return time.Now().Add(jump).Round(0)
 	}
-	// Only the daemon's clock jumps, not that of the commands: with the usual age, what
-	// has just ended would be a year old.
-	n.change = func(c *exec.Config) { c.Now, c.CollectEvery, c.LogAge = n.now, 20*time.Millisecond, 2*365*24*time.Hour }
+	n.change = func(c *exec.Config) { c.Now, c.CollectEvery = n.now, 20*time.Millisecond }
 	n.start()
 	id := n.ensure()
 	ended := shell(id, "echo kept")

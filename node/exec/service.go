@@ -64,8 +64,11 @@ type Config struct {
 	// OutputBytes is after how much output a command is killed, unless it asked
 	// for less; 0 for 4 GiB.
 	OutputBytes int64
-	// Now is the clock that ages are told by; nil for time.Now.
+	// Now is the wall clock, by which ages are told; nil for time.Now. After it was
+	// set, and after a start, nothing is deleted by its age for an hour of Uptime.
 	Now func() time.Time
+	// Uptime is the monotonic clock; nil for the time since NewService.
+	Uptime func() time.Duration
 }
 
 // DefaultOutputBytes is after how much output a command is killed.
@@ -94,6 +97,7 @@ type Service struct {
 	collect time.Duration
 	mask    execlog.Mask
 	logs    retention
+	clocks  clocks // of the loop
 	search  *grep.Slots
 	output  int64 // bytes after which a command is killed
 	contact contact
@@ -139,9 +143,13 @@ func NewService(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Uptime == nil {
+		began := time.Now()
+		cfg.Uptime = func() time.Duration { return time.Since(began) }
+	}
 	return &Service{
 		ledger: cfg.Ledger, jails: cfg.Jails, spaces: cfg.Workspaces, egress: cfg.Egress, log: cfg.Log, ended: cfg.Ended, collect: cfg.CollectEvery,
-		mask: cfg.Mask, logs: logs, search: grep.NewSlots(), output: cfg.OutputBytes, contact: newContact(),
+		mask: cfg.Mask, logs: logs, clocks: clocks{wall: logs.now, uptime: cfg.Uptime}, search: grep.NewSlots(), output: cfg.OutputBytes, contact: newContact(),
 		live: map[string]*watch{}, finished: make(chan *nodev1.Exec, 64),
 	}, nil
 }
@@ -292,6 +300,19 @@ func (s *Service) tellLedger(ctx context.Context) {
 // collectOnce forgets what was kept long enough, with its log.
 func (s *Service) collectOnce(ctx context.Context) {
 	s.tellLedger(ctx)
+	if jump := s.clocks.look(); jump != 0 {
+		s.log.Warn("the clock of this machine was set: nothing is deleted by its age for now", "by", jump, "for", distrust)
+	}
+	if s.clocks.trusted() {
+		s.forgetResults(ctx)
+	}
+	if err := s.trimLogs(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("delete old logs", "error", err)
+	}
+}
+
+// forgetResults deletes the results whose time is over, with their logs.
+func (s *Service) forgetResults(ctx context.Context) {
 	gone, err := s.ledger.Collect(ctx, s.contact.lately.Swap(false))
 	if err != nil {
 		s.log.Error("collect old results", "error", err)
@@ -301,9 +322,6 @@ func (s *Service) collectOnce(ctx context.Context) {
 		if err := s.jails.RemoveExec(rec.GetSpec().GetJailId(), rec.GetSpec().GetExecId()); err != nil {
 			s.log.Error("delete an old log", "exec_id", rec.GetSpec().GetExecId(), "error", err)
 		}
-	}
-	if err := s.trimLogs(ctx); err != nil && ctx.Err() == nil {
-		s.log.Error("delete old logs", "error", err)
 	}
 }
 

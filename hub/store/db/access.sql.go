@@ -56,6 +56,42 @@ func (q *Queries) ListAccessRules(ctx context.Context, orgID string) ([]AccessRu
 	return items, nil
 }
 
+const pageAccessRules = `-- name: PageAccessRules :many
+SELECT org_id, what, networks, changed_by, changed_at FROM access_rules WHERE org_id = $1 AND what > $2::text ORDER BY what LIMIT $3
+`
+
+type PageAccessRulesParams struct {
+	OrgID     string
+	AfterWhat string
+	MaxRows   int32
+}
+
+func (q *Queries) PageAccessRules(ctx context.Context, arg PageAccessRulesParams) ([]AccessRule, error) {
+	rows, err := q.db.Query(ctx, pageAccessRules, arg.OrgID, arg.AfterWhat, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AccessRule{}
+	for rows.Next() {
+		var i AccessRule
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.What,
+			&i.Networks,
+			&i.ChangedBy,
+			&i.ChangedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const setAccessRule = `-- name: SetAccessRule :exec
 INSERT INTO access_rules (org_id, what, networks, changed_by) VALUES ($1, $2, $3, $4)
 ON CONFLICT (org_id, what) DO UPDATE SET networks = excluded.networks, changed_by = excluded.changed_by, changed_at = now()

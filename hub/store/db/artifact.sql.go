@@ -8,21 +8,32 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 const artifactsOfTask = `-- name: ArtifactsOfTask :many
 SELECT id, org_id, from_task_id, to_task_id, from_node_id, from_jail_id, to_node_id, to_jail_id, folder, entries, files, bytes, state, missing, created_by, created_at, finished_at, shared FROM artifact_transfers WHERE org_id = $1 AND (to_task_id = $2 OR from_task_id = $2)
-ORDER BY created_at, id LIMIT 1000
+  AND ($3::timestamptz IS NULL OR (created_at, id) > ($3::timestamptz, $4::text))
+ORDER BY created_at, id LIMIT $5
 `
 
 type ArtifactsOfTaskParams struct {
-	OrgID  string
-	TaskID *string
+	OrgID     string
+	TaskID    *string
+	AfterTime *time.Time
+	AfterID   string
+	MaxRows   int32
 }
 
-// What a task was given and what it gave, oldest first.
+// What a task was given and what it gave, oldest first, after a keyset position.
 func (q *Queries) ArtifactsOfTask(ctx context.Context, arg ArtifactsOfTaskParams) ([]ArtifactTransfer, error) {
-	rows, err := q.db.Query(ctx, artifactsOfTask, arg.OrgID, arg.TaskID)
+	rows, err := q.db.Query(ctx, artifactsOfTask,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AfterTime,
+		arg.AfterID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -204,11 +204,27 @@ func (q *Queries) GetBudgetAccount(ctx context.Context, arg GetBudgetAccountPara
 }
 
 const listBudgets = `-- name: ListBudgets :many
-SELECT org_id, scope, object_id, every, limit_micros, set_by, set_at FROM budgets WHERE org_id = $1 ORDER BY scope, object_id, every
+SELECT org_id, scope, object_id, every, limit_micros, set_by, set_at FROM budgets WHERE org_id = $1 AND scope <> 'organisation' AND (scope, object_id, every) > ($2::text, $3::text, $4::text)
+ORDER BY scope, object_id, every LIMIT $5
 `
 
-func (q *Queries) ListBudgets(ctx context.Context, orgID string) ([]Budget, error) {
-	rows, err := q.db.Query(ctx, listBudgets, orgID)
+type ListBudgetsParams struct {
+	OrgID       string
+	AfterScope  string
+	AfterObject string
+	AfterEvery  string
+	MaxRows     int32
+}
+
+// Those that were set, but the organisation's own, after a keyset position.
+func (q *Queries) ListBudgets(ctx context.Context, arg ListBudgetsParams) ([]Budget, error) {
+	rows, err := q.db.Query(ctx, listBudgets,
+		arg.OrgID,
+		arg.AfterScope,
+		arg.AfterObject,
+		arg.AfterEvery,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

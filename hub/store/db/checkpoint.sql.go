@@ -153,12 +153,14 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 
 const listCheckpoints = `-- name: ListCheckpoints :many
 SELECT iteration, reason, created_at, expires_at FROM checkpoints
-WHERE org_id = $1 AND task_id = $2 ORDER BY iteration DESC LIMIT 1000
+WHERE org_id = $1 AND task_id = $2 AND ($3::int = 0 OR iteration < $3::int) ORDER BY iteration DESC LIMIT $4
 `
 
 type ListCheckpointsParams struct {
-	OrgID  string
-	TaskID string
+	OrgID   string
+	TaskID  string
+	Before  int32
+	MaxRows int32
 }
 
 type ListCheckpointsRow struct {
@@ -168,8 +170,14 @@ type ListCheckpointsRow struct {
 	ExpiresAt time.Time
 }
 
+// Newest first, those before an iteration; 0 for all.
 func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams) ([]ListCheckpointsRow, error) {
-	rows, err := q.db.Query(ctx, listCheckpoints, arg.OrgID, arg.TaskID)
+	rows, err := q.db.Query(ctx, listCheckpoints,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Before,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -293,17 +293,24 @@ func (q *Queries) GetLeasedCall(ctx context.Context, arg GetLeasedCallParams) (G
 const listCredentials = `-- name: ListCredentials :many
 SELECT c.org_id, c.provider, c.base_url, c.sealed, c.hint, c.connected_by, c.connected_at, c.expires_at, c.refused_at, c.login, c.refreshed_at, coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider
                                 ORDER BY m.started_at DESC LIMIT 1), 'epoch')::timestamptz AS last_used_at
-FROM credentials c WHERE c.org_id = $1 ORDER BY c.provider
+FROM credentials c WHERE c.org_id = $1 AND c.provider COLLATE "C" > $2::text ORDER BY c.provider COLLATE "C" LIMIT $3
 `
+
+type ListCredentialsParams struct {
+	OrgID     string
+	AfterName string
+	MaxRows   int32
+}
 
 type ListCredentialsRow struct {
 	Credential Credential
 	LastUsedAt time.Time
 }
 
-// With the last call that each was used for; the epoch for none.
-func (q *Queries) ListCredentials(ctx context.Context, orgID string) ([]ListCredentialsRow, error) {
-	rows, err := q.db.Query(ctx, listCredentials, orgID)
+// A page by name, after a keyset position, with the last call that each was used for;
+// the epoch for none.
+func (q *Queries) ListCredentials(ctx context.Context, arg ListCredentialsParams) ([]ListCredentialsRow, error) {
+	rows, err := q.db.Query(ctx, listCredentials, arg.OrgID, arg.AfterName, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

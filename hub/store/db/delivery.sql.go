@@ -148,14 +148,18 @@ func (q *Queries) FilterDeliveries(ctx context.Context, arg FilterDeliveriesPara
 }
 
 const findDeliveries = `-- name: FindDeliveries :many
-SELECT id, (id = $1)::boolean AS exact FROM deliveries WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-ORDER BY exact DESC, id LIMIT 2
+SELECT d.id, (d.id = $1)::boolean AS exact FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
+WHERE d.org_id = $2 AND (d.id = $1 OR d.id LIKE $3)
+  AND ($4::boolean OR ($5::text <> '' AND (t.created_by = $5::text OR a.owner = $5::text)))
+ORDER BY exact DESC, d.id LIMIT 2
 `
 
 type FindDeliveriesParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindDeliveriesRow struct {
@@ -163,8 +167,15 @@ type FindDeliveriesRow struct {
 	Exact bool
 }
 
+// Those of triggers that the viewer made or whose agent is the viewer's.
 func (q *Queries) FindDeliveries(ctx context.Context, arg FindDeliveriesParams) ([]FindDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, findDeliveries, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findDeliveries,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.SeesAll,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -268,21 +279,28 @@ func (q *Queries) GetDelivery(ctx context.Context, arg GetDeliveryParams) (GetDe
 const listDeliveries = `-- name: ListDeliveries :many
 SELECT d.id, d.trigger_id, t.name AS trigger_name, d.key, d.source, d.state, d.reason, d.address, d.sent_by, d.event,
        d.slot_at, d.duplicate_of, d.replay_of, d.task_id, d.received_at, d.handled_at, octet_length(d.body)::int AS size
-FROM deliveries d JOIN triggers t ON t.id = d.trigger_id
-WHERE d.org_id = $1
-  AND ($2::text IS NULL OR d.trigger_id = $2)
-  AND ($3::text[] IS NULL OR d.state = ANY ($3::text[]))
-  AND ($4::timestamptz IS NULL OR (d.received_at, d.id) < ($4::timestamptz, $5::text))
-ORDER BY d.received_at DESC, d.id DESC LIMIT $6
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+CROSS JOIN LATERAL (
+    SELECT x.id, x.org_id, x.trigger_id, x.key, x.source, x.state, x.reason, x.address, x.sent_by, x.event, x.headers, x.body, x.goal, x.slot_at, x.duplicate_of, x.replay_of, x.prompt, x.task_id, x.flight, x.received_at, x.due_at, x.handled_at FROM deliveries x
+    WHERE x.org_id = $1 AND x.trigger_id = t.id
+      AND ($2::text[] IS NULL OR x.state = ANY ($2::text[]))
+      AND ($3::timestamptz IS NULL OR (x.received_at, x.id) < ($3::timestamptz, $4::text))
+    ORDER BY x.received_at DESC, x.id DESC LIMIT $5) d
+WHERE t.org_id = $1
+  AND ($6::text IS NULL OR t.id = $6)
+  AND ($7::boolean OR ($8::text <> '' AND (t.created_by = $8::text OR a.owner = $8::text)))
+ORDER BY d.received_at DESC, d.id DESC LIMIT $5
 `
 
 type ListDeliveriesParams struct {
 	OrgID      string
-	TriggerID  *string
 	States     []string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
+	TriggerID  *string
+	SeesAll    bool
+	Viewer     string
 }
 
 type ListDeliveriesRow struct {
@@ -306,15 +324,18 @@ type ListDeliveriesRow struct {
 }
 
 // Newest first, after a keyset position; NULL filters match all. Without the
-// bodies.
+// bodies. Those of triggers that the viewer made or whose agent is the viewer's: the
+// newest of each are merged, so that nobody's list is sought among everybody's.
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, listDeliveries,
 		arg.OrgID,
-		arg.TriggerID,
 		arg.States,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
+		arg.TriggerID,
+		arg.SeesAll,
+		arg.Viewer,
 	)
 	if err != nil {
 		return nil, err

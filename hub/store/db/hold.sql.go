@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const createHold = `-- name: CreateHold :one
@@ -114,17 +115,30 @@ func (q *Queries) GetHold(ctx context.Context, arg GetHoldParams) (Hold, error) 
 
 const listHolds = `-- name: ListHolds :many
 SELECT id, org_id, scope, object_id, held_by, reason, created_at, released_at, released_by FROM holds WHERE org_id = $1 AND ($2::boolean OR released_at IS NULL)
-ORDER BY (released_at IS NULL) DESC, created_at DESC, id LIMIT $3
+  AND ($3::timestamptz IS NULL
+       OR (released_at IS NULL, created_at, id) < ($4::boolean, $3::timestamptz, $5::text))
+ORDER BY (released_at IS NULL) DESC, created_at DESC, id DESC LIMIT $6
 `
 
 type ListHoldsParams struct {
-	OrgID    string
-	Released bool
-	MaxRows  int32
+	OrgID          string
+	Released       bool
+	BeforeTime     *time.Time
+	BeforeStanding bool
+	BeforeID       string
+	MaxRows        int32
 }
 
+// Those that stand first, then newest first, after a keyset position.
 func (q *Queries) ListHolds(ctx context.Context, arg ListHoldsParams) ([]Hold, error) {
-	rows, err := q.db.Query(ctx, listHolds, arg.OrgID, arg.Released, arg.MaxRows)
+	rows, err := q.db.Query(ctx, listHolds,
+		arg.OrgID,
+		arg.Released,
+		arg.BeforeTime,
+		arg.BeforeStanding,
+		arg.BeforeID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -158,8 +158,14 @@ const listOrganisations = `-- name: ListOrganisations :many
 SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
-FROM organisations o WHERE $1::text = '' OR o.name = $1::text ORDER BY o.name
+FROM organisations o WHERE ($1::text = '' OR o.name = $1::text) AND o.name > $2::text ORDER BY o.name LIMIT $3
 `
+
+type ListOrganisationsParams struct {
+	Name      string
+	AfterName string
+	MaxRows   int32
+}
 
 type ListOrganisationsRow struct {
 	Organisation Organisation
@@ -168,9 +174,9 @@ type ListOrganisationsRow struct {
 	Nodes        int64
 }
 
-// All by name, or the one of a name that is not empty.
-func (q *Queries) ListOrganisations(ctx context.Context, name string) ([]ListOrganisationsRow, error) {
-	rows, err := q.db.Query(ctx, listOrganisations, name)
+// A page by name, after a keyset position, or the one of a name that is not empty.
+func (q *Queries) ListOrganisations(ctx context.Context, arg ListOrganisationsParams) ([]ListOrganisationsRow, error) {
+	rows, err := q.db.Query(ctx, listOrganisations, arg.Name, arg.AfterName, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -51,14 +51,20 @@ func (q *Queries) GetKeyset(ctx context.Context) (Keyset, error) {
 }
 
 const keysetVersion = `-- name: KeysetVersion :one
-SELECT version FROM keysets
+SELECT version, sha256(keys)::bytea AS digest FROM keysets
 `
 
-func (q *Queries) KeysetVersion(ctx context.Context) (int64, error) {
+type KeysetVersionRow struct {
+	Version int64
+	Digest  []byte
+}
+
+// The digest tells a keyset that was encrypted with another root key, which keeps its version.
+func (q *Queries) KeysetVersion(ctx context.Context) (KeysetVersionRow, error) {
 	row := q.db.QueryRow(ctx, keysetVersion)
-	var version int64
-	err := row.Scan(&version)
-	return version, err
+	var i KeysetVersionRow
+	err := row.Scan(&i.Version, &i.Digest)
+	return i, err
 }
 
 const lockKeyset = `-- name: LockKeyset :one

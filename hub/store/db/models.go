@@ -613,6 +613,7 @@ type Session struct {
 	SeenAt    time.Time
 	ExpiresAt time.Time
 	EndedAt   *time.Time
+	OidcSid   string
 }
 
 type Step struct {

@@ -7,6 +7,7 @@ package db
 
 import (
 	"context"
+	"time"
 )
 
 const countActiveOnNode = `-- name: CountActiveOnNode :one
@@ -117,14 +118,19 @@ func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, 
 const listNodeLocks = `-- name: ListNodeLocks :many
 SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = $1 AND ($2::text = '' OR l.node_id = $2) AND ($3::boolean OR l.released_at IS NULL)
-ORDER BY (l.released_at IS NULL) DESC, l.taken_at DESC, l.id LIMIT $4
+  AND ($4::timestamptz IS NULL
+       OR (l.released_at IS NULL, l.taken_at, l.id) < ($5::boolean, $4::timestamptz, $6::text))
+ORDER BY (l.released_at IS NULL) DESC, l.taken_at DESC, l.id DESC LIMIT $7
 `
 
 type ListNodeLocksParams struct {
-	OrgID    string
-	NodeID   string
-	Released bool
-	MaxRows  int32
+	OrgID          string
+	NodeID         string
+	Released       bool
+	BeforeTime     *time.Time
+	BeforeStanding bool
+	BeforeID       string
+	MaxRows        int32
 }
 
 type ListNodeLocksRow struct {
@@ -132,11 +138,15 @@ type ListNodeLocksRow struct {
 	NodeName string
 }
 
+// Those that are held first, then newest first, after a keyset position.
 func (q *Queries) ListNodeLocks(ctx context.Context, arg ListNodeLocksParams) ([]ListNodeLocksRow, error) {
 	rows, err := q.db.Query(ctx, listNodeLocks,
 		arg.OrgID,
 		arg.NodeID,
 		arg.Released,
+		arg.BeforeTime,
+		arg.BeforeStanding,
+		arg.BeforeID,
 		arg.MaxRows,
 	)
 	if err != nil {

@@ -80,6 +80,17 @@ func (q *Queries) ClaimNotices(ctx context.Context, arg ClaimNoticesParams) ([]C
 	return items, nil
 }
 
+const countDestinations = `-- name: CountDestinations :one
+SELECT count(*)::bigint FROM destinations WHERE org_id = $1 AND deleted_at IS NULL
+`
+
+func (q *Queries) CountDestinations(ctx context.Context, orgID string) (int64, error) {
+	row := q.db.QueryRow(ctx, countDestinations, orgID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const countNotices = `-- name: CountNotices :many
 SELECT destination_id, count(*) FILTER (WHERE state = 'pending')::bigint AS pending, count(*) FILTER (WHERE state = 'dead')::bigint AS dead
 FROM notices WHERE org_id = $1 AND state <> 'delivered' GROUP BY destination_id
@@ -576,12 +587,19 @@ func (q *Queries) GetNotice(ctx context.Context, arg GetNoticeParams) (GetNotice
 }
 
 const listDestinations = `-- name: ListDestinations :many
-SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE org_id = $1 AND deleted_at IS NULL ORDER BY name
+SELECT id, org_id, name, kind, spec, state, reason, state_at, sealed, hint, after_xid, after_id, created_by, created_at, updated_at, deleted_at FROM destinations WHERE org_id = $1 AND deleted_at IS NULL AND name > $2::text ORDER BY name LIMIT $3
 `
 
-// By name. Without what they have not sent yet; see CountNotices.
-func (q *Queries) ListDestinations(ctx context.Context, orgID string) ([]Destination, error) {
-	rows, err := q.db.Query(ctx, listDestinations, orgID)
+type ListDestinationsParams struct {
+	OrgID     string
+	AfterName string
+	MaxRows   int32
+}
+
+// A page by name, after a keyset position. Without what they have not sent yet; see
+// CountNotices.
+func (q *Queries) ListDestinations(ctx context.Context, arg ListDestinationsParams) ([]Destination, error) {
+	rows, err := q.db.Query(ctx, listDestinations, arg.OrgID, arg.AfterName, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

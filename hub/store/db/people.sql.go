@@ -364,16 +364,22 @@ func (q *Queries) InsertUser(ctx context.Context, arg InsertUserParams) (User, e
 const listTeams = `-- name: ListTeams :many
 SELECT t.id, t.org_id, t.name, t.role, t.created_at,
        (SELECT array_agg(u.name ORDER BY u.name) FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.team_id = t.id)::text[] AS members
-FROM teams t WHERE t.org_id = $1 ORDER BY t.name
+FROM teams t WHERE t.org_id = $1 AND t.name > $2::text ORDER BY t.name LIMIT $3
 `
+
+type ListTeamsParams struct {
+	OrgID     string
+	AfterName string
+	MaxRows   int32
+}
 
 type ListTeamsRow struct {
 	Team    Team
 	Members []string
 }
 
-func (q *Queries) ListTeams(ctx context.Context, orgID string) ([]ListTeamsRow, error) {
-	rows, err := q.db.Query(ctx, listTeams, orgID)
+func (q *Queries) ListTeams(ctx context.Context, arg ListTeamsParams) ([]ListTeamsRow, error) {
+	rows, err := q.db.Query(ctx, listTeams, arg.OrgID, arg.AfterName, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

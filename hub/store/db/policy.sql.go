@@ -8,7 +8,6 @@ package db
 import (
 	"context"
 	"encoding/json"
-
 	"time"
 )
 
@@ -322,12 +321,16 @@ const listAllowRules = `-- name: ListAllowRules :many
 SELECT r.id, r.org_id, r.agent_id, r.tool, r.scope, r.arguments_digest, r.commands, r.description, r.item_id, r.created_by, r.created_at, r.expires_at, r.revoked_by, r.revoked_at, r.shape, coalesce(a.name, '')::text AS agent_name FROM allow_rules r
 LEFT JOIN agents a ON a.org_id = r.org_id AND a.id = r.agent_id
 WHERE r.org_id = $1 AND ($2::boolean OR r.revoked_at IS NULL AND r.expires_at > clock_timestamp())
-ORDER BY r.created_at DESC, r.id LIMIT 500
+  AND ($3::timestamptz IS NULL OR (r.created_at, r.id) < ($3::timestamptz, $4::text))
+ORDER BY r.created_at DESC, r.id DESC LIMIT $5
 `
 
 type ListAllowRulesParams struct {
-	OrgID string
-	Past  bool
+	OrgID      string
+	Past       bool
+	BeforeTime *time.Time
+	BeforeID   string
+	MaxRows    int32
 }
 
 type ListAllowRulesRow struct {
@@ -335,8 +338,15 @@ type ListAllowRulesRow struct {
 	AgentName string
 }
 
+// Newest first, after a keyset position.
 func (q *Queries) ListAllowRules(ctx context.Context, arg ListAllowRulesParams) ([]ListAllowRulesRow, error) {
-	rows, err := q.db.Query(ctx, listAllowRules, arg.OrgID, arg.Past)
+	rows, err := q.db.Query(ctx, listAllowRules,
+		arg.OrgID,
+		arg.Past,
+		arg.BeforeTime,
+		arg.BeforeID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

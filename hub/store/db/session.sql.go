@@ -65,9 +65,9 @@ func (q *Queries) CreateLoginCode(ctx context.Context, arg CreateLoginCodeParams
 }
 
 const createSession = `-- name: CreateSession :one
-INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-RETURNING id, org_id, user_id, token_id, hash, method, scope, address, user_agent, created_at, seen_at, expires_at, ended_at
+INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at, oidc_sid)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+RETURNING id, org_id, user_id, token_id, hash, method, scope, address, user_agent, created_at, seen_at, expires_at, ended_at, oidc_sid
 `
 
 type CreateSessionParams struct {
@@ -81,6 +81,7 @@ type CreateSessionParams struct {
 	Address   string
 	UserAgent string
 	ExpiresAt time.Time
+	OidcSid   string
 }
 
 func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (Session, error) {
@@ -95,6 +96,7 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		arg.Address,
 		arg.UserAgent,
 		arg.ExpiresAt,
+		arg.OidcSid,
 	)
 	var i Session
 	err := row.Scan(
@@ -111,6 +113,7 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		&i.SeenAt,
 		&i.ExpiresAt,
 		&i.EndedAt,
+		&i.OidcSid,
 	)
 	return i, err
 }
@@ -150,6 +153,59 @@ func (q *Queries) EndSessions(ctx context.Context, arg EndSessionsParams) (int64
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const endSessionsOfProvider = `-- name: EndSessionsOfProvider :many
+UPDATE sessions s SET ended_at = now() FROM users u
+WHERE u.id = s.user_id AND u.org_id = $1 AND u.oidc_issuer = $2 AND u.oidc_subject <> ''
+  AND ($3::text = '' OR u.oidc_subject = $3::text)
+  AND (CASE WHEN $4::text = '' THEN $3::text <> ''
+       ELSE s.oidc_sid = $4::text OR ($3::text <> '' AND s.oidc_sid = '' AND s.method IN ('oidc', 'code') AND s.token_id IS NULL) END)
+  AND s.org_id = $1 AND s.ended_at IS NULL AND s.created_at <= $5::timestamptz
+RETURNING s.id, s.user_id
+`
+
+type EndSessionsOfProviderParams struct {
+	OrgID      string
+	Issuer     string
+	Subject    string
+	Sid        string
+	MadeBefore time.Time
+}
+
+type EndSessionsOfProviderRow struct {
+	ID     string
+	UserID string
+}
+
+// Ends what a person's logout at the identity provider ends: those of one login there,
+// or, without its sid, all of theirs. A session whose sid is not known, or that was made
+// by a code of another session, may be of that login: it ends too where the person is
+// named.
+func (q *Queries) EndSessionsOfProvider(ctx context.Context, arg EndSessionsOfProviderParams) ([]EndSessionsOfProviderRow, error) {
+	rows, err := q.db.Query(ctx, endSessionsOfProvider,
+		arg.OrgID,
+		arg.Issuer,
+		arg.Subject,
+		arg.Sid,
+		arg.MadeBefore,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EndSessionsOfProviderRow{}
+	for rows.Next() {
+		var i EndSessionsOfProviderRow
+		if err := rows.Scan(&i.ID, &i.UserID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const forgetLogins = `-- name: ForgetLogins :exec
@@ -194,7 +250,7 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 }
 
 const getSession = `-- name: GetSession :one
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, s.oidc_sid, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.id = $2
 `
@@ -228,6 +284,7 @@ func (q *Queries) GetSession(ctx context.Context, arg GetSessionParams) (GetSess
 		&i.Session.SeenAt,
 		&i.Session.ExpiresAt,
 		&i.Session.EndedAt,
+		&i.Session.OidcSid,
 		&i.UserName,
 		&i.Role,
 		&i.OrganisationName,
@@ -236,7 +293,7 @@ func (q *Queries) GetSession(ctx context.Context, arg GetSessionParams) (GetSess
 }
 
 const listSessions = `-- name: ListSessions :many
-SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
+SELECT s.id, s.org_id, s.user_id, s.token_id, s.hash, s.method, s.scope, s.address, s.user_agent, s.created_at, s.seen_at, s.expires_at, s.ended_at, s.oidc_sid, u.name AS user_name, effective_role(u.id)::text AS role, o.name AS organisation_name
 FROM sessions s JOIN users u ON u.id = s.user_id JOIN organisations o ON o.id = s.org_id
 WHERE s.org_id = $1 AND s.user_id = $2 AND s.ended_at IS NULL AND s.expires_at > now() AND s.seen_at > now() - $3::interval
   AND ($4::timestamptz IS NULL
@@ -291,6 +348,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 			&i.Session.SeenAt,
 			&i.Session.ExpiresAt,
 			&i.Session.EndedAt,
+			&i.Session.OidcSid,
 			&i.UserName,
 			&i.Role,
 			&i.OrganisationName,

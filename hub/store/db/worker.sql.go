@@ -112,12 +112,17 @@ SELECT w.id, w.org_id, w.name, w.pool, w.slots, w.version, w.registered_at, w.la
     WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM workers w
 WHERE w.org_id = $1 AND w.last_seen_at > clock_timestamp() - $2::interval
-ORDER BY w.name, w.id
+  AND ($3::text IS NULL OR w.id = $3) AND (w.name, w.id) > ($4::text, $5::text)
+ORDER BY w.name, w.id LIMIT $6
 `
 
 type LiveWorkersParams struct {
 	OrgID      string
 	StaleAfter time.Duration
+	ID         *string
+	AfterName  string
+	AfterID    string
+	MaxRows    int32
 }
 
 type LiveWorkersRow struct {
@@ -125,9 +130,17 @@ type LiveWorkersRow struct {
 	Active int64
 }
 
-// Workers that were heard lately, with how many tasks each holds.
+// A page by name of the workers that were heard lately, after a keyset position, with
+// how many tasks each holds.
 func (q *Queries) LiveWorkers(ctx context.Context, arg LiveWorkersParams) ([]LiveWorkersRow, error) {
-	rows, err := q.db.Query(ctx, liveWorkers, arg.OrgID, arg.StaleAfter)
+	rows, err := q.db.Query(ctx, liveWorkers,
+		arg.OrgID,
+		arg.StaleAfter,
+		arg.ID,
+		arg.AfterName,
+		arg.AfterID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -16,9 +16,10 @@ WHERE org_id = @org_id AND id = @id AND state = 'pending'
 RETURNING *;
 
 -- name: ArtifactsOfTask :many
--- What a task was given and what it gave, oldest first.
+-- What a task was given and what it gave, oldest first, after a keyset position.
 SELECT * FROM artifact_transfers WHERE org_id = @org_id AND (to_task_id = @task_id OR from_task_id = @task_id)
-ORDER BY created_at, id LIMIT 1000;
+  AND (sqlc.narg(after_time)::timestamptz IS NULL OR (created_at, id) > (sqlc.narg(after_time)::timestamptz, @after_id::text))
+ORDER BY created_at, id LIMIT @max_rows;
 
 -- name: LastArtifactsAt :many
 -- What was copied into a workspace of late, newest first.

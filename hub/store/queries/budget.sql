@@ -83,7 +83,9 @@ ON CONFLICT (org_id, scope, object_id, every) DO UPDATE SET limit_micros = exclu
 DELETE FROM budgets WHERE org_id = @org_id AND scope = @scope AND object_id = @object_id AND every = @every;
 
 -- name: ListBudgets :many
-SELECT * FROM budgets WHERE org_id = @org_id ORDER BY scope, object_id, every;
+-- Those that were set, but the organisation's own, after a keyset position.
+SELECT * FROM budgets WHERE org_id = @org_id AND scope <> 'organisation' AND (scope, object_id, every) > (@after_scope::text, @after_object::text, @after_every::text)
+ORDER BY scope, object_id, every LIMIT @max_rows;
 
 -- name: GetBudget :one
 SELECT * FROM budgets WHERE org_id = @org_id AND scope = @scope AND object_id = @object_id AND every = @every;

@@ -14,8 +14,9 @@ WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@iteration::int = 0 OR c.
 ORDER BY c.iteration DESC LIMIT 1;
 
 -- name: ListCheckpoints :many
+-- Newest first, those before an iteration; 0 for all.
 SELECT iteration, reason, created_at, expires_at FROM checkpoints
-WHERE org_id = @org_id AND task_id = @task_id ORDER BY iteration DESC LIMIT 1000;
+WHERE org_id = @org_id AND task_id = @task_id AND (@before::int = 0 OR iteration < @before::int) ORDER BY iteration DESC LIMIT @max_rows;
 
 -- name: KeepCheckpoint :one
 -- For longer than it would be kept, never for less.

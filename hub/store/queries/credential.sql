@@ -30,10 +30,11 @@ FROM (SELECT unnest(@orgs::text[]) AS org_id, unnest(@providers::text[]) AS prov
 JOIN credentials c ON c.org_id = u.org_id AND c.provider = u.provider;
 
 -- name: ListCredentials :many
--- With the last call that each was used for; the epoch for none.
+-- A page by name, after a keyset position, with the last call that each was used for;
+-- the epoch for none.
 SELECT sqlc.embed(c), coalesce((SELECT m.started_at FROM model_calls m WHERE m.org_id = c.org_id AND m.provider = c.provider
                                 ORDER BY m.started_at DESC LIMIT 1), 'epoch')::timestamptz AS last_used_at
-FROM credentials c WHERE c.org_id = @org_id ORDER BY c.provider;
+FROM credentials c WHERE c.org_id = @org_id AND c.provider COLLATE "C" > @after_name::text ORDER BY c.provider COLLATE "C" LIMIT @max_rows;
 
 -- name: DeleteCredential :one
 DELETE FROM credentials WHERE org_id = @org_id AND provider = @provider RETURNING *;

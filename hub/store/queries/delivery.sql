@@ -88,8 +88,11 @@ UPDATE flights SET task_id = @task_id WHERE org_id = @org_id AND key = @key;
 SELECT EXISTS (SELECT 1 FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE AND finished_at IS NULL)::boolean;
 
 -- name: FindDeliveries :many
-SELECT id, (id = @ref)::boolean AS exact FROM deliveries WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
-ORDER BY exact DESC, id LIMIT 2;
+-- Those of triggers that the viewer made or whose agent is the viewer's.
+SELECT d.id, (d.id = @ref)::boolean AS exact FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
+WHERE d.org_id = @org_id AND (d.id = @ref OR d.id LIKE @prefix)
+  AND (@sees_all::boolean OR (@viewer::text <> '' AND (t.created_by = @viewer::text OR a.owner = @viewer::text)))
+ORDER BY exact DESC, d.id LIMIT 2;
 
 -- name: GetDelivery :one
 SELECT sqlc.embed(d), t.name AS trigger_name FROM deliveries d JOIN triggers t ON t.id = d.trigger_id
@@ -97,14 +100,20 @@ WHERE d.id = @id AND (d.org_id = @org_id) IS TRUE;
 
 -- name: ListDeliveries :many
 -- Newest first, after a keyset position; NULL filters match all. Without the
--- bodies.
+-- bodies. Those of triggers that the viewer made or whose agent is the viewer's: the
+-- newest of each are merged, so that nobody's list is sought among everybody's.
 SELECT d.id, d.trigger_id, t.name AS trigger_name, d.key, d.source, d.state, d.reason, d.address, d.sent_by, d.event,
        d.slot_at, d.duplicate_of, d.replay_of, d.task_id, d.received_at, d.handled_at, octet_length(d.body)::int AS size
-FROM deliveries d JOIN triggers t ON t.id = d.trigger_id
-WHERE d.org_id = @org_id
-  AND (sqlc.narg(trigger_id)::text IS NULL OR d.trigger_id = sqlc.narg(trigger_id))
-  AND (sqlc.narg(states)::text[] IS NULL OR d.state = ANY (sqlc.narg(states)::text[]))
-  AND (sqlc.narg(before_time)::timestamptz IS NULL OR (d.received_at, d.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+FROM triggers t JOIN agents a ON a.id = t.agent_id
+CROSS JOIN LATERAL (
+    SELECT x.* FROM deliveries x
+    WHERE x.org_id = @org_id AND x.trigger_id = t.id
+      AND (sqlc.narg(states)::text[] IS NULL OR x.state = ANY (sqlc.narg(states)::text[]))
+      AND (sqlc.narg(before_time)::timestamptz IS NULL OR (x.received_at, x.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+    ORDER BY x.received_at DESC, x.id DESC LIMIT @max_rows) d
+WHERE t.org_id = @org_id
+  AND (sqlc.narg(trigger_id)::text IS NULL OR t.id = sqlc.narg(trigger_id))
+  AND (@sees_all::boolean OR (@viewer::text <> '' AND (t.created_by = @viewer::text OR a.owner = @viewer::text)))
 ORDER BY d.received_at DESC, d.id DESC LIMIT @max_rows;
 
 -- name: PruneDeliveries :execrows

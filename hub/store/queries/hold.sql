@@ -12,8 +12,11 @@ SELECT * FROM holds WHERE org_id = @org_id AND scope = @scope AND object_id = @o
 SELECT * FROM holds WHERE org_id = @org_id AND released_at IS NULL ORDER BY created_at, id;
 
 -- name: ListHolds :many
+-- Those that stand first, then newest first, after a keyset position.
 SELECT * FROM holds WHERE org_id = @org_id AND (@released::boolean OR released_at IS NULL)
-ORDER BY (released_at IS NULL) DESC, created_at DESC, id LIMIT @max_rows;
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (released_at IS NULL, created_at, id) < (@before_standing::boolean, sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY (released_at IS NULL) DESC, created_at DESC, id DESC LIMIT @max_rows;
 
 -- name: FindHolds :many
 SELECT id, (id = @ref)::boolean AS exact FROM holds WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)

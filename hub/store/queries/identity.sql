@@ -54,8 +54,8 @@ WHERE name = @name
 RETURNING *;
 
 -- name: ListOrganisations :many
--- All by name, or the one of a name that is not empty.
+-- A page by name, after a keyset position, or the one of a name that is not empty.
 SELECT sqlc.embed(o), (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
-FROM organisations o WHERE @name::text = '' OR o.name = @name::text ORDER BY o.name;
+FROM organisations o WHERE (@name::text = '' OR o.name = @name::text) AND o.name > @after_name::text ORDER BY o.name LIMIT @max_rows;

@@ -5,7 +5,8 @@ INSERT INTO keysets (version, keys) VALUES (1, @keys) ON CONFLICT (single) DO NO
 SELECT * FROM keysets;
 
 -- name: KeysetVersion :one
-SELECT version FROM keysets;
+-- The digest tells a keyset that was encrypted with another root key, which keeps its version.
+SELECT version, sha256(keys)::bytea AS digest FROM keysets;
 
 -- name: LockKeyset :one
 SELECT *, clock_timestamp()::timestamptz AS now FROM keysets FOR UPDATE;

@@ -21,9 +21,12 @@ UPDATE node_locks SET released_at = now(), released_by = @released_by
 WHERE org_id = @org_id AND exec_id = @exec_id::text AND released_at IS NULL;
 
 -- name: ListNodeLocks :many
+-- Those that are held first, then newest first, after a keyset position.
 SELECT sqlc.embed(l), n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = @org_id AND (@node_id::text = '' OR l.node_id = @node_id) AND (@released::boolean OR l.released_at IS NULL)
-ORDER BY (l.released_at IS NULL) DESC, l.taken_at DESC, l.id LIMIT @max_rows;
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (l.released_at IS NULL, l.taken_at, l.id) < (@before_standing::boolean, sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY (l.released_at IS NULL) DESC, l.taken_at DESC, l.id DESC LIMIT @max_rows;
 
 -- name: DrainNode :execrows
 UPDATE nodes SET drained_at = coalesce(drained_at, now()), drained_by = @drained_by, drain_reason = @drain_reason

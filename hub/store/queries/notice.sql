@@ -22,8 +22,12 @@ WHERE org_id = @org_id AND deleted_at IS NULL AND (id = @ref OR name = @ref OR i
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListDestinations :many
--- By name. Without what they have not sent yet; see CountNotices.
-SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL ORDER BY name;
+-- A page by name, after a keyset position. Without what they have not sent yet; see
+-- CountNotices.
+SELECT * FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL AND name > @after_name::text ORDER BY name LIMIT @max_rows;
+
+-- name: CountDestinations :one
+SELECT count(*)::bigint FROM destinations WHERE org_id = @org_id AND deleted_at IS NULL;
 
 -- name: CountNotices :many
 -- What is pending, and what is dead, of each destination.

@@ -35,7 +35,7 @@ INSERT INTO teams (id, org_id, name, role) VALUES (@id, @org_id, @name, @role) O
 -- name: ListTeams :many
 SELECT sqlc.embed(t),
        (SELECT array_agg(u.name ORDER BY u.name) FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.team_id = t.id)::text[] AS members
-FROM teams t WHERE t.org_id = @org_id ORDER BY t.name;
+FROM teams t WHERE t.org_id = @org_id AND t.name > @after_name::text ORDER BY t.name LIMIT @max_rows;
 
 -- name: GetTeam :one
 SELECT sqlc.embed(t),

@@ -16,10 +16,12 @@ ON CONFLICT DO NOTHING RETURNING *;
 SELECT * FROM allow_rules WHERE org_id = @org_id AND revoked_at IS NULL AND expires_at > clock_timestamp() ORDER BY created_at, id;
 
 -- name: ListAllowRules :many
+-- Newest first, after a keyset position.
 SELECT sqlc.embed(r), coalesce(a.name, '')::text AS agent_name FROM allow_rules r
 LEFT JOIN agents a ON a.org_id = r.org_id AND a.id = r.agent_id
 WHERE r.org_id = @org_id AND (@past::boolean OR r.revoked_at IS NULL AND r.expires_at > clock_timestamp())
-ORDER BY r.created_at DESC, r.id LIMIT 500;
+  AND (sqlc.narg(before_time)::timestamptz IS NULL OR (r.created_at, r.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY r.created_at DESC, r.id DESC LIMIT @max_rows;
 
 -- name: CreateAllowRule :one
 INSERT INTO allow_rules (id, org_id, agent_id, tool, scope, arguments_digest, commands, shape, description, item_id, created_by, expires_at)

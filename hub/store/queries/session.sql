@@ -1,6 +1,6 @@
 -- name: CreateSession :one
-INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at)
-VALUES (@id, @org_id, @user_id, sqlc.narg(token_id), @hash, @method, @scope, @address, @user_agent, @expires_at)
+INSERT INTO sessions (id, org_id, user_id, token_id, hash, method, scope, address, user_agent, expires_at, oidc_sid)
+VALUES (@id, @org_id, @user_id, sqlc.narg(token_id), @hash, @method, @scope, @address, @user_agent, @expires_at, @oidc_sid)
 RETURNING *;
 
 -- name: SessionByHash :one
@@ -35,6 +35,19 @@ UPDATE sessions SET ended_at = now() WHERE org_id = @org_id AND user_id = @user_
 -- name: EndSessions :execrows
 -- Ends all of a user's sessions but one; '' keeps none.
 UPDATE sessions SET ended_at = now() WHERE org_id = @org_id AND user_id = @user_id AND id <> @keep AND ended_at IS NULL;
+
+-- name: EndSessionsOfProvider :many
+-- Ends what a person's logout at the identity provider ends: those of one login there,
+-- or, without its sid, all of theirs. A session whose sid is not known, or that was made
+-- by a code of another session, may be of that login: it ends too where the person is
+-- named.
+UPDATE sessions s SET ended_at = now() FROM users u
+WHERE u.id = s.user_id AND u.org_id = @org_id AND u.oidc_issuer = @issuer AND u.oidc_subject <> ''
+  AND (@subject::text = '' OR u.oidc_subject = @subject::text)
+  AND (CASE WHEN @sid::text = '' THEN @subject::text <> ''
+       ELSE s.oidc_sid = @sid::text OR (@subject::text <> '' AND s.oidc_sid = '' AND s.method IN ('oidc', 'code') AND s.token_id IS NULL) END)
+  AND s.org_id = @org_id AND s.ended_at IS NULL AND s.created_at <= @made_before::timestamptz
+RETURNING s.id, s.user_id;
 
 -- name: PruneSessions :exec
 DELETE FROM sessions WHERE expires_at < now() - @keep::interval;

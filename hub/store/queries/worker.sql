@@ -19,12 +19,14 @@ FROM workers before WHERE w.org_id = @org_id AND w.id = @id AND before.id = w.id
 RETURNING before.pressure AS was_pressure, w.drained_at, w.pool;
 
 -- name: LiveWorkers :many
--- Workers that were heard lately, with how many tasks each holds.
+-- A page by name of the workers that were heard lately, after a keyset position, with
+-- how many tasks each holds.
 SELECT sqlc.embed(w), (SELECT count(*) FROM tasks t
     WHERE t.org_id = w.org_id AND t.worker_id = w.id AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active
 FROM workers w
 WHERE w.org_id = @org_id AND w.last_seen_at > clock_timestamp() - @stale_after::interval
-ORDER BY w.name, w.id;
+  AND (sqlc.narg(id)::text IS NULL OR w.id = sqlc.narg(id)) AND (w.name, w.id) > (@after_name::text, @after_id::text)
+ORDER BY w.name, w.id LIMIT @max_rows;
 
 -- name: PoolWorkers :many
 -- As LiveWorkers, what admission needs of them.

@@ -98,7 +98,11 @@ func (x *AccessRule) GetChangedAt() *timestamppb.Timestamp {
 }
 
 type ListAccessRulesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -133,9 +137,25 @@ func (*ListAccessRulesRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_access_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *ListAccessRulesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAccessRulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListAccessRulesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rules         []*AccessRule          `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rules []*AccessRule          `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +195,13 @@ func (x *ListAccessRulesResponse) GetRules() []*AccessRule {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *ListAccessRulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type SetAccessRuleRequest struct {
@@ -365,10 +392,15 @@ const file_deckhand_v1_access_proto_rawDesc = "" +
 	"\n" +
 	"changed_by\x18\x03 \x01(\tR\tchangedBy\x129\n" +
 	"\n" +
-	"changed_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\"\x18\n" +
-	"\x16ListAccessRulesRequest\"H\n" +
+	"changed_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\"j\n" +
+	"\x16ListAccessRulesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"p\n" +
 	"\x17ListAccessRulesResponse\x12-\n" +
-	"\x05rules\x18\x01 \x03(\v2\x17.deckhand.v1.AccessRuleR\x05rules\"\xb1\x01\n" +
+	"\x05rules\x18\x01 \x03(\v2\x17.deckhand.v1.AccessRuleR\x05rules\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb1\x01\n" +
 	"\x14SetAccessRuleRequest\x12R\n" +
 	"\x04what\x18\x01 \x01(\tB>\xbaH;r927^(\\*|admin|[A-Z][A-Za-z]{1,60}(/[A-Z][A-Za-z]{1,60})?)$R\x04what\x12/\n" +
 	"\bnetworks\x18\x02 \x03(\tB\x13\xbaH\x10\x92\x01\r\b\x01\x10\xc8\x01\"\x06r\x04\x10\x01\x18@R\bnetworks\x12\x14\n" +

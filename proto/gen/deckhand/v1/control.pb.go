@@ -448,7 +448,11 @@ func (x *KillResponse) GetTasks() []*KilledTask {
 type ListHoldsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those that were released too.
-	Released      bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	Released bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,9 +494,25 @@ func (x *ListHoldsRequest) GetReleased() bool {
 	return false
 }
 
+func (x *ListHoldsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListHoldsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListHoldsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Holds         []*Hold                `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Holds []*Hold                `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +552,13 @@ func (x *ListHoldsResponse) GetHolds() []*Hold {
 		return x.Holds
 	}
 	return nil
+}
+
+func (x *ListHoldsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type ReleaseHoldRequest struct {
@@ -1129,11 +1156,16 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\"d\n" +
 	"\fKillResponse\x12%\n" +
 	"\x04hold\x18\x01 \x01(\v2\x11.deckhand.v1.HoldR\x04hold\x12-\n" +
-	"\x05tasks\x18\x02 \x03(\v2\x17.deckhand.v1.KilledTaskR\x05tasks\".\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x17.deckhand.v1.KilledTaskR\x05tasks\"\x80\x01\n" +
 	"\x10ListHoldsRequest\x12\x1a\n" +
-	"\breleased\x18\x01 \x01(\bR\breleased\"<\n" +
+	"\breleased\x18\x01 \x01(\bR\breleased\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"d\n" +
 	"\x11ListHoldsResponse\x12'\n" +
-	"\x05holds\x18\x01 \x03(\v2\x11.deckhand.v1.HoldR\x05holds\"[\n" +
+	"\x05holds\x18\x01 \x03(\v2\x11.deckhand.v1.HoldR\x05holds\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"[\n" +
 	"\x12ReleaseHoldRequest\x12#\n" +
 	"\ahold_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06holdId\x12 \n" +

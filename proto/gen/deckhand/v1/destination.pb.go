@@ -1167,7 +1167,11 @@ func (x *GetDestinationResponse) GetDestination() *Destination {
 }
 
 type ListDestinationsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1202,9 +1206,25 @@ func (*ListDestinationsRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{14}
 }
 
+func (x *ListDestinationsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListDestinationsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListDestinationsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Destinations  []*Destination         `protobuf:"bytes,1,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Destinations []*Destination         `protobuf:"bytes,1,rep,name=destinations,proto3" json:"destinations,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1244,6 +1264,13 @@ func (x *ListDestinationsResponse) GetDestinations() []*Destination {
 		return x.Destinations
 	}
 	return nil
+}
+
+func (x *ListDestinationsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type TestDestinationRequest struct {
@@ -2130,10 +2157,15 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x15GetDestinationRequest\x120\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"T\n" +
 	"\x16GetDestinationResponse\x12:\n" +
-	"\vdestination\x18\x01 \x01(\v2\x18.deckhand.v1.DestinationR\vdestination\"\x19\n" +
-	"\x17ListDestinationsRequest\"X\n" +
+	"\vdestination\x18\x01 \x01(\v2\x18.deckhand.v1.DestinationR\vdestination\"k\n" +
+	"\x17ListDestinationsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x80\x01\n" +
 	"\x18ListDestinationsResponse\x12<\n" +
-	"\fdestinations\x18\x01 \x03(\v2\x18.deckhand.v1.DestinationR\fdestinations\"J\n" +
+	"\fdestinations\x18\x01 \x03(\v2\x18.deckhand.v1.DestinationR\fdestinations\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"J\n" +
 	"\x16TestDestinationRequest\x120\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"F\n" +
 	"\x17TestDestinationResponse\x12+\n" +

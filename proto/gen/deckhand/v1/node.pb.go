@@ -1210,8 +1210,12 @@ type ListNodeLocksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this node's; empty for all.
 	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// Also those that were released, newest first, at most 100.
-	Released      bool `protobuf:"varint,2,opt,name=released,proto3" json:"released,omitempty"`
+	// Also those that were released, newest first, after those that are held.
+	Released bool `protobuf:"varint,2,opt,name=released,proto3" json:"released,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1260,9 +1264,25 @@ func (x *ListNodeLocksRequest) GetReleased() bool {
 	return false
 }
 
+func (x *ListNodeLocksRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListNodeLocksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListNodeLocksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Locks         []*NodeLock            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Locks []*NodeLock            `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1302,6 +1322,13 @@ func (x *ListNodeLocksResponse) GetLocks() []*NodeLock {
 		return x.Locks
 	}
 	return nil
+}
+
+func (x *ListNodeLocksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type EnrollNodeRequest struct {
@@ -1662,12 +1689,17 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12\x14\n" +
 	"\x05force\x18\x02 \x01(\bR\x05force\";\n" +
 	"\x12UnlockNodeResponse\x12%\n" +
-	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"U\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"\xa7\x01\n" +
 	"\x14ListNodeLocksRequest\x12!\n" +
 	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1a\n" +
-	"\breleased\x18\x02 \x01(\bR\breleased\"D\n" +
+	"\breleased\x18\x02 \x01(\bR\breleased\x12'\n" +
+	"\tpage_size\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
 	"\x15ListNodeLocksResponse\x12+\n" +
-	"\x05locks\x18\x01 \x03(\v2\x15.deckhand.v1.NodeLockR\x05locks\"\x98\x03\n" +
+	"\x05locks\x18\x01 \x03(\v2\x15.deckhand.v1.NodeLockR\x05locks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x03\n" +
 	"\x11EnrollNodeRequest\x12)\n" +
 	"\n" +
 	"join_token\x18\x01 \x01(\tB\n" +

@@ -407,7 +407,11 @@ func (x *CreateOrganisationResponse) GetToken() string {
 }
 
 type ListOrganisationsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,9 +446,25 @@ func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{6}
 }
 
+func (x *ListOrganisationsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListOrganisationsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListOrganisationsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisations []*Organisation        `protobuf:"bytes,1,rep,name=organisations,proto3" json:"organisations,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -486,6 +506,13 @@ func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
 	return nil
 }
 
+func (x *ListOrganisationsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_deckhand_v1_organisation_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_organisation_proto_rawDesc = "" +
@@ -523,10 +550,15 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\x05admin\x18\x02 \x01(\tB-\xbaH*r(2&^([A-Za-z0-9][A-Za-z0-9._@+-]{0,99})?$R\x05admin\"q\n" +
 	"\x1aCreateOrganisationResponse\x12=\n" +
 	"\forganisation\x18\x01 \x01(\v2\x19.deckhand.v1.OrganisationR\forganisation\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\x1a\n" +
-	"\x18ListOrganisationsRequest\"\\\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"l\n" +
+	"\x18ListOrganisationsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
 	"\x19ListOrganisationsResponse\x12?\n" +
-	"\rorganisations\x18\x01 \x03(\v2\x19.deckhand.v1.OrganisationR\rorganisations2\xd0\x02\n" +
+	"\rorganisations\x18\x01 \x03(\v2\x19.deckhand.v1.OrganisationR\rorganisations\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xd0\x02\n" +
 	"\x13OrganisationService\x12e\n" +
 	"\x12CreateOrganisation\x12&.deckhand.v1.CreateOrganisationRequest\x1a'.deckhand.v1.CreateOrganisationResponse\x12b\n" +
 	"\x11ListOrganisations\x12%.deckhand.v1.ListOrganisationsRequest\x1a&.deckhand.v1.ListOrganisationsResponse\x12n\n" +

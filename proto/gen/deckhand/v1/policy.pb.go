@@ -997,7 +997,11 @@ func (x *AlwaysAllow) GetLasts() *durationpb.Duration {
 type ListAllowRulesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those too that have ended or were revoked.
-	Past          bool `protobuf:"varint,1,opt,name=past,proto3" json:"past,omitempty"`
+	Past bool `protobuf:"varint,1,opt,name=past,proto3" json:"past,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,9 +1043,25 @@ func (x *ListAllowRulesRequest) GetPast() bool {
 	return false
 }
 
+func (x *ListAllowRulesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAllowRulesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListAllowRulesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rules         []*AllowRule           `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rules []*AllowRule           `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1081,6 +1101,13 @@ func (x *ListAllowRulesResponse) GetRules() []*AllowRule {
 		return x.Rules
 	}
 	return nil
+}
+
+func (x *ListAllowRulesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type RevokeAllowRuleRequest struct {
@@ -1264,11 +1291,16 @@ const file_deckhand_v1_policy_proto_rawDesc = "" +
 	"\x05scope\x18\x01 \x01(\tB#\xbaH r\x1eR\x05exactR\bcommandsR\x05shapeR\x04toolR\x05scope\x12\x1f\n" +
 	"\vevery_agent\x18\x02 \x01(\bR\n" +
 	"everyAgent\x12/\n" +
-	"\x05lasts\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lasts\"+\n" +
+	"\x05lasts\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lasts\"}\n" +
 	"\x15ListAllowRulesRequest\x12\x12\n" +
-	"\x04past\x18\x01 \x01(\bR\x04past\"F\n" +
+	"\x04past\x18\x01 \x01(\bR\x04past\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"n\n" +
 	"\x16ListAllowRulesResponse\x12,\n" +
-	"\x05rules\x18\x01 \x03(\v2\x16.deckhand.v1.AllowRuleR\x05rules\"=\n" +
+	"\x05rules\x18\x01 \x03(\v2\x16.deckhand.v1.AllowRuleR\x05rules\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"=\n" +
 	"\x16RevokeAllowRuleRequest\x12#\n" +
 	"\arule_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06ruleId\"E\n" +

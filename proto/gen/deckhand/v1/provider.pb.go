@@ -353,7 +353,11 @@ func (x *ConnectProviderResponse) GetProvider() *Provider {
 }
 
 type ListProvidersRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,9 +392,25 @@ func (*ListProvidersRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{4}
 }
 
+func (x *ListProvidersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListProvidersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListProvidersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Providers     []*Provider            `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Providers []*Provider            `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +450,13 @@ func (x *ListProvidersResponse) GetProviders() []*Provider {
 		return x.Providers
 	}
 	return nil
+}
+
+func (x *ListProvidersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type DisconnectProviderRequest struct {
@@ -819,7 +846,11 @@ func (*SetPriceResponse) Descriptor() ([]byte, []int) {
 }
 
 type ListPricesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -852,6 +883,20 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListPricesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPricesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
 }
 
 // Price is what a model costs, in US dollars for a million tokens.
@@ -959,7 +1004,9 @@ func (x *Price) GetSetAt() *timestamppb.Timestamp {
 type ListPricesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By provider and model.
-	Prices        []*Price `protobuf:"bytes,1,rep,name=prices,proto3" json:"prices,omitempty"`
+	Prices []*Price `protobuf:"bytes,1,rep,name=prices,proto3" json:"prices,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -999,6 +1046,13 @@ func (x *ListPricesResponse) GetPrices() []*Price {
 		return x.Prices
 	}
 	return nil
+}
+
+func (x *ListPricesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // Budget is a limit of cost, and what of it is spent.
@@ -1100,7 +1154,11 @@ func (x *Budget) GetSetBy() string {
 }
 
 type ListBudgetsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1135,9 +1193,25 @@ func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
+func (x *ListBudgetsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListBudgetsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListBudgetsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Budgets       []*Budget              `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Budgets []*Budget              `protobuf:"bytes,1,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1177,6 +1251,13 @@ func (x *ListBudgetsResponse) GetBudgets() []*Budget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *ListBudgetsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type GetBudgetRequest struct {
@@ -1800,10 +1881,15 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\fredirect_url\x18\x06 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xd0\x0fR\vredirectUrl\"L\n" +
 	"\x17ConnectProviderResponse\x121\n" +
-	"\bprovider\x18\x01 \x01(\v2\x15.deckhand.v1.ProviderR\bprovider\"\x16\n" +
-	"\x14ListProvidersRequest\"L\n" +
+	"\bprovider\x18\x01 \x01(\v2\x15.deckhand.v1.ProviderR\bprovider\"h\n" +
+	"\x14ListProvidersRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"t\n" +
 	"\x15ListProvidersResponse\x123\n" +
-	"\tproviders\x18\x01 \x03(\v2\x15.deckhand.v1.ProviderR\tproviders\":\n" +
+	"\tproviders\x18\x01 \x03(\v2\x15.deckhand.v1.ProviderR\tproviders\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
 	"\x19DisconnectProviderRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\x04name\"\x1c\n" +
 	"\x1aDisconnectProviderResponse\"h\n" +
@@ -1832,8 +1918,12 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"cacheWrite\x88\x01\x01B\r\n" +
 	"\v_cache_readB\x0e\n" +
 	"\f_cache_write\"\x12\n" +
-	"\x10SetPriceResponse\"\x13\n" +
-	"\x11ListPricesRequest\"\xf1\x01\n" +
+	"\x10SetPriceResponse\"e\n" +
+	"\x11ListPricesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\xf1\x01\n" +
 	"\x05Price\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
@@ -1844,9 +1934,10 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\vcache_write\x18\x06 \x01(\x01R\n" +
 	"cacheWrite\x12\x15\n" +
 	"\x06set_by\x18\a \x01(\tR\x05setBy\x121\n" +
-	"\x06set_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\"@\n" +
+	"\x06set_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05setAt\"h\n" +
 	"\x12ListPricesResponse\x12*\n" +
-	"\x06prices\x18\x01 \x03(\v2\x12.deckhand.v1.PriceR\x06prices\"\xed\x01\n" +
+	"\x06prices\x18\x01 \x03(\v2\x12.deckhand.v1.PriceR\x06prices\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xed\x01\n" +
 	"\x06Budget\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1b\n" +
 	"\tobject_id\x18\x02 \x01(\tR\bobjectId\x12\x14\n" +
@@ -1855,10 +1946,15 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"\fspent_micros\x18\x05 \x01(\x03R\vspentMicros\x12'\n" +
 	"\x0freserved_micros\x18\x06 \x01(\x03R\x0ereservedMicros\x12\x15\n" +
 	"\x06set_by\x18\a \x01(\tR\x05setByB\x0f\n" +
-	"\r_limit_micros\"\x14\n" +
-	"\x12ListBudgetsRequest\"D\n" +
+	"\r_limit_micros\"f\n" +
+	"\x12ListBudgetsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
 	"\x13ListBudgetsResponse\x12-\n" +
-	"\abudgets\x18\x01 \x03(\v2\x13.deckhand.v1.BudgetR\abudgets\"\xa4\x01\n" +
+	"\abudgets\x18\x01 \x03(\v2\x13.deckhand.v1.BudgetR\abudgets\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa4\x01\n" +
 	"\x10GetBudgetRequest\x12>\n" +
 	"\x05scope\x18\x01 \x01(\tB(\xbaH%r#R\x04taskR\alineageR\x04userR\forganisationR\x05scope\x12%\n" +
 	"\tobject_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bobjectId\x12)\n" +

@@ -2603,8 +2603,12 @@ func (x *ResumeTaskFromResponse) GetWorkspace() *WorkspaceRestore {
 }
 
 type ListCheckpointsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2646,9 +2650,25 @@ func (x *ListCheckpointsRequest) GetTaskId() string {
 	return ""
 }
 
+func (x *ListCheckpointsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListCheckpointsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListCheckpointsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoints   []*TaskCheckpoint      `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoints []*TaskCheckpoint      `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2688,6 +2708,13 @@ func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
 		return x.Checkpoints
 	}
 	return nil
+}
+
+func (x *ListCheckpointsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type KeepCheckpointRequest struct {
@@ -3287,12 +3314,17 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x0frestored_digest\x18\a \x01(\tR\x0erestoredDigest\"|\n" +
 	"\x16ResumeTaskFromResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12;\n" +
-	"\tworkspace\x18\x02 \x01(\v2\x1d.deckhand.v1.WorkspaceRestoreR\tworkspace\"=\n" +
+	"\tworkspace\x18\x02 \x01(\v2\x1d.deckhand.v1.WorkspaceRestoreR\tworkspace\"\x8f\x01\n" +
 	"\x16ListCheckpointsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"X\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x80\x01\n" +
 	"\x17ListCheckpointsResponse\x12=\n" +
-	"\vcheckpoints\x18\x01 \x03(\v2\x1b.deckhand.v1.TaskCheckpointR\vcheckpoints\"\xa9\x01\n" +
+	"\vcheckpoints\x18\x01 \x03(\v2\x1b.deckhand.v1.TaskCheckpointR\vcheckpoints\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa9\x01\n" +
 	"\x15KeepCheckpointRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +

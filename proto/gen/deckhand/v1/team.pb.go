@@ -199,7 +199,11 @@ func (x *CreateTeamResponse) GetTeam() *Team {
 }
 
 type ListTeamsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,9 +238,25 @@ func (*ListTeamsRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
+func (x *ListTeamsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTeamsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListTeamsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Teams         []*Team                `protobuf:"bytes,1,rep,name=teams,proto3" json:"teams,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Teams []*Team                `protobuf:"bytes,1,rep,name=teams,proto3" json:"teams,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +296,13 @@ func (x *ListTeamsResponse) GetTeams() []*Team {
 		return x.Teams
 	}
 	return nil
+}
+
+func (x *ListTeamsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type UpdateTeamRequest struct {
@@ -663,10 +690,15 @@ const file_deckhand_v1_team_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB*\xbaH'r%2#^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$R\x04name\x12;\n" +
 	"\x04role\x18\x02 \x01(\tB'\xbaH$r\"R\x00R\x06viewerR\x05basicR\badvancedR\x05adminR\x04role\";\n" +
 	"\x12CreateTeamResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.deckhand.v1.TeamR\x04team\"\x12\n" +
-	"\x10ListTeamsRequest\"<\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.deckhand.v1.TeamR\x04team\"d\n" +
+	"\x10ListTeamsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"d\n" +
 	"\x11ListTeamsResponse\x12'\n" +
-	"\x05teams\x18\x01 \x03(\v2\x11.deckhand.v1.TeamR\x05teams\"s\n" +
+	"\x05teams\x18\x01 \x03(\v2\x11.deckhand.v1.TeamR\x05teams\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"s\n" +
 	"\x11UpdateTeamRequest\x12#\n" +
 	"\ateam_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06teamId\x129\n" +

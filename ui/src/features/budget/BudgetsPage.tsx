@@ -1,10 +1,12 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
+import { byToken } from "@/api/pages";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
+import { More } from "@/components/More";
 import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { dollars } from "@/components/money";
@@ -25,8 +27,8 @@ export function BudgetsPage() {
   const [setting, setSetting] = useState<Budget | "new">();
   useShortcut("n", "Set a limit", "Budgets", () => setSetting("new"), admin);
   // What is spent moves with every call of a model: it is asked for again.
-  const list = useQuery(BudgetService.method.listBudgets, {}, { refetchInterval: 10_000 });
-  const all = list.data?.budgets ?? [];
+  const list = useInfiniteQuery(BudgetService.method.listBudgets, { pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 10_000 });
+  const all = list.data?.pages.flatMap((page) => page.budgets) ?? [];
   return (
     <Page
       title="Budgets"
@@ -71,6 +73,7 @@ export function BudgetsPage() {
           ))}
         </Table>
       )}
+      <More pages={list}>More budgets</More>
       <Plan />
       {setting && <SetBudget of={setting === "new" ? undefined : setting} onClose={() => setSetting(undefined)} />}
     </Page>

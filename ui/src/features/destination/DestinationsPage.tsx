@@ -1,11 +1,12 @@
 import { createClient } from "@connectrpc/connect";
-import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
 import { problemOf } from "@/api/error";
+import { byToken } from "@/api/pages";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
@@ -72,8 +73,8 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
   const [leaving, setLeaving] = useState<Destination>();
   const [rotating, setRotating] = useState<Destination>();
   // What is sent has no events: it is asked for again.
-  const list = useQuery(DestinationService.method.listDestinations, {}, { refetchInterval: 10_000 });
-  const all = list.data?.destinations ?? [];
+  const list = useInfiniteQuery(DestinationService.method.listDestinations, { pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 10_000 });
+  const all = list.data?.pages.flatMap((page) => page.destinations) ?? [];
   const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: DestinationService.typeName }] });
   // act does something to one destination, and says how that went.
   const act = async (d: Destination, fn: () => Promise<string>) => {
@@ -187,6 +188,7 @@ function Destinations(props: { edit: (d: Destination) => void; told: (secret: st
           </Row>
         ))}
       </Table>
+      <More pages={list}>More destinations</More>
       <Confirm
         open={rotating !== undefined}
         onClose={() => setRotating(undefined)}

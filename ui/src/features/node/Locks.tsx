@@ -1,7 +1,9 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { byToken } from "@/api/pages";
 import { Badge } from "@/components/Badge";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
@@ -12,8 +14,12 @@ import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
 // Locks says who works, and who worked, on the machine itself.
 export function Locks({ node }: { node: Node }) {
   // As the node, asked for again.
-  const list = useQuery(NodeService.method.listNodeLocks, { nodeId: node.id, released: true }, { refetchInterval: 10_000 });
-  const locks = list.data?.locks ?? [];
+  const list = useInfiniteQuery(
+    NodeService.method.listNodeLocks,
+    { nodeId: node.id, released: true, pageSize: 50, pageToken: "" },
+    { ...byToken, refetchInterval: 10_000 },
+  );
+  const locks = list.data?.pages.flatMap((page) => page.locks) ?? [];
   return (
     <Section title="Locks">
       {list.isPending ? (
@@ -45,6 +51,7 @@ export function Locks({ node }: { node: Node }) {
           ))}
         </Table>
       )}
+      <More pages={list}>Older locks</More>
     </Section>
   );
 }

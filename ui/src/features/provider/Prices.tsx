@@ -1,5 +1,6 @@
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
+import { byToken, useRest } from "@/api/pages";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Input } from "@/components/Field";
@@ -17,8 +18,10 @@ const usd = (v: number) => `$${v.toFixed(v !== 0 && v < 0.1 ? 3 : 2)}`;
 export function Prices(props: { set?: (of: { provider: string; model: string }) => void }) {
   const { set } = props;
   const [text, setText] = useState("");
-  const { data, error, isPending, refetch } = useQuery(ProviderService.method.listPrices, {});
-  const shown = data?.prices.filter((p) => `${p.provider}/${p.model}`.toLowerCase().includes(text.trim().toLowerCase())) ?? [];
+  const list = useInfiniteQuery(ProviderService.method.listPrices, { pageSize: 500, pageToken: "" }, byToken);
+  useRest(list); // it is searched here
+  const { data, error, isPending, refetch } = list;
+  const shown = data?.pages.flatMap((page) => page.prices).filter((p) => `${p.provider}/${p.model}`.toLowerCase().includes(text.trim().toLowerCase())) ?? [];
   return (
     <Section
       title="Prices of a million tokens"

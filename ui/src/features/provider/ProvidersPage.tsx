@@ -1,10 +1,11 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Plus } from "lucide-react";
 import { useMemo, useState } from "react";
 import { toast } from "sonner";
+import { byToken, useRest } from "@/api/pages";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
@@ -38,8 +39,9 @@ export function ProvidersPage() {
   const [leaving, setLeaving] = useState<Provider>();
   useShortcut("n", "Connect a provider", "Providers", () => setConnecting(""), admin);
   // When a key was used or refused has no event: it is asked for again.
-  const list = useQuery(ProviderService.method.listProviders, {}, { refetchInterval: 15_000 });
-  const all = list.data?.providers ?? [];
+  const list = useInfiniteQuery(ProviderService.method.listProviders, { pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 15_000 });
+  useRest(list);
+  const all = list.data?.pages.flatMap((page) => page.providers) ?? [];
   const anew = () => queries.invalidateQueries({ queryKey: ["connect-query", { serviceName: ProviderService.typeName }] });
   return (
     <Page

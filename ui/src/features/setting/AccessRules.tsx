@@ -1,12 +1,14 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
+import { byToken } from "@/api/pages";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { Field, Input, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
@@ -22,20 +24,21 @@ export function AccessRules() {
   const [setting, setSetting] = useState<AccessRule | "new">();
   const [leaving, setLeaving] = useState<string>();
   const refresh = useRefresh(AccessService);
-  const list = useQuery(AccessService.method.listAccessRules, {});
+  const list = useInfiniteQuery(AccessService.method.listAccessRules, { pageSize: 100, pageToken: "" }, byToken);
+  const rules = list.data?.pages.flatMap((page) => page.rules) ?? [];
   return (
     <Section title="From where calls may come" actions={<Button onClick={() => setSetting("new")}>New rule</Button>}>
       {list.isPending ? (
         <Skeletons rows={2} />
       ) : list.error ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
-      ) : list.data.rules.length === 0 ? (
+      ) : rules.length === 0 ? (
         <p className="rounded-lg border bg-panel p-3 text-dim">
           From everywhere. A rule lets calls come from some networks only; those from the hub&apos;s own machine are never refused.
         </p>
       ) : (
         <Table label="Access rules" head={["Of", "Networks", "By", "Since", ""]}>
-          {list.data.rules.map((r) => (
+          {rules.map((r) => (
             <Row key={r.what}>
               <Cell>{whats[r.what] ?? <span className="font-mono text-xs break-all">{r.what}</span>}</Cell>
               <Cell className="font-mono text-xs">{r.networks.join(", ")}</Cell>
@@ -57,6 +60,7 @@ export function AccessRules() {
           ))}
         </Table>
       )}
+      <More pages={list}>More rules</More>
       {setting && <SetRule of={setting === "new" ? undefined : setting} done={refresh} onClose={() => setSetting(undefined)} />}
       <Confirm
         open={leaving !== undefined}

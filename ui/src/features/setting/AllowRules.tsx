@@ -1,12 +1,14 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
+import { byToken } from "@/api/pages";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { Literal } from "@/components/Literal";
+import { More } from "@/components/More";
 import { line } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
@@ -26,7 +28,8 @@ export function AllowRules() {
   const [revoking, setRevoking] = useState<AllowRule>();
   const refresh = useRefresh(PolicyService);
   // A rule that ends has no event: it is asked for again.
-  const list = useQuery(PolicyService.method.listAllowRules, { past }, { refetchInterval: 30_000 });
+  const list = useInfiniteQuery(PolicyService.method.listAllowRules, { past, pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 30_000 });
+  const rules = list.data?.pages.flatMap((page) => page.rules) ?? [];
   return (
     <Section
       title="Always allowed"
@@ -40,11 +43,11 @@ export function AllowRules() {
         <Skeletons rows={2} />
       ) : list.error ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
-      ) : list.data.rules.length === 0 ? (
+      ) : rules.length === 0 ? (
         <p className="rounded-lg border bg-panel p-3 text-dim">Nothing. Whoever answers an approval with “always” leaves a rule here.</p>
       ) : (
         <Table label="Always allowed" head={["What", "Agent", "By", "Since", "Ends", ""]}>
-          {list.data.rules.map((r) => (
+          {rules.map((r) => (
             <Row key={r.id}>
               <Cell>
                 <Literal className="font-mono text-xs" text={r.tool} />
@@ -75,6 +78,7 @@ export function AllowRules() {
           ))}
         </Table>
       )}
+      <More pages={list}>Older rules</More>
       <Confirm
         open={revoking !== undefined}
         onClose={() => setRevoking(undefined)}

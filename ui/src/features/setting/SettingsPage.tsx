@@ -155,7 +155,8 @@ function Holds() {
   const session = useSession();
   const [released, setReleased] = useState(false);
   // No event tells of a hold of a scope without a task: it is asked for anew.
-  const list = useQuery(ControlService.method.listHolds, { released }, { refetchInterval: 15_000 });
+  const list = useInfiniteQuery(ControlService.method.listHolds, { released, pageSize: 100, pageToken: "" }, { ...byToken, refetchInterval: 15_000 });
+  const holds = list.data?.pages.flatMap((page) => page.holds) ?? [];
   const refresh = useRefresh(ControlService);
   const [releasing, setReleasing] = useState<Hold>();
   return (
@@ -171,13 +172,13 @@ function Holds() {
         <Skeletons rows={2} />
       ) : list.error ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
-      ) : list.data.holds.length === 0 ? (
+      ) : holds.length === 0 ? (
         <p className="rounded-lg border bg-panel p-3 text-dim">
           Nothing is held. The kill switch leaves a hold, which keeps what it ended from starting again.
         </p>
       ) : (
         <Table label="Holds" head={["What", "Why", "By", "Since", "Released", ""]}>
-          {list.data.holds.map((h) => (
+          {holds.map((h) => (
             <Row key={h.id}>
               <Cell>
                 {scopes[h.scope]} {h.scope !== KillScope.ORGANISATION && <Id value={h.objectId} />}
@@ -199,6 +200,7 @@ function Holds() {
           ))}
         </Table>
       )}
+      <More pages={list}>Older holds</More>
       <Confirm
         open={releasing !== undefined}
         onClose={() => setReleasing(undefined)}

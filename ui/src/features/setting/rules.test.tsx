@@ -40,6 +40,19 @@ describe("what is always allowed", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
+  it("is shown page by page", async () => {
+    const rule = (n: string) => ({ id: `rule_${n}`, tool: "shell_exec", description: `command ${n}`, createdBy: "ada" });
+    showPage("/rules", page(AllowRules), (r) =>
+      r.service(PolicyService, {
+        listAllowRules: (req) => (req.pageToken === "older" ? { rules: [rule("2")] } : { rules: [rule("1")], nextPageToken: "older" }),
+      }),
+    );
+    await userEvent.click(await screen.findByRole("button", { name: "Older rules" }));
+    expect(await screen.findByText("command 2")).toBeTruthy();
+    expect(screen.getByText("command 1")).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Older rules" })).toBeNull();
+  });
+
   it("is one's own to revoke, for whoever is no administrator", async () => {
     showPage("/rules", page(AllowRules), services(), "basic");
     expect(await screen.findByRole("button", { name: "Revoke notes" })).toBeTruthy();

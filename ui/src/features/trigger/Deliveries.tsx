@@ -30,7 +30,8 @@ const route = getRouteApi("/shell/triggers/$trigger");
 export function Deliveries({ trigger }: { trigger: Trigger }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const advanced = may(useSession(), "advanced");
+  const session = useSession();
+  const advanced = may(session, "advanced");
   // Deliveries have no events: they are asked for again.
   const pages = useInfiniteQuery(
     TriggerService.method.listDeliveries,
@@ -62,6 +63,10 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
       ) : deliveries.length === 0 ? (
         search.outcome ? (
           <Empty title={`No delivery was ${search.outcome}`}>Choose another outcome.</Empty>
+        ) : trigger.createdBy !== session.userName && !may(session, "admin") ? (
+          <Empty title="No deliveries to show">
+            What was sent to a trigger is seen by its maker, {trigger.createdBy}, the owner of its agent and administrators.
+          </Empty>
         ) : (
           <Empty
             title="It has not fired yet"

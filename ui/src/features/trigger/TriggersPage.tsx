@@ -17,7 +17,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
-import { TriggerService, type Delivery } from "@/gen/deckhand/v1/trigger_pb";
+import { TriggerService, type Delivery, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { DeliveryBadge, NextRuns, TriggerBadge } from "./parts";
 import { kinds, whenOf } from "./words";
 
@@ -29,7 +29,10 @@ export function TriggersPage() {
   const { agent } = route.useSearch();
   const navigate = route.useNavigate();
   const anywhere = useNavigate();
-  const advanced = may(useSession(), "advanced");
+  const session = useSession();
+  const advanced = may(session, "advanced");
+  // Others' deliveries may be there, and are not shown.
+  const none = (t: Trigger) => (t.createdBy === session.userName || may(session, "admin") ? "none yet" : "none to show");
   const create = () => void anywhere({ to: "/triggers/new", search: { agent } });
   useShortcut("n", "New trigger", "Triggers", create, advanced);
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
@@ -106,9 +109,9 @@ export function TriggersPage() {
               </Cell>
               <Cell>
                 {last.has(t.id) || recent.isPending || !recent.data?.nextPageToken ? (
-                  <Last delivery={last.get(t.id)} pending={recent.isPending} />
+                  <Last delivery={last.get(t.id)} pending={recent.isPending} none={none(t)} />
                 ) : (
-                  <LongAgo triggerId={t.id} />
+                  <LongAgo triggerId={t.id} none={none(t)} />
                 )}
               </Cell>
             </Row>
@@ -122,14 +125,14 @@ export function TriggersPage() {
 
 // LongAgo is the last delivery of a trigger that had none lately. It is asked for
 // once: a new one is among the recent ones.
-function LongAgo({ triggerId }: { triggerId: string }) {
+function LongAgo({ triggerId, none }: { triggerId: string; none: string }) {
   const { data, isPending } = useQuery(TriggerService.method.listDeliveries, { triggerId, pageSize: 1 });
-  return <Last delivery={data?.deliveries[0]} pending={isPending} />;
+  return <Last delivery={data?.deliveries[0]} pending={isPending} none={none} />;
 }
 
-function Last({ delivery, pending }: { delivery: Delivery | undefined; pending: boolean }) {
+function Last({ delivery, pending, none }: { delivery: Delivery | undefined; pending: boolean; none: string }) {
   if (pending) return <span className="text-dim">…</span>;
-  if (!delivery) return <span className="text-dim">none yet</span>;
+  if (!delivery) return <span className="text-dim">{none}</span>;
   return (
     <span className="inline-flex flex-wrap items-center gap-1.5">
       <DeliveryBadge of={delivery} />

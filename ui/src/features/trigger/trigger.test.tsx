@@ -163,6 +163,16 @@ describe("the list", () => {
 });
 
 describe("a trigger", () => {
+  it("says whose deliveries they are to whoever does not see them", async () => {
+    const others: Services = (r) => {
+      r.service(AgentService, { listAgents: () => ({}) });
+      r.service(TriggerService, { getTrigger: () => ({ trigger: trigger({ createdBy: "bob" }) }), listDeliveries: () => ({}) });
+    };
+    showPage("/triggers/on-push", triggerRoutes, others, "advanced");
+    expect(await screen.findByText("No deliveries to show")).toBeTruthy();
+    expect(screen.getByText(/seen by its maker, bob/)).toBeTruthy();
+  });
+
   // B5: listed, filtered by outcome, in pages.
   it("shows its deliveries by outcome, in pages", async () => {
     const calls = vi.fn();

@@ -1,5 +1,5 @@
 import { createClient } from "@connectrpc/connect";
-import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { X } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
@@ -13,6 +13,7 @@ import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Field, Input, Select } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
+import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
@@ -33,7 +34,7 @@ function useChanged() {
 // Teams lists teams with their members.
 export function Teams(props: { making: boolean; onMade: () => void }) {
   const admin = may(useSession(), "admin");
-  const list = useQuery(TeamService.method.listTeams, {});
+  const list = useInfiniteQuery(TeamService.method.listTeams, { pageSize: 100, pageToken: "" }, byToken);
   const people = useInfiniteQuery(UserService.method.listUsers, { pageSize: 500, pageToken: "" }, byToken);
   useRest(people);
   const changed = useChanged();
@@ -48,15 +49,16 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
   };
   if (list.isPending) return <Skeletons />;
   if (list.error) return <Problem error={list.error} retry={() => void list.refetch()} />;
+  const all = list.data.pages.flatMap((page) => page.teams);
   return (
     <>
-      {list.data.teams.length === 0 ? (
+      {all.length === 0 ? (
         <Empty title="No team yet" command="deckhand team create operators --role advanced">
           Whoever is in a team has at least its role.
         </Empty>
       ) : (
         <Table label="Teams" head={["Name", "Role", "Members", ...(admin ? [""] : [])]}>
-          {list.data.teams.map((t) => {
+          {all.map((t) => {
             const others = (people.data?.pages.flatMap((page) => page.users) ?? []).filter((u) => !t.members.includes(u.name));
             return (
               <Row key={t.id}>
@@ -119,6 +121,7 @@ export function Teams(props: { making: boolean; onMade: () => void }) {
           })}
         </Table>
       )}
+      <More pages={list}>More teams</More>
       {props.making && <NewTeam onClose={props.onMade} />}
       <Confirm
         open={deleting !== undefined}

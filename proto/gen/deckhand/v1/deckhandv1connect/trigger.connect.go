@@ -98,7 +98,8 @@ type TriggerServiceClient interface {
 	FireTrigger(context.Context, *connect.Request[v1.FireTriggerRequest]) (*connect.Response[v1.FireTriggerResponse], error)
 	// TestTrigger says what would become of a payload, and starts nothing.
 	TestTrigger(context.Context, *connect.Request[v1.TestTriggerRequest]) (*connect.Response[v1.TestTriggerResponse], error)
-	// ListDeliveries answers firings, newest first, in keyset pages.
+	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
+	// seen by the maker of their trigger, the owner of its agent and administrators.
 	ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error)
 	// GetDelivery answers one firing with what was sent.
 	GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error)
@@ -304,7 +305,8 @@ type TriggerServiceHandler interface {
 	FireTrigger(context.Context, *connect.Request[v1.FireTriggerRequest]) (*connect.Response[v1.FireTriggerResponse], error)
 	// TestTrigger says what would become of a payload, and starts nothing.
 	TestTrigger(context.Context, *connect.Request[v1.TestTriggerRequest]) (*connect.Response[v1.TestTriggerResponse], error)
-	// ListDeliveries answers firings, newest first, in keyset pages.
+	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
+	// seen by the maker of their trigger, the owner of its agent and administrators.
 	ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error)
 	// GetDelivery answers one firing with what was sent.
 	GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error)

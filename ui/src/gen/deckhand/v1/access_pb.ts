@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/access.proto.
  */
 export const file_deckhand_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("ChhkZWNraGFuZC92MS9hY2Nlc3MucHJvdG8SC2RlY2toYW5kLnYxInAKCkFjY2Vzc1J1bGUSDAoEd2hhdBgBIAEoCRIQCghuZXR3b3JrcxgCIAMoCRISCgpjaGFuZ2VkX2J5GAMgASgJEi4KCmNoYW5nZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhgKFkxpc3RBY2Nlc3NSdWxlc1JlcXVlc3QiQQoXTGlzdEFjY2Vzc1J1bGVzUmVzcG9uc2USJgoFcnVsZXMYASADKAsyFy5kZWNraGFuZC52MS5BY2Nlc3NSdWxlIkUKFFNldEFjY2Vzc1J1bGVSZXF1ZXN0EgwKBHdoYXQYASABKAkSEAoIbmV0d29ya3MYAiADKAkSDQoFZm9yY2UYAyABKAgiFwoVU2V0QWNjZXNzUnVsZVJlc3BvbnNlIicKF0RlbGV0ZUFjY2Vzc1J1bGVSZXF1ZXN0EgwKBHdoYXQYASABKAkiGgoYRGVsZXRlQWNjZXNzUnVsZVJlc3BvbnNlMqYCCg1BY2Nlc3NTZXJ2aWNlElwKD0xpc3RBY2Nlc3NSdWxlcxIjLmRlY2toYW5kLnYxLkxpc3RBY2Nlc3NSdWxlc1JlcXVlc3QaJC5kZWNraGFuZC52MS5MaXN0QWNjZXNzUnVsZXNSZXNwb25zZRJWCg1TZXRBY2Nlc3NSdWxlEiEuZGVja2hhbmQudjEuU2V0QWNjZXNzUnVsZVJlcXVlc3QaIi5kZWNraGFuZC52MS5TZXRBY2Nlc3NSdWxlUmVzcG9uc2USXwoQRGVsZXRlQWNjZXNzUnVsZRIkLmRlY2toYW5kLnYxLkRlbGV0ZUFjY2Vzc1J1bGVSZXF1ZXN0GiUuZGVja2hhbmQudjEuRGVsZXRlQWNjZXNzUnVsZVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChhkZWNraGFuZC92MS9hY2Nlc3MucHJvdG8SC2RlY2toYW5kLnYxInAKCkFjY2Vzc1J1bGUSDAoEd2hhdBgBIAEoCRIQCghuZXR3b3JrcxgCIAMoCRISCgpjaGFuZ2VkX2J5GAMgASgJEi4KCmNoYW5nZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIj8KFkxpc3RBY2Nlc3NSdWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiWgoXTGlzdEFjY2Vzc1J1bGVzUmVzcG9uc2USJgoFcnVsZXMYASADKAsyFy5kZWNraGFuZC52MS5BY2Nlc3NSdWxlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJFChRTZXRBY2Nlc3NSdWxlUmVxdWVzdBIMCgR3aGF0GAEgASgJEhAKCG5ldHdvcmtzGAIgAygJEg0KBWZvcmNlGAMgASgIIhcKFVNldEFjY2Vzc1J1bGVSZXNwb25zZSInChdEZWxldGVBY2Nlc3NSdWxlUmVxdWVzdBIMCgR3aGF0GAEgASgJIhoKGERlbGV0ZUFjY2Vzc1J1bGVSZXNwb25zZTKmAgoNQWNjZXNzU2VydmljZRJcCg9MaXN0QWNjZXNzUnVsZXMSIy5kZWNraGFuZC52MS5MaXN0QWNjZXNzUnVsZXNSZXF1ZXN0GiQuZGVja2hhbmQudjEuTGlzdEFjY2Vzc1J1bGVzUmVzcG9uc2USVgoNU2V0QWNjZXNzUnVsZRIhLmRlY2toYW5kLnYxLlNldEFjY2Vzc1J1bGVSZXF1ZXN0GiIuZGVja2hhbmQudjEuU2V0QWNjZXNzUnVsZVJlc3BvbnNlEl8KEERlbGV0ZUFjY2Vzc1J1bGUSJC5kZWNraGFuZC52MS5EZWxldGVBY2Nlc3NSdWxlUmVxdWVzdBolLmRlY2toYW5kLnYxLkRlbGV0ZUFjY2Vzc1J1bGVSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * AccessRule bounds calls. A call has to be within every rule that is about it.
@@ -59,6 +59,19 @@ export const AccessRuleSchema: GenMessage<AccessRule> = /*@__PURE__*/
  * @generated from message deckhand.v1.ListAccessRulesRequest
  */
 export type ListAccessRulesRequest = Message<"deckhand.v1.ListAccessRulesRequest"> & {
+  /**
+   * At most this many; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
 };
 
 /**
@@ -76,6 +89,13 @@ export type ListAccessRulesResponse = Message<"deckhand.v1.ListAccessRulesRespon
    * @generated from field: repeated deckhand.v1.AccessRule rules = 1;
    */
   rules: AccessRule[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**

@@ -1443,7 +1443,8 @@ export const TriggerService: GenService<{
     output: typeof TestTriggerResponseSchema;
   },
   /**
-   * ListDeliveries answers firings, newest first, in keyset pages.
+   * ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
+   * seen by the maker of their trigger, the owner of its agent and administrators.
    *
    * @generated from rpc deckhand.v1.TriggerService.ListDeliveries
    */
