@@ -237,7 +237,7 @@ func multiplies(code string) bool {
 
 // within looks into a shell script that code runs.
 func (f *finder) within(script string, c *shell.Command) {
-	inner := &finder{script: shell.Read(script, shell.Options{Dir: plainDir(c.Dir)}), seen: f.seen}
+	inner := &finder{script: shell.Read(script, shell.Options{Dir: plainDir(c.Dir)}), seen: f.remember()}
 	for _, name := range inner.script.Bombs {
 		inner.add(ForkBomb, c, "%s starts itself, or others, without end", name)
 	}
@@ -274,7 +274,7 @@ func Files(language, text string) (read, written []string) {
 	if len(text) > most {
 		text = text[:most]
 	}
-	text = strings.NewReplacer(shell.Hole, " ", shell.Unset, "").Replace(text)
+	text = spaced(text)
 	if !reads.MatchString(text) && !writes.MatchString(text) && !deletes.MatchString(text) && language != "awk" {
 		return nil, nil
 	}

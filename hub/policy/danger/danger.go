@@ -66,7 +66,7 @@ const maxFindings = 100
 
 // In returns what is dangerous in a script that was read.
 func In(script shell.Script) []Finding {
-	f := &finder{script: script, seen: map[Finding]bool{}}
+	f := &finder{script: script}
 	for _, name := range script.Bombs {
 		f.add(ForkBomb, nil, "%s starts itself, or others, without end", name)
 	}
@@ -79,7 +79,7 @@ func In(script shell.Script) []Finding {
 
 // Code returns what is dangerous in code of a language; see shell.Language.
 func Code(language, text string, line int) []Finding {
-	f := &finder{seen: map[Finding]bool{}}
+	f := &finder{}
 	f.code(language, text, &shell.Command{Line: line, Args: []shell.Word{{Text: language, Known: true}}})
 	return f.found
 }
@@ -87,7 +87,7 @@ func Code(language, text string, line int) []Finding {
 // File returns what is dangerous in writing, reading or deleting a file, by tools
 // for files.
 func File(verb, name string) []Finding {
-	f := &finder{seen: map[Finding]bool{}}
+	f := &finder{}
 	name = clean(name, shell.Workspace)
 	c := &shell.Command{Line: 1, Args: []shell.Word{{Text: verb, Known: true}, {Text: name, Known: true}}}
 	switch verb {
@@ -113,8 +113,16 @@ func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 	if f.seen[finding] || len(f.seen) >= maxFindings {
 		return
 	}
-	f.seen[finding] = true
+	f.remember()[finding] = true
 	f.found = append(f.found, finding)
+}
+
+// remember returns what was found, to be added to.
+func (f *finder) remember() map[Finding]bool {
+	if f.seen == nil {
+		f.seen = map[Finding]bool{}
+	}
+	return f.seen
 }
 
 func shorten(s string) string {
@@ -138,7 +146,7 @@ func (f *finder) command(c *shell.Command) {
 		f.add(ForkBomb, c, "its code starts processes without end")
 	}
 	if c.Language != "" && c.Language != "shell" && c.Code.Text != "" {
-		f.code(c.Language, strings.NewReplacer(shell.Hole, " ", shell.Unset, "").Replace(c.Code.Text), c)
+		f.code(c.Language, spaced(c.Code.Text), c)
 	}
 	name := c.Name()
 	if name == "" {
@@ -167,11 +175,20 @@ func at(c *shell.Command, w shell.Word) string {
 // what is not set.
 var filled = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown")
 
-func fill(text string) string {
-	if !strings.Contains(text, shell.Hole) && !strings.Contains(text, shell.Unset) {
+func fill(text string) string { return replaced(filled, text) }
+
+// spacing puts a space in the place of what is not known of code.
+var spacing = strings.NewReplacer(shell.Hole, " ", shell.Unset, "")
+
+func spaced(code string) string { return replaced(spacing, code) }
+
+// replaced is for replacers of what is not known, which is in few texts: none of
+// them has another byte that Hole begins with.
+func replaced(r *strings.Replacer, text string) string {
+	if strings.IndexByte(text, shell.Hole[0]) < 0 {
 		return text
 	}
-	return filled.Replace(text)
+	return r.Replace(text)
 }
 
 // proc is a process's own view of the file system.

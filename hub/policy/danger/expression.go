@@ -25,7 +25,11 @@ func compile(text string) *expression {
 	if err != nil {
 		panic(err) // it was compiled above
 	}
-	return &expression{Regexp: re, words: wordsOf(parsed)}
+	words := wordsOf(parsed)
+	return &expression{Regexp: re, words: slices.DeleteFunc(slices.Clone(words), func(w string) bool {
+		// A text with this word has another of them, which will do.
+		return slices.ContainsFunc(words, func(other string) bool { return other != w && strings.Contains(w, other) })
+	})}
 }
 
 // wordsOf returns texts of which each match of an expression has one; none where

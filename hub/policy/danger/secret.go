@@ -19,14 +19,29 @@ func (f *finder) secret(c *shell.Command, p string) {
 }
 
 // discreet are programs that may name a credential without showing it.
-var discreet = []string{
+var discreet = setOf(
 	"ls", "stat", "test", "[", "chmod", "chown", "chgrp", "ssh", "sftp", "ssh-add", "ssh-keygen", "ssh-copy-id", "mkdir", "touch", "echo", "printf", "export", "git", "rm", "rmdir",
 	"cd", "file", "du", "wc", "md5sum", "sha256sum", "sha1sum", "basename", "dirname", "realpath", "readlink", "which", "man", "apropos", "alias", ":", "true", "false", "declare", "local", "set", "unset", "readonly",
 	"shred", "unlink", "sudo", "env", "nohup", "timeout", "xargs", "bash", "sh", "tree", "getfacl", "lsattr", "mosh", "autossh", "sshfs", "kill", "history", "visudo", "ssh-keyscan", "pushd", "return", "exit", "gh", "eval", "time", "nice", "kubectl", "helm", "k9s", "terraform", "aws", "gcloud", "az", "psql", "pg_dump", "mysql", "mysqldump", "ansible", "ansible-playbook", "npm", "cargo", "twine",
-}
+)
 
 // patterned are programs whose first operand is no file.
-var patterned = []string{"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq"}
+var patterned = setOf("grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq")
+
+// packing are programs that take folders with all that is in them, and keyed those
+// that log in with a key which they are told.
+var (
+	packing = setOf("cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg")
+	keyed   = setOf("scp", "rsync", "autossh", "sshfs", "ansible")
+)
+
+func setOf(names ...string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
+}
 
 // secrets looks at programs that show or send credentials.
 func (f *finder) secrets(c *shell.Command, name string) {
@@ -52,15 +67,15 @@ func (f *finder) secrets(c *shell.Command, name string) {
 	case "curl", "wget", "http", "https", "nc", "ncat", "netcat", "socat", "telnet", "mail", "sendmail", "xh":
 		f.sends(c)
 	}
-	if slices.Contains(discreet, name) {
+	if discreet[name] {
 		return
 	}
 	var named []string
 	skip := 0
-	if slices.Contains(patterned, name) && !option(c, 'e', "--regexp", "--file", "--expression") {
+	if patterned[name] && !option(c, 'e', "--regexp", "--file", "--expression") {
 		skip = 1
 	}
-	if slices.Contains([]string{"scp", "rsync", "autossh", "sshfs", "ansible"}, name) {
+	if keyed[name] {
 		// The key that they log in with.
 		for i, a := range c.Args {
 			if i > 0 && (c.Args[i-1].Text == "-i" || c.Args[i-1].Text == "-F") {
@@ -68,7 +83,7 @@ func (f *finder) secrets(c *shell.Command, name string) {
 			}
 		}
 	}
-	folders := slices.Contains([]string{"cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg"}, name)
+	folders := packing[name]
 	ops := operands(c)
 	for i, a := range ops {
 		if i < skip || slices.Contains(named, a.Text) {
@@ -99,7 +114,7 @@ func (f *finder) secrets(c *shell.Command, name string) {
 	if name == "find" && (has(c, "-exec", "-execdir") && !has(c, "chmod", "chown", "ls", "stat", "rm") || has(c, "-delete")) {
 		return
 	}
-	if name == "xargs" || slices.Contains(c.Via, "xargs") && !slices.Contains(discreet, name) {
+	if name == "xargs" || slices.Contains(c.Via, "xargs") {
 		f.comesFrom(c, func(from *shell.Command) bool {
 			for i, a := range from.Args {
 				if i > 0 && (from.Args[i-1].Text == "-name" || from.Args[i-1].Text == "-iname") && sensitiveName(a.Text) {
@@ -142,10 +157,15 @@ func (f *finder) named(c *shell.Command, text string, folders bool) {
 	if rest, ok := strings.CutPrefix(text, "file://"); ok {
 		text = rest
 	}
-	p := at(c, shell.Word{Text: text})
-	f.secret(c, p)
-	if folders && secretFolder(p) {
-		f.add(Credentials, c, "it takes the credentials in %s", p)
+	if !inWorkspace(c, text) {
+		p := at(c, shell.Word{Text: text})
+		f.secret(c, p)
+		if folders && secretFolder(p) {
+			f.add(Credentials, c, "it takes the credentials in %s", p)
+		}
+	}
+	if !strings.ContainsAny(text, ".:/xX") {
+		return // each of the names below has one of them
 	}
 	if strings.Contains(text, "169.254.169.254") || strings.Contains(text, "metadata.google.internal") || strings.Contains(text, "[fd00:ec2::254]") || strings.Contains(text, "169.254.170.2") ||
 		strings.Contains(text, "100.100.100.200") || strings.Contains(text, "//2852039166") || strings.Contains(strings.ToLower(text), "0xa9fea9fe") {
@@ -154,6 +174,31 @@ func (f *finder) named(c *shell.Command, text string, folders bool) {
 	if strings.Contains(text, "docker.sock") || strings.Contains(text, "containerd.sock") || strings.Contains(text, "crio.sock") {
 		f.add(Escape, c, "it speaks to the container daemon")
 	}
+}
+
+// inWorkspace reports whether a word of a command can only be the name of something
+// that lies in the workspace and has no hidden part: most are, and no credential is.
+func inWorkspace(c *shell.Command, text string) bool {
+	if c.Follows() || text == "" || text[0] == '/' {
+		return false
+	}
+	below, ok := strings.CutPrefix(c.Dir, shell.Workspace)
+	return ok && (below == "" || below[0] == '/') && shown(below) && shown(text)
+}
+
+// shown reports whether a path has no hidden part, no wildcard and nothing that is
+// not known.
+func shown(p string) bool {
+	begins := true
+	for i := range len(p) {
+		switch ch := p[i]; {
+		case ch >= 0x80, ch == '*', ch == '?', ch == '[', ch == '(', begins && (ch == '.' || ch == '_'):
+			return false
+		default:
+			begins = ch == '/'
+		}
+	}
+	return true
 }
 
 // sends looks at programs that send what they read.

@@ -32,7 +32,7 @@ func (w *walker) meaning(name string, args []Word, in value, r redirected, at in
 	case "alias":
 		for _, a := range rest {
 			if k, v, ok := strings.Cut(a.Text, "="); ok {
-				w.aliases[k] = v
+				put(&w.aliases, k, v)
 			}
 		}
 		return known("")
@@ -86,7 +86,7 @@ func (w *walker) meaning(name string, args []Word, in value, r redirected, at in
 		return known("")
 	case "hash":
 		if len(rest) == 3 && rest[0].Text == "-p" {
-			w.programs[rest[2].Text] = rest[1].Text
+			put(&w.programs, rest[2].Text, rest[1].Text)
 		}
 		return known("")
 	case "ln", "cp", "mv", "install", "link":

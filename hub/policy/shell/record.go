@@ -225,7 +225,9 @@ func resolve(name, dir string, links map[string]string) string {
 	if !strings.HasPrefix(name, "/") {
 		name = dir + "/" + name
 	}
-	name = path.Clean(name)
+	if name = path.Clean(name); len(links) == 0 {
+		return name
+	}
 	for range 8 {
 		to, ok := followed(name, links)
 		if !ok {

@@ -84,7 +84,7 @@ func (w *walker) emit(c Command) int {
 	}
 	c.Via, c.Host, c.Background = slices.Clone(w.via), w.host, c.Background || w.back
 	if w.out.Commands == nil {
-		w.out.Commands = make([]Command, 0, usualCommands)
+		w.out.Commands = make([]Command, 0, max(1, w.room))
 	}
 	w.out.Commands = append(w.out.Commands, c)
 	return len(w.out.Commands) - 1
@@ -242,15 +242,23 @@ func globbed(x Word) string {
 	if !x.Glob || holed(x.Text) {
 		return ""
 	}
-	for _, name := range notable {
-		for _, dir := range []string{"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"} {
-			if Matches(x.Text, dir+name) {
-				return dir + name
-			}
+	for _, path := range notablePaths {
+		if Matches(x.Text, path) {
+			return path
 		}
 	}
 	return ""
 }
+
+// notablePaths are notable, by their names alone and in the folders of programs.
+var notablePaths = func() (out []string) {
+	for _, name := range notable {
+		for _, dir := range []string{"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"} {
+			out = append(out, dir+name)
+		}
+	}
+	return out
+}()
 
 // notable are the programs that a wildcard is tried on.
 var notable = []string{

@@ -27,8 +27,8 @@ const (
 	maxScript = 128 << 10
 	// maxCommands bounds what a script comes to; maxDepth its nesting.
 	maxCommands = 2000
-	// usualCommands is how many there is room for from the beginning.
-	usualCommands = 4
+	// usualCommands is up to how many there is room for from the beginning.
+	usualCommands = 8
 	maxDepth      = 24
 	// maxSteps bounds the work: statements that are walked.
 	maxSteps = 20_000
@@ -111,6 +111,10 @@ type Command struct {
 // links that the script made are followed.
 func (c *Command) Abs(name string) string { return resolve(name, c.Dir, c.links) }
 
+// Follows reports whether the script has made symbolic links by then, which Abs
+// follows.
+func (c *Command) Follows() bool { return len(c.links) > 0 }
+
 // Name is the program's name without its folders; "" where it cannot be known.
 func (c *Command) Name() string {
 	if len(c.Args) == 0 || !c.Args[0].Known {
@@ -185,9 +189,22 @@ type Look interface {
 }
 
 // Read returns what a script would run.
-func Read(script string, o Options) (out Script) {
-	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Before, looks: o.Now}
-	w.links = o.Before.links
+func Read(script string, o Options) Script {
+	// The walker is made with its first state and what it finds, as one.
+	all := &struct {
+		walker
+		first state
+		found Script
+	}{}
+	all.walker.state, all.out, all.earlier, all.looks = &all.first, &all.found, o.Before, o.Now
+	all.first.begin(o.Dir)
+	all.first.links = o.Before.links
+	all.walker.whole(script)
+	return all.found
+}
+
+// whole walks the script that Read is given.
+func (w *walker) whole(script string) {
 	defer func() {
 		// The expander has panics for forms that it does not know.
 		if r := recover(); r != nil {
@@ -197,8 +214,7 @@ func Read(script string, o Options) (out Script) {
 	w.script(script, nil, value{known: true})
 	w.outTo = nil
 	w.flush(0, nil)
-	out.After = w.record()
-	return out
+	w.out.After = w.record()
 }
 
 // opaque notes what cannot be understood and is run all the same.
@@ -236,8 +252,28 @@ func (w *walker) parse(script string) *syntax.File {
 		w.opaque("it is no valid shell: %v", err)
 		return nil
 	}
-	w.bombs(file)
+	if mayBomb(script) {
+		w.bombs(file)
+	}
+	if w.room == 0 {
+		w.room = max(1, room(file.Stmts, usualCommands))
+	}
 	return file
+}
+
+// room returns how many simple commands a list has, those of pipes and lists
+// counted, up to a number.
+func room(list []*syntax.Stmt, most int) (n int) {
+	for _, s := range list {
+		if n >= most {
+			break
+		}
+		n++
+		for c, ok := s.Cmd.(*syntax.BinaryCmd); ok; c, ok = c.X.Cmd.(*syntax.BinaryCmd) {
+			n++
+		}
+	}
+	return min(n, most)
 }
 
 // base returns a path's last part.
