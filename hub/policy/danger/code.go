@@ -82,8 +82,8 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			run(p)
 		}
 		var quoted []string
-		for _, m := range literals.FindAllStringSubmatch(s.bare, 50) {
-			quoted = append(quoted, "'"+strings.ReplaceAll(s.at(m[1]), "'", `'\''`)+"'")
+		for _, n := range numbers(s.bare) {
+			quoted = append(quoted, "'"+strings.ReplaceAll(s.at(n), "'", `'\''`)+"'")
 		}
 		run(strings.Join(quoted, " "))
 	}
@@ -237,7 +237,7 @@ func multiplies(code string) bool {
 
 // within looks into a shell script that code runs.
 func (f *finder) within(script string, c *shell.Command) {
-	inner := &finder{script: shell.Read(script, shell.Options{Dir: plainDir(c.Dir)}), seen: f.remember()}
+	inner := &finder{script: shell.Read(script, shell.Options{Dir: plainDir(c.Dir)}), seen: f.seen}
 	for _, name := range inner.script.Bombs {
 		inner.add(ForkBomb, c, "%s starts itself, or others, without end", name)
 	}

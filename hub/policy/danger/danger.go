@@ -10,6 +10,7 @@ package danger
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
@@ -57,7 +58,16 @@ type Finding struct {
 type finder struct {
 	script shell.Script
 	found  []Finding
-	seen   map[Finding]bool
+	// seen are the findings of this script and of those that hold it, as they were
+	// first noted. They are kept in noted of the outermost.
+	seen  *[]Finding
+	noted []Finding
+}
+
+func newFinder(script shell.Script) *finder {
+	f := &finder{script: script}
+	f.seen = &f.noted
+	return f
 }
 
 // maxFindings bounds what is said of one script: an author who wants to hide a
@@ -66,7 +76,7 @@ const maxFindings = 100
 
 // In returns what is dangerous in a script that was read.
 func In(script shell.Script) []Finding {
-	f := &finder{script: script}
+	f := newFinder(script)
 	for _, name := range script.Bombs {
 		f.add(ForkBomb, nil, "%s starts itself, or others, without end", name)
 	}
@@ -79,7 +89,7 @@ func In(script shell.Script) []Finding {
 
 // Code returns what is dangerous in code of a language; see shell.Language.
 func Code(language, text string, line int) []Finding {
-	f := &finder{}
+	f := newFinder(shell.Script{})
 	f.code(language, text, &shell.Command{Line: line, Args: []shell.Word{{Text: language, Known: true}}})
 	return f.found
 }
@@ -87,7 +97,7 @@ func Code(language, text string, line int) []Finding {
 // File returns what is dangerous in writing, reading or deleting a file, by tools
 // for files.
 func File(verb, name string) []Finding {
-	f := &finder{}
+	f := newFinder(shell.Script{})
 	name = clean(name, shell.Workspace)
 	c := &shell.Command{Line: 1, Args: []shell.Word{{Text: verb, Known: true}, {Text: name, Known: true}}}
 	switch verb {
@@ -110,19 +120,11 @@ func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 			finding.What += " (by " + strings.Join(c.Via, ", ") + ")"
 		}
 	}
-	if f.seen[finding] || len(f.seen) >= maxFindings {
+	if len(*f.seen) >= maxFindings || slices.Contains(*f.seen, finding) {
 		return
 	}
-	f.remember()[finding] = true
+	*f.seen = append(*f.seen, finding)
 	f.found = append(f.found, finding)
-}
-
-// remember returns what was found, to be added to.
-func (f *finder) remember() map[Finding]bool {
-	if f.seen == nil {
-		f.seen = map[Finding]bool{}
-	}
-	return f.seen
 }
 
 func shorten(s string) string {
@@ -234,6 +236,9 @@ func operands(c *shell.Command) (out []shell.Word) {
 			return append(out, c.Args[i+2:]...)
 		}
 		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			if out == nil {
+				out = make([]shell.Word, 0, len(c.Args)-1-i)
+			}
 			out = append(out, a)
 		}
 	}

@@ -352,6 +352,9 @@ func (w *walker) conventions(name string, rest []Word, at int) {
 			}
 		}
 	}
+	if len(w.files)+len(w.earlier.files) == 0 && w.looks == nil {
+		return
+	}
 	patterns := conventionsOf[name]
 	if len(patterns) == 0 || w.untouched() {
 		return

@@ -297,15 +297,27 @@ func operands(args []Word) (out []Word) {
 			return append(out, args[i+1:]...)
 		}
 		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			if out == nil {
+				out = make([]Word, 0, len(args)-i)
+			}
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
+// operand is the first of them.
 func operand(args []Word) Word {
-	if ops := operands(args); len(ops) > 0 {
-		return ops[0]
+	for i, a := range args {
+		if a.Text == "--" {
+			if i+1 < len(args) {
+				return args[i+1]
+			}
+			break
+		}
+		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			return a
+		}
 	}
 	return Word{}
 }

@@ -142,7 +142,7 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 	if len(args) == 1 && name == "exec" {
 		w.persist(r)
 	}
-	if name != "" && (strings.Contains(args[0].Text, "/") || slices.Contains(w.running, w.abs(args[0].Text))) {
+	if name != "" && (strings.Contains(args[0].Text, "/") || len(w.running) > 0 && slices.Contains(w.running, w.abs(args[0].Text))) {
 		if v, ok := w.content(w.abs(args[0].Text)); ok {
 			w.out.Commands[at].From = append(w.out.Commands[at].From, v.from...)
 			return w.file(name, args[0], texts(args), in, at)
@@ -156,6 +156,9 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 // that is called by this name; "" for none.
 func (w *walker) called(name string) string {
 	if strings.Contains(name, "/") {
+		if len(w.links) == 0 {
+			return ""
+		}
 		plain := resolve(name, w.dir, nil)
 		if full := w.abs(name); full != plain {
 			return full
@@ -173,8 +176,11 @@ func (w *walker) called(name string) string {
 		if dir == "" || holed(dir) {
 			continue
 		}
-		full := path.Join(w.abs(dir), name)
-		if to := resolve(full, "/", w.links); to != full {
+		full := w.abs(dir) + "/" + name
+		if full[1] == '/' || name == "" || name == "." || name == ".." {
+			full = path.Clean(full)
+		}
+		if to := w.abs(full); to != full {
 			return to
 		}
 		if _, ok := w.files[full]; ok {
@@ -242,8 +248,15 @@ func globbed(x Word) string {
 	if !x.Glob || holed(x.Text) {
 		return ""
 	}
+	re := matcher(x.Text)
+	if re == nil {
+		return ""
+	}
+	if only, whole := re.LiteralPrefix(); whole && only != "" {
+		return "" // it fits itself, which is the name of no program here
+	}
 	for _, path := range notablePaths {
-		if Matches(x.Text, path) {
+		if re.MatchString(path) {
 			return path
 		}
 	}

@@ -190,18 +190,26 @@ type Look interface {
 
 // Read returns what a script would run.
 func Read(script string, o Options) Script {
-	// The walker is made with its first state and what it finds, as one.
-	all := &struct {
-		walker
-		first state
-		found Script
-	}{}
-	all.walker.state, all.out, all.earlier, all.looks = &all.first, &all.found, o.Before, o.Now
-	all.first.begin(o.Dir)
-	all.first.links = o.Before.links
-	all.walker.whole(script)
-	return all.found
+	r, _ := readings.Get().(*reading)
+	r.walker.state, r.out, r.earlier, r.looks = &r.first, &r.found, o.Before, o.Now
+	r.first.begin(o.Dir)
+	r.first.links = o.Before.links
+	r.walker.whole(script)
+	found := r.found
+	*r = reading{}
+	readings.Put(r)
+	return found
 }
+
+// reading is a walker with its first state and what it finds.
+type reading struct {
+	walker
+	first state
+	found Script
+}
+
+// readings are kept to be used again; nothing of one outlasts Read.
+var readings = sync.Pool{New: func() any { return new(reading) }}
 
 // whole walks the script that Read is given.
 func (w *walker) whole(script string) {

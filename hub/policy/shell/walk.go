@@ -542,8 +542,8 @@ func plainWord(x *syntax.Word) (string, bool) {
 	return "", false
 }
 
-// quick expands a word of which all parts are plain text or a variable with a text,
-// as the expander would. Where field says so, the word is one of a command, of which
+// quick expands a word of which all parts are plain text, wildcards or a variable with
+// a text, as the expander would. Where field says so, the word is one of a command, of which
 // a variable outside quotes may make several or none; ok is false for such a word,
 // and for any other that the expander has to look at.
 func (w *walker) quick(x *syntax.Word, field bool) (out Word, ok bool) {
@@ -569,13 +569,16 @@ func (w *walker) quick(x *syntax.Word, field bool) (out Word, ok bool) {
 		sure = sure && !e.guess
 		return v.Str, v.Set && v.Kind == expand.String
 	}
-	for _, p := range x.Parts {
+	for i, p := range x.Parts {
 		switch p := p.(type) {
 		case *syntax.Lit:
-			if strings.ContainsAny(p.Value, "\\{~*?[\x00") || holed(p.Value) {
+			if strings.ContainsAny(p.Value, "\\\x00") || holed(p.Value) || i == 0 && p.Value != "" && p.Value[0] == '~' {
 				return Word{}, false
 			}
-			parts = append(parts, p.Value)
+			if strings.IndexByte(p.Value, '{') >= 0 && (len(x.Parts) > 1 || strings.ContainsAny(p.Value, ",.")) {
+				return Word{}, false // it may stand for several
+			}
+			parts, wild = append(parts, p.Value), wild || strings.ContainsAny(p.Value, "*?[")
 		case *syntax.SglQuoted:
 			if p.Dollar {
 				return Word{}, false

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -128,6 +129,9 @@ func wrapperOf(name string, args []Word) (spec wrapper, rest []Word, via string,
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") || name == "ld.so" {
 		return wrapper{long: list("--library-path --inhibit-rpath --audit --preload --argv0 --glibc-hwcaps-prepend --glibc-hwcaps-mask"), flags: list("--inhibit-cache --verify --list")}, args, "ld.so", true
 	}
+	if !runs[name] {
+		return wrapper{}, nil, "", false
+	}
 	if spec, rest, via, ok := subcommand(name, args); ok {
 		return spec, rest, via, true
 	}
@@ -166,6 +170,15 @@ var verbs = func() map[string]bool {
 				out[key[:i]] = true
 			}
 		}
+	}
+	return out
+}()
+
+// runs are the programs that run a command, whatever comes first among their words.
+var runs = func() map[string]bool {
+	out := maps.Clone(verbs)
+	for key := range wrappers {
+		out[key] = true
 	}
 	return out
 }()
