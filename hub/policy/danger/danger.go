@@ -196,6 +196,9 @@ func replaced(r *strings.Replacer, text string) string {
 // proc is a process's own view of the file system.
 var proc = compile(`^/proc/(?:[0-9]+|self|thread-self|unknown)/(?:task/[^/]+/)?(root|cwd)(/.*)?$`)
 
+// hostRoots are where containers have the machine's own root.
+var hostRoots = []string{"/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"}
+
 func clean(text, dir string) string {
 	text = fill(text)
 	if text == "" {
@@ -218,12 +221,11 @@ func clean(text, dir string) string {
 			text = path.Clean(fill(dir) + m[2])
 		}
 	}
-	for _, prefix := range []string{"/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"} {
-		if text == prefix {
+	for _, prefix := range hostRoots {
+		if rest, ok := strings.CutPrefix(text, prefix); ok && rest == "" {
 			return "/"
-		}
-		if rest, ok := strings.CutPrefix(text, prefix+"/"); ok {
-			text = "/" + rest
+		} else if ok && rest[0] == '/' {
+			text = rest
 		}
 	}
 	return text
