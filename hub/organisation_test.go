@@ -99,7 +99,7 @@ func TestAnOrganisationHasLimits(t *testing.T) {
 		"jail: {memory: 5GiB}\n":                      "jail.memory would be 5GiB",
 		"jail: {memory: 1GiB, max_memory: 4097MiB}\n": "jail.memory would be 4GiB",
 		"jail: {pids: 601}\n":                         "jail.pids would be 601",
-		"workspace: {size: 11GiB}\n":                  "workspace.size would be 11GiB",
+		"workspace: {size: 11GiB}\n":                  "workspace.size would be 11 GiB",
 	} {
 		err := apply(jail)
 		require.True(t, fault.Is(err, fault.Denied), "%s: %v", jail, err)
