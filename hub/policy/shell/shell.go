@@ -183,9 +183,10 @@ type Look interface {
 	// Names are those that are known to have been changed, by their paths from the
 	// root.
 	Names() []string
-	// Text returns what such a file holds now; ok is false for one that was not
-	// changed, and for one whose text nobody can know.
-	Text(name string) (text string, ok bool)
+	// Text returns what such a file holds now. known is false for one of which nobody
+	// can tell, though its text was known once; ok is false for one that was not
+	// changed, and for any other that has no text.
+	Text(name string) (text string, known, ok bool)
 }
 
 // Read returns what a script would run.
