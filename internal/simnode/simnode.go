@@ -37,6 +37,9 @@ type Config struct {
 	// Before, if set, is called before a command is started, in the call that
 	// starts it.
 	Before func(spec *nodev1.ExecSpec)
+	// Snapshot returns how the workspace of a jail stands; nil for a node that keeps
+	// no states.
+	Snapshot func(jailID string) *nodev1.TakeSnapshotResponse
 	// Looked, if set, is called before a file is read or a folder is listed.
 	Looked func(jailID, path string)
 	// Pressure is what the node says of the room that it has; see link.Config.
@@ -56,6 +59,7 @@ type Node struct {
 	nodev1.UnimplementedFileServiceServer
 	nodev1.UnimplementedJailServiceServer
 	nodev1.UnimplementedNodeServiceServer
+	nodev1.UnimplementedSnapshotServiceServer
 	nodev1.UnimplementedTelemetryServiceServer
 
 	cfg      Config
@@ -116,6 +120,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 			nodev1.RegisterJailServiceServer(r, n)
 			nodev1.RegisterFileServiceServer(r, n)
 			nodev1.RegisterNodeServiceServer(r, n)
+			nodev1.RegisterSnapshotServiceServer(r, n)
 			nodev1.RegisterTelemetryServiceServer(r, n)
 		},
 	})
@@ -288,6 +293,14 @@ func (n *Node) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*node
 	_, replaced := n.files[key]
 	n.files[key] = req.GetContent()
 	return &nodev1.WriteFileResponse{Size: int64(len(req.GetContent())), Replaced: replaced}, nil
+}
+
+// TakeSnapshot returns how the workspace of a jail stands.
+func (n *Node) TakeSnapshot(ctx context.Context, req *nodev1.TakeSnapshotRequest) (*nodev1.TakeSnapshotResponse, error) {
+	if n.cfg.Snapshot == nil {
+		return n.UnimplementedSnapshotServiceServer.TakeSnapshot(ctx, req)
+	}
+	return n.cfg.Snapshot(req.GetJailId()), nil
 }
 
 // RemoveFile takes a file away, as a program in the jail would.
