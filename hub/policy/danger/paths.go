@@ -9,7 +9,12 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 )
 
-func sprintf(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+func sprintf(format string, args ...any) string {
+	if len(args) == 0 {
+		return format // none of them has a %
+	}
+	return fmt.Sprintf(format, args...)
+}
 
 // roots are folders without which a machine, or an agent's work, is no more.
 var roots = []string{

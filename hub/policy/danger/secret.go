@@ -18,30 +18,38 @@ func (f *finder) secret(c *shell.Command, p string) {
 	}
 }
 
-// discreet are programs that may name a credential without showing it.
-var discreet = setOf(
-	"ls", "stat", "test", "[", "chmod", "chown", "chgrp", "ssh", "sftp", "ssh-add", "ssh-keygen", "ssh-copy-id", "mkdir", "touch", "echo", "printf", "export", "git", "rm", "rmdir",
-	"cd", "file", "du", "wc", "md5sum", "sha256sum", "sha1sum", "basename", "dirname", "realpath", "readlink", "which", "man", "apropos", "alias", ":", "true", "false", "declare", "local", "set", "unset", "readonly",
-	"shred", "unlink", "sudo", "env", "nohup", "timeout", "xargs", "bash", "sh", "tree", "getfacl", "lsattr", "mosh", "autossh", "sshfs", "kill", "history", "visudo", "ssh-keyscan", "pushd", "return", "exit", "gh", "eval", "time", "nice", "kubectl", "helm", "k9s", "terraform", "aws", "gcloud", "az", "psql", "pg_dump", "mysql", "mysqldump", "ansible", "ansible-playbook", "npm", "cargo", "twine",
+// trait is what a program does with the files that it names.
+type trait uint8
+
+const (
+	// discreet programs may name a credential without showing it.
+	discreet trait = 1 << iota
+	// patterned programs have a first operand that is no file.
+	patterned
+	// packing programs take folders with all that is in them.
+	packing
+	// keyed programs log in with a key which they are told.
+	keyed
 )
 
-// patterned are programs whose first operand is no file.
-var patterned = setOf("grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq")
-
-// packing are programs that take folders with all that is in them, and keyed those
-// that log in with a key which they are told.
-var (
-	packing = setOf("cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg")
-	keyed   = setOf("scp", "rsync", "autossh", "sshfs", "ansible")
-)
-
-func setOf(names ...string) map[string]bool {
-	out := make(map[string]bool, len(names))
-	for _, name := range names {
-		out[name] = true
+var traits = func() map[string]trait {
+	out := map[string]trait{}
+	for of, names := range map[trait][]string{
+		discreet: {
+			"ls", "stat", "test", "[", "chmod", "chown", "chgrp", "ssh", "sftp", "ssh-add", "ssh-keygen", "ssh-copy-id", "mkdir", "touch", "echo", "printf", "export", "git", "rm", "rmdir",
+			"cd", "file", "du", "wc", "md5sum", "sha256sum", "sha1sum", "basename", "dirname", "realpath", "readlink", "which", "man", "apropos", "alias", ":", "true", "false", "declare", "local", "set", "unset", "readonly",
+			"shred", "unlink", "sudo", "env", "nohup", "timeout", "xargs", "bash", "sh", "tree", "getfacl", "lsattr", "mosh", "autossh", "sshfs", "kill", "history", "visudo", "ssh-keyscan", "pushd", "return", "exit", "gh", "eval", "time", "nice", "kubectl", "helm", "k9s", "terraform", "aws", "gcloud", "az", "psql", "pg_dump", "mysql", "mysqldump", "ansible", "ansible-playbook", "npm", "cargo", "twine",
+		},
+		patterned: {"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq"},
+		packing:   {"cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg"},
+		keyed:     {"scp", "rsync", "autossh", "sshfs", "ansible"},
+	} {
+		for _, name := range names {
+			out[name] |= of
+		}
 	}
 	return out
-}
+}()
 
 // secrets looks at programs that show or send credentials.
 func (f *finder) secrets(c *shell.Command, name string) {
@@ -67,15 +75,16 @@ func (f *finder) secrets(c *shell.Command, name string) {
 	case "curl", "wget", "http", "https", "nc", "ncat", "netcat", "socat", "telnet", "mail", "sendmail", "xh":
 		f.sends(c)
 	}
-	if discreet[name] {
+	is := traits[name]
+	if is&discreet != 0 {
 		return
 	}
 	var named []string
 	skip := 0
-	if patterned[name] && !option(c, 'e', "--regexp", "--file", "--expression") {
+	if is&patterned != 0 && !option(c, 'e', "--regexp", "--file", "--expression") {
 		skip = 1
 	}
-	if keyed[name] {
+	if is&keyed != 0 {
 		// The key that they log in with.
 		for i, a := range c.Args {
 			if i > 0 && (c.Args[i-1].Text == "-i" || c.Args[i-1].Text == "-F") {
@@ -83,7 +92,7 @@ func (f *finder) secrets(c *shell.Command, name string) {
 			}
 		}
 	}
-	folders := packing[name]
+	folders := is&packing != 0
 	ops := operands(c)
 	for i, a := range ops {
 		if i < skip || slices.Contains(named, a.Text) {

@@ -136,6 +136,11 @@ var readable = strings.NewReplacer(Hole, "?", Unset, "?")
 // String is the command as one line, holes as "?".
 func (c *Command) String() string {
 	var b strings.Builder
+	n := len(c.Args)
+	for _, a := range c.Args {
+		n += len(a.Text)
+	}
+	b.Grow(n)
 	for i, a := range c.Args {
 		if i > 0 {
 			b.WriteByte(' ')
@@ -228,17 +233,18 @@ func (w *walker) whole(script string) {
 
 // opaque notes what cannot be understood and is run all the same.
 func (w *walker) opaque(format string, args ...any) {
-	w.unclear(format, args...)
-	if text := fmt.Sprintf(format, args...); !slices.Contains(w.out.Opaque, text) && len(w.out.Opaque) < 8 {
+	if text := w.unclear(format, args...); !slices.Contains(w.out.Opaque, text) && len(w.out.Opaque) < 8 {
 		w.out.Opaque = append(w.out.Opaque, text)
 	}
 }
 
-// unclear notes what cannot be understood, once.
-func (w *walker) unclear(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(w.out.Unclear, text) && len(w.out.Unclear) < 8 {
+// unclear notes what cannot be understood, once, and returns how it is said.
+func (w *walker) unclear(format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.out.Unclear, text) && len(w.out.Unclear) < 8 {
 		w.out.Unclear = append(w.out.Unclear, text)
 	}
+	return text
 }
 
 // parsers are kept: making one costs as much as reading a short script.
