@@ -231,6 +231,21 @@ func clean(text, dir string) string {
 	return text
 }
 
+// eachOperand calls fn for each of a command's operands, with its number from 0.
+func eachOperand(c *shell.Command, fn func(i int, a shell.Word)) (n int) {
+	options := true
+	for _, a := range c.Args[1:] {
+		switch {
+		case options && a.Text == "--":
+			options = false
+		case !options || !strings.HasPrefix(a.Text, "-") || a.Text == "-":
+			fn(n, a)
+			n++
+		}
+	}
+	return n
+}
+
 // operands are a command's words that are no options, its name not among them.
 func operands(c *shell.Command) (out []shell.Word) {
 	for i, a := range c.Args[1:] {

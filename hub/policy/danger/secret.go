@@ -93,10 +93,10 @@ func (f *finder) secrets(c *shell.Command, name string) {
 		}
 	}
 	folders := is&packing != 0
-	ops := operands(c)
-	for i, a := range ops {
+	last := eachOperand(c, func(int, shell.Word) {}) - 1
+	eachOperand(c, func(i int, a shell.Word) {
 		if i < skip || slices.Contains(named, a.Text) {
-			continue
+			return
 		}
 		text := a.Text
 		if name == "dd" {
@@ -106,8 +106,8 @@ func (f *finder) secrets(c *shell.Command, name string) {
 		if _, after, ok := strings.Cut(text, "@"); ok && name == "curl" {
 			text = after
 		}
-		f.named(c, text, folders && !(i == len(ops)-1 && i > 0 && (name == "cp" || name == "mv" || name == "rsync" || name == "scp")))
-	}
+		f.named(c, text, folders && !(i == last && i > 0 && (name == "cp" || name == "mv" || name == "rsync" || name == "scp")))
+	})
 	for i, a := range c.Args {
 		if i == 0 || !strings.HasPrefix(a.Text, "-") {
 			continue

@@ -168,6 +168,9 @@ func (w *walker) called(name string) string {
 	if len(w.files)+len(w.earlier.files)+len(w.links) == 0 {
 		return ""
 	}
+	if few := len(w.files) + len(w.earlier.files); few <= 8 && len(w.links) == 0 && !w.wrote(name) {
+		return ""
+	}
 	dirs := environment["PATH"]
 	if v, ok := w.vars["PATH"]; ok {
 		dirs = v.Str
@@ -191,6 +194,21 @@ func (w *walker) called(name string) string {
 		}
 	}
 	return ""
+}
+
+// wrote reports whether a file of a name was written, in whatever folder.
+func (w *walker) wrote(name string) bool {
+	for file := range w.files {
+		if base(file) == name {
+			return true
+		}
+	}
+	for file := range w.earlier.files {
+		if base(file) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // function walks a function's body with its arguments.

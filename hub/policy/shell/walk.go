@@ -498,6 +498,10 @@ func (w *walker) words(list []*syntax.Word) []Word {
 			out = append(out, v)
 			continue
 		}
+		if first, last, ok := manyNumbers(x); ok && len(out)+3 <= maxWords {
+			out = append(out, Word{Text: first, Known: true}, Word{Text: last, Known: true}, Word{Text: hole})
+			continue
+		}
 		cfg, e := w.config(x)
 		fields, err := expand.Fields(cfg, x)
 		w.drawn = append(w.drawn, e.from...)
@@ -521,6 +525,22 @@ func (w *walker) words(list []*syntax.Word) []Word {
 		}
 	}
 	return out
+}
+
+// manyNumbers returns the first and the last of numbers in a row, such as {1..500},
+// where there are more of them than are walked each for themselves.
+func manyNumbers(x *syntax.Word) (first, last string, ok bool) {
+	text, found := strings.CutPrefix(x.Lit(), "{")
+	if text, ok = strings.CutSuffix(text, "}"); !ok || !found {
+		return "", "", false
+	}
+	first, last, _ = strings.Cut(text, "..")
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if err1 != nil || err2 != nil || from < 0 || to < 0 || itoa(from) != first || itoa(to) != last {
+		return "", "", false
+	}
+	return first, last, max(from-to, to-from) >= maxItems
 }
 
 // plainWord returns a word that is what it says: most are.
