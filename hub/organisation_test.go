@@ -96,10 +96,10 @@ func TestAnOrganisationHasLimits(t *testing.T) {
 	require.EqualValues(t, 2000, got.GetJailCpuMillis(), "what is not given stays")
 	for jail, says := range map[string]string{
 		"jail: {cpus: 2.5}\n":                         "jail.cpus would be 2.5, and this organisation's jails may have 2 at most",
-		"jail: {memory: 5GiB}\n":                      "jail.memory would be 5GiB",
-		"jail: {memory: 1GiB, max_memory: 4097MiB}\n": "jail.memory would be 4GiB",
+		"jail: {memory: 5GiB}\n":                      "jail.memory would be 5 GiB",
+		"jail: {memory: 1GiB, max_memory: 4097MiB}\n": "jail.memory would be 4 GiB",
 		"jail: {pids: 601}\n":                         "jail.pids would be 601",
-		"workspace: {size: 11GiB}\n":                  "workspace.size would be 11GiB",
+		"workspace: {size: 11GiB}\n":                  "workspace.size would be 11 GiB",
 	} {
 		err := apply(jail)
 		require.True(t, fault.Is(err, fault.Denied), "%s: %v", jail, err)

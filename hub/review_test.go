@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +99,11 @@ func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxI
 	}))
 	require.NoError(r.t, err)
 	require.NotContains(r.t, r.types(task.GetId()), "execution_completed", "nobody is told what it came to")
+	// Until it is noted how the workspace stands, there is nothing to accept.
+	item := r.item(task.GetId()).GetId()
+	require.Eventually(r.t, func() bool {
+		return r.sql("SELECT binding::text FROM inbox_items WHERE id = $1", item) != "{}"
+	}, 20*time.Second, 10*time.Millisecond, "the workspace to be looked at")
 	return r.task(task.GetId()), held, r.item(task.GetId())
 }
 
@@ -112,6 +118,49 @@ func (r *rig) types(id string) (out []string) {
 
 func accept(id string) *deckhandv1.AnswerInboxItemRequest {
 	return &deckhandv1.AnswerInboxItemRequest{ItemId: id, Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{}}
+}
+
+// Whoever accepts work accepts what they saw: with nothing to say what that was, or
+// when the workspace has changed since, nothing is made until they have looked
+// again.
+func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
+	t.Parallel()
+	var state atomic.Int64
+	sent := &requests{}
+	var r *rig
+	sent.node = func() *simnode.Node { return r.node }
+	r = newRigOn(t, hubtest.Config(t), simnode.Config{Run: sent.run, Snapshot: func(string) *nodev1.TakeSnapshotResponse {
+		return &nodev1.TakeSnapshotResponse{Record: "r", Snapshot: state.Load()}
+	}})
+	r.apply("careful", reviewed("careful"))
+	task, _, item := r.review()
+	require.NotEmpty(t, item.GetShownDigest())
+	send := func(digest string) error {
+		req := accept(item.GetId())
+		req.ShownDigest = digest
+		_, err := r.user.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(req))
+		return fault.FromConnect(err)
+	}
+	err := send("")
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	require.ErrorContains(t, err, "shown_digest")
+
+	// Something in the workspace has changed it since.
+	state.Store(2)
+	err = send(item.GetShownDigest())
+	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
+	require.ErrorContains(t, err, "has changed since its review was asked for")
+	// To send the same again is not to have looked again, whoever does it.
+	err = send(item.GetShownDigest())
+	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+	require.ErrorContains(t, err, "look again")
+	ids, _ := sent.all()
+	require.Empty(t, ids, "nothing has left")
+
+	require.NoError(t, send(r.inboxItem(item.GetId()).GetShownDigest()))
+	r.awaitTask(task.GetId(), taskSucceeded)
+	ids, _ = sent.all()
+	require.Len(t, ids, 2)
 }
 
 // E1: a run in review mode sends nothing; when it is done its task waits without

@@ -9,6 +9,7 @@ package event
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,6 +79,7 @@ type Tx struct {
 	*db.Queries
 
 	recorder *Recorder
+	kept     map[any]any
 	touched  map[[2]string]bool
 	appends  []db.AppendEventsParams
 	stored   [][]Draft
@@ -86,7 +88,8 @@ type Tx struct {
 }
 
 // Tx runs fn in one transaction. When it is committed, watchers are told and
-// the functions given to AfterCommit run, in order.
+// the functions given to AfterCommit run, in order. Where fn returns an Outside,
+// it is called again.
 func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 	return r.TxLocked(ctx, func(*db.Queries) error { return nil }, fn)
 }
@@ -94,7 +97,45 @@ func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
 // TxLocked is Tx with locks that are taken on the way to fn's first statement;
 // see store.Store.TxLocked.
 func (r *Recorder) TxLocked(ctx context.Context, lock func(ahead *db.Queries) error, fn func(tx *Tx) error) error {
-	tx := &Tx{recorder: r, touched: map[[2]string]bool{}}
+	kept := map[any]any{}
+	for {
+		err := r.once(ctx, kept, lock, fn)
+		var first *Outside
+		if !errors.As(err, &first) {
+			return err
+		}
+		if err := first.Do(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Outside is the error of a transaction which finds that something must be done
+// first that takes long, such as asking a node, and so must not be done while it
+// holds locks. The transaction is rolled back, Do is called, and the transaction
+// begins again. What Do finds out is kept with Keep.
+type Outside struct {
+	Do func(ctx context.Context) error
+}
+
+// Error implements error.
+func (o *Outside) Error() string {
+	return "something must be done first that cannot be done within the transaction"
+}
+
+// Keep returns what is kept under a key, and makes it the first time. It outlasts
+// the transaction where that begins again; see Outside.
+func Keep[V any](tx *Tx, key any, made func() V) V {
+	if v, ok := tx.kept[key].(V); ok {
+		return v
+	}
+	v := made()
+	tx.kept[key] = v
+	return v
+}
+
+func (r *Recorder) once(ctx context.Context, kept map[any]any, lock func(ahead *db.Queries) error, fn func(tx *Tx) error) error {
+	tx := &Tx{recorder: r, kept: kept, touched: map[[2]string]bool{}}
 	if err := r.cfg.Store.TxLocked(ctx, lock, func(q, last *db.Queries) error {
 		tx.Queries = q
 		if err := fn(tx); err != nil {

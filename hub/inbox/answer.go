@@ -185,7 +185,11 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		if err := answerable(item, locked.Over, a); err != nil {
 			return err
 		}
-		if err := asShown(row, a); err != nil {
+		// As it is now that nobody else changes it: the state of a workspace may have
+		// been noted since it was read.
+		seen := row
+		seen.InboxItem = item
+		if err := asShown(seen, a); err != nil {
 			return err
 		}
 		if item.StepID == nil {

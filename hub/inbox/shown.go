@@ -48,21 +48,27 @@ func DecisionOf(item db.InboxItem) (CallDecision, error) {
 
 // ShownDigest returns the digest of all that an answer to an open item is for: the
 // call's arguments with everything that a grant is bound to, what was read in
-// them, and the state of the workspace where it is known. It is empty for items
-// that are about no call.
+// them, and the state of the workspace where it is known; of a review, what it
+// shows and the state of the workspace. It is empty for other items.
 func ShownDigest(row db.GetInboxItemRow) string {
 	return shownDigest(row, row.AskedState, row.AskedRecord)
 }
 
 func shownDigest(row db.GetInboxItemRow, state *int64, record string) string {
 	i := row.InboxItem
-	if i.StepID == nil || State(i.State) != Open || Kind(i.Kind) == Question {
+	shown := map[string]any{"item": i.ID, "binding": i.Binding}
+	switch {
+	case State(i.State) != Open || Kind(i.Kind) == Question:
 		return ""
+	case Kind(i.Kind) == Review:
+		shown["detail"] = i.Detail // and the binding is the workspace's
+	case i.StepID == nil:
+		return ""
+	default:
+		shown["arguments"], shown["decision"], shown["workspace"], shown["workspace_record"] = i.Arguments, i.Decision, state, record
 	}
 	// What is in a json.RawMessage comes from the database in one form.
-	data, err := json.Marshal(map[string]any{
-		"item": i.ID, "binding": i.Binding, "arguments": i.Arguments, "decision": i.Decision, "workspace": state, "workspace_record": record,
-	})
+	data, err := json.Marshal(shown)
 	if err != nil {
 		return "" // came from JSON
 	}
@@ -74,10 +80,10 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// asShown refuses an approval by a person who saw something else
-// than what the call is now.
+// asShown refuses an approval by a person who saw something else than what the call
+// is now, and the acceptance of work that is not what the person saw.
 func asShown(row db.GetInboxItemRow, a Answer) error {
-	if a.Verdict != Approve && a.Verdict != Retry {
+	if a.Verdict != Approve && a.Verdict != Retry && a.Verdict != Accept {
 		return nil
 	}
 	now := ShownDigest(row)
@@ -85,9 +91,9 @@ func asShown(row db.GetInboxItemRow, a Answer) error {
 	case now == "":
 		return nil
 	case a.ShownDigest == "":
-		return fault.New(fault.Invalid, "shown_digest is missing: an approval is for what was shown").WithObject(row.InboxItem.ID).
+		return fault.New(fault.Invalid, "shown_digest is missing: the answer is for what was shown").WithObject(row.InboxItem.ID).
 			WithFix("read the item, and send its shown_digest with the answer")
-	case a.ShownDigest == now, a.ShownDigest == shownDigest(row, nil, ""):
+	case a.ShownDigest == now, a.Verdict != Accept && a.ShownDigest == shownDigest(row, nil, ""):
 		// The workspace may be recorded just after the item was shown: the jail stands
 		// still from before it is read until the call is made.
 		return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
@@ -42,9 +43,9 @@ func (c Jail) Allows(j Jail) error {
 		show       func(int64) string
 	}{
 		{"jail.cpus", j.CPUMillis, c.CPUMillis, cpus},
-		{"jail.memory", j.MemoryBytes, c.MemoryBytes, persona.FormatSize},
+		{"jail.memory", j.MemoryBytes, c.MemoryBytes, bytesize.Format},
 		{"jail.pids", j.PIDs, c.PIDs, count},
-		{"workspace.size", j.WorkspaceBytes, c.WorkspaceBytes, persona.FormatSize},
+		{"workspace.size", j.WorkspaceBytes, c.WorkspaceBytes, bytesize.Format},
 	} {
 		if f.most > 0 && f.asks > f.most {
 			return fault.New(fault.Denied, "%s would be %s, and this organisation's jails may have %s at most", f.name, f.show(f.asks), f.show(f.most)).

@@ -178,7 +178,9 @@ func (s *Service) stand(ctx context.Context, t db.Task, kill bool) (standing, er
 }
 
 // Unchanged refuses to accept a workspace that is not as it was when its review
-// was shown: whoever accepts it must have seen it. It implements inbox.Reviews.
+// was shown: whoever accepts it must have seen it. Where it was not noted yet how
+// the workspace stands, that is done now, and the item is no longer what was shown.
+// It implements inbox.Reviews.
 func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {
 	var was standing
 	if err := json.Unmarshal(item.Binding, &was); err != nil {

@@ -111,7 +111,7 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if ask.Binding, err = s.binding(ctx, tx.Queries, t, step, raw); err != nil {
 		return ask, err
 	}
-	ask.Decision, err = s.decisionOf(ctx, tx.Queries, t, step, record, arguments, raw)
+	ask.Decision, err = s.decisionOf(ctx, tx, t, step, record, arguments, raw)
 	return ask, err
 }
 
@@ -120,8 +120,9 @@ const jailUser = "uid 1000 of the jail"
 
 // decisionOf returns what a person is shown of the decision about a call: what
 // the policies of now make of it, what was read in it, and where it would run.
-func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any, raw []byte) (inbox.CallDecision, error) {
-	decided, err := s.redecide(ctx, q, t, step, raw)
+func (s *Steps) decisionOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, record *tool.Tool, arguments map[string]any, raw []byte) (inbox.CallDecision, error) {
+	q, l := tx.Queries, looksOf(tx)
+	decided, err := s.redecide(ctx, q, l, t, step, raw)
 	if err != nil {
 		return inbox.CallDecision{}, err
 	}
@@ -134,12 +135,15 @@ func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, t db.Task, step d
 		return inbox.CallDecision{}, err
 	}
 	call := policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}
-	if call, err = s.situation(ctx, q, t, p, set, call, step.Number); err != nil {
+	if call, err = s.situation(ctx, q, l, t, p, set, call, step.Number); err != nil {
 		return inbox.CallDecision{}, err
 	}
 	out := inbox.CallDecision{
 		Rule: decided.Rule, PolicyVersion: decided.Version, Why: decided.Why, Reading: set.Read(call),
 		TimeoutSeconds: record.Timeout.Seconds(), Irreversible: record.Irreversible,
+	}
+	if err := l.unseen(set, call); err != nil {
+		return inbox.CallDecision{}, err
 	}
 	if n, ok := arguments["timeout_seconds"].(float64); ok && n > 0 {
 		out.TimeoutSeconds = n
@@ -334,7 +338,7 @@ func (s *Steps) holds(ctx context.Context, tx *event.Tx, t db.Task, stepID strin
 	if err != nil || len(parts) == 0 {
 		return step, err
 	}
-	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+	decided, err := s.redecide(ctx, tx.Queries, looksOf(tx), t, step, raw)
 	if err != nil {
 		return step, err
 	}

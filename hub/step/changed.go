@@ -10,7 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
@@ -20,9 +20,6 @@ import (
 )
 
 const (
-	// readTimeout bounds the looks into files that a command runs: the task's row is
-	// locked meanwhile.
-	readTimeout = 2 * time.Second
 	// maxLooks is into how many files a decision looks, and maxLook how large one may
 	// be, in bytes.
 	maxLooks = 16
@@ -30,6 +27,8 @@ const (
 	// maxChangedSteps is of how many steps it is known which files they changed: the
 	// last ones.
 	maxChangedSteps = 500
+	// maxChangedFiles is up to how many files of a task are kept in memory.
+	maxChangedFiles = 5000
 )
 
 // changed looks into the files that a task has changed, by whatever means: the
@@ -44,88 +43,148 @@ type changed struct {
 	before int32
 	// record is what is known of the task's files by its commands.
 	record shell.Record
+	looks  *looks
 
 	failed error // why nobody knows
-	// digests are those of the files that were changed, by their paths; nil before
-	// they are read. more says that others were, which are too many to be told.
-	digests map[string]string
-	more    bool
-	// texts are those that the node was asked for; nil for what is no text.
-	texts map[string]*string
-	end   time.Time // of asking
+	opened bool
+	files  changedFiles
+	// names are those of the files that were looked into.
+	names map[string]bool
+	// missed says that the node would have had to be asked, and could not be now.
+	missed bool
 }
 
 // Names returns what was changed, as far as it was told.
 func (c *changed) Names() []string {
 	c.open()
-	return slices.Collect(maps.Keys(c.digests))
+	return slices.Collect(maps.Keys(c.files.digests))
 }
 
 // Text returns what a changed file holds now.
-func (c *changed) Text(name string) (string, bool) {
+func (c *changed) Text(name string) (text string, known, ok bool) {
 	c.open()
-	digest, ok := c.digests[name]
+	digest, told := c.files.digests[name]
 	below, inside := strings.CutPrefix(name, shell.Workspace+"/")
-	if !inside || !ok && !c.more {
-		return "", false
+	if !inside || !told && !c.files.more {
+		return "", false, false
 	}
-	if f, known := c.record.Get(name); known && f.Known {
-		sum := sha256.Sum256([]byte(f.Text))
-		if digest == "" || digest == hex.EncodeToString(sum[:]) {
-			return f.Text, true
+	// The text that a command was seen to write counts while the file still has it.
+	f, recorded := c.record.Get(name)
+	recorded = recorded && f.Known
+	if recorded && told {
+		if sum := sha256.Sum256([]byte(f.Text)); digest == hex.EncodeToString(sum[:]) {
+			return f.Text, true, true
 		}
 	}
-	text, ok := c.texts[name]
-	if !ok {
-		if len(c.texts) < maxLooks {
-			text = c.read(below)
-		}
-		c.texts[name] = text
+	if c.names == nil {
+		c.names = map[string]bool{}
 	}
-	if text == nil {
-		return "", false
+	if len(c.names) >= maxLooks && !c.names[name] {
+		return "", false, recorded
 	}
-	return *text, true
+	c.names[name] = true
+	now, asked := c.looks.text(c, below, digest)
+	c.missed = c.missed || !asked
+	if now != nil {
+		return *now, true, true
+	}
+	return "", false, recorded || !asked
 }
 
 // open reads once which files were changed.
 func (c *changed) open() {
-	if c.digests != nil {
+	if c.opened {
 		return
 	}
-	c.digests, c.texts = map[string]string{}, map[string]*string{}
-	rows, err := c.q.ChangedFiles(c.ctx, db.ChangedFilesParams{OrgID: c.task.OrgID, TaskID: c.task.ID, Before: c.before, MaxRows: maxChangedSteps})
+	c.opened = true
+	c.files, c.failed = c.steps.changes.of(c.ctx, c.q, c.task, c.before)
+}
+
+// changedFiles are the files that a task has changed. They are not changed once
+// they were made.
+type changedFiles struct {
+	// digests are those of the files by their paths.
+	digests map[string]string
+	// more says that others were changed, which are too many to be told.
+	more bool
+}
+
+// changes keeps which files tasks have changed, so that what their steps say of it
+// is read again only after another has changed some, or some were given back.
+type changes struct {
+	mu sync.Mutex
+	by map[string]keptChanges
+}
+
+type keptChanges struct {
+	version db.ChangedFilesVersionRow
+	files   changedFiles
+}
+
+func newChanges() *changes { return &changes{by: map[string]keptChanges{}} }
+
+// of returns which files the steps of a task before one have changed; all of its
+// steps where before is 0.
+func (k *changes) of(ctx context.Context, q *db.Queries, t db.Task, before int32) (changedFiles, error) {
+	version, err := q.ChangedFilesVersion(ctx, db.ChangedFilesVersionParams{OrgID: t.OrgID, TaskID: t.ID, Before: before})
 	if err != nil {
-		c.failed = err
+		return changedFiles{}, err
+	}
+	k.mu.Lock()
+	kept, ok := k.by[t.ID]
+	k.mu.Unlock()
+	if ok && kept.version == version {
+		return kept.files, nil
+	}
+	rows, err := q.ChangedFiles(ctx, db.ChangedFilesParams{OrgID: t.OrgID, TaskID: t.ID, Before: before, MaxRows: maxChangedSteps})
+	if err != nil {
+		return changedFiles{}, err
+	}
+	files := changedFiles{digests: map[string]string{}, more: len(rows) == maxChangedSteps}
+	for _, row := range slices.Backward(rows) {
+		files.add(row)
+	}
+	k.put(t.ID, keptChanges{version, files})
+	return files, nil
+}
+
+func (k *changes) put(taskID string, kept keptChanges) {
+	if len(kept.files.digests) > maxChangedFiles {
 		return
 	}
-	c.more = len(rows) == maxChangedSteps
-	for _, row := range slices.Backward(rows) {
-		var files []workspace.Recorded
-		if json.Unmarshal(row.Changes, &files) != nil {
-			continue
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.by[taskID]; !ok && len(k.by) >= maxRecords {
+		for other := range k.by {
+			delete(k.by, other)
+			break
 		}
-		c.more = c.more || int(row.Files) > len(files)
-		for _, f := range files {
-			switch name := path.Join(shell.Workspace, f.Path); {
-			case f.Quoted:
-				c.more = true
-			case f.After == nil:
-				delete(c.digests, name)
-			case f.After.Type == "file", f.After.Type == "symlink":
-				c.digests[name] = f.After.Digest
-			}
+	}
+	k.by[taskID] = kept
+}
+
+// add notes what one step changed after those before it.
+func (f *changedFiles) add(row db.ChangedFilesRow) {
+	var files []workspace.Recorded
+	if json.Unmarshal(row.Changes, &files) != nil {
+		return
+	}
+	f.more = f.more || int(row.Files) > len(files)
+	for _, one := range files {
+		switch name := path.Join(shell.Workspace, one.Path); {
+		case one.Quoted:
+			f.more = true
+		case one.After == nil:
+			delete(f.digests, name)
+		case one.After.Type == "file", one.After.Type == "symlink":
+			f.digests[name] = one.After.Digest
 		}
 	}
 }
 
-// read asks the node; nil for what is no text, or is not there.
-func (c *changed) read(name string) *string {
-	if c.end.IsZero() {
-		c.end = time.Now().Add(readTimeout)
-	}
-	ctx, cancel := context.WithDeadline(c.ctx, c.end)
-	defer cancel()
+// read asks the node for a file of the workspace; nil for what is no text, is too
+// large, is not there, or cannot be asked for now.
+func (c *changed) read(ctx context.Context, name string) *string {
 	node, err := c.steps.cfg.Node(*c.task.NodeID)
 	if err != nil {
 		return nil

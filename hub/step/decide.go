@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -32,11 +33,13 @@ type verdict struct {
 	counted bool
 	// policy is what the rules made of it.
 	policy policy.Decision
+	// unmade is why there is no decision yet; nil for one that was made.
+	unmade error
 }
 
 // judge returns the call's arguments, its category and the decision on it. The
 // worker has checked much of this before; the hub trusts none of it.
-func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (map[string]any, string, verdict) {
+func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p Proposal) (map[string]any, string, verdict) {
 	arguments := map[string]any{}
 	agent, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
@@ -129,7 +132,10 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 	if refused != nil {
 		return arguments, category, verdict{denied: refused}
 	}
-	decided, err := s.decide(ctx, q, t, agent, set, policy.Call{Tool: p.Tool, Category: category, Arguments: arguments}, 0)
+	decided, err := s.decide(ctx, q, l, t, agent, set, policy.Call{Tool: p.Tool, Category: category, Arguments: arguments}, 0)
+	if first := (*event.Outside)(nil); errors.As(err, &first) {
+		return arguments, category, verdict{unmade: first}
+	}
 	if err != nil {
 		return arguments, category, verdict{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
 	}

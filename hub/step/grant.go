@@ -19,7 +19,7 @@ import (
 // grantAlone stores a call that is granted as it is, in one transaction that is
 // one statement, and starts it where it is made at once. Anything else it leaves
 // to a transaction of several, and answers done false.
-func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p Proposal) (step db.Step, done bool, err error) {
+func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p Proposal, l *looks) (step db.Step, done bool, err error) {
 	if slices.Contains(tool.Giving, p.Tool) {
 		return step, false, nil // judged under the task's lock
 	}
@@ -33,7 +33,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	if t.OrgID != orgID || t.PauseNext != "" {
 		return step, false, nil
 	}
-	d, err := s.draft(ctx, s.cfg.Store.Queries, t, p)
+	d, err := s.draft(ctx, s.cfg.Store.Queries, l, t, p)
 	if err != nil || State(d.params.State) != Granted || len(d.decision.Dangers) > 0 || d.counted {
 		return step, false, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 )
 
 // starved is what follows from a command that was killed for memory (C10).
@@ -38,15 +39,15 @@ func (s *Steps) starve(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	}
 	switch raised := out.override.MemoryRaisedAt; {
 	case step.StartedAt != nil && step.StartedAt.Before(raised):
-		out.note = fmt.Sprintf("The jail has got more memory since: %s.", mebibytes(out.from))
+		out.note = fmt.Sprintf("The jail has got more memory since: %s.", bytesize.Format(out.from))
 		return out, nil
 	case out.from >= out.most:
-		out.note = fmt.Sprintf("The jail has %s, and the persona allows no more (jail.max_memory): use less.", mebibytes(out.from))
+		out.note = fmt.Sprintf("The jail has %s, and the persona allows no more (jail.max_memory): use less.", bytesize.Format(out.from))
 		return out, nil
 	}
 	out.to = min(out.from+out.from/2, out.most)
 	out.note = fmt.Sprintf("The jail had %s and has %s now; the persona allows up to %s. The command was not run again: what it did before stays done.",
-		mebibytes(out.from), mebibytes(out.to), mebibytes(out.most))
+		bytesize.Format(out.from), bytesize.Format(out.to), bytesize.Format(out.most))
 	return out, nil
 }
 
@@ -75,8 +76,6 @@ func (s *Steps) feed(ctx context.Context, tx *event.Tx, t db.Task, step db.Step,
 	}
 	tx.AfterCommit(func() { s.cfg.Admit(t.OrgID) })
 	_, err = task.Requeue(ctx, tx, t, fmt.Sprintf("goes on with %s of memory: step %s was killed for want of it with %s",
-		mebibytes(st.to), step.ID, mebibytes(st.from)), "released", event.Hub)
+		bytesize.Format(st.to), step.ID, bytesize.Format(st.from)), "released", event.Hub)
 	return err
 }
-
-func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }

@@ -27,14 +27,17 @@ func (s *Steps) policies(ctx context.Context, q *db.Queries, t db.Task, now bool
 
 // decide returns what a set of policies makes of a call. before is the number of
 // its step; 0 for one that is not stored yet.
-func (s *Steps) decide(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Decision, error) {
-	c, err := s.situation(ctx, q, t, p, set, c, before)
+func (s *Steps) decide(ctx context.Context, q *db.Queries, l *looks, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Decision, error) {
+	c, err := s.situation(ctx, q, l, t, p, set, c, before)
 	if err != nil {
 		return policy.Decision{}, err
 	}
 	d := set.Decide(c)
-	if looks, ok := c.Now.(*changed); ok && looks.failed != nil {
-		return policy.Decision{}, fmt.Errorf("find what task %s has changed: %w", t.ID, looks.failed)
+	if look, ok := c.Now.(*changed); ok && look.failed != nil {
+		return policy.Decision{}, fmt.Errorf("find what task %s has changed: %w", t.ID, look.failed)
+	}
+	if err := l.unseen(set, c); err != nil {
+		return policy.Decision{}, err
 	}
 	d.Command, d.Why = s.cfg.Redact.Org(t.OrgID).String(d.Command), s.cfg.Redact.Org(t.OrgID).String(d.Why)
 	return d, nil
@@ -42,7 +45,7 @@ func (s *Steps) decide(ctx context.Context, q *db.Queries, t db.Task, p *persona
 
 // situation returns a call with what policies look at besides its arguments: who
 // makes it, when and where, and what is in the files that it runs.
-func (s *Steps) situation(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Call, error) {
+func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Call, error) {
 	c.Agent, c.Mode, c.At = p.Name, string(p.Mode), time.Now()
 	if set.NeedsLabels() && t.NodeID != nil {
 		raw, err := q.LabelsOfNode(ctx, db.LabelsOfNodeParams{OrgID: t.OrgID, ID: *t.NodeID})
@@ -56,7 +59,10 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, t db.Task, p *pers
 		}
 	}
 	if set.NeedsUndoable(c.Tool) {
-		c = s.undoable(ctx, t, c)
+		var err error
+		if c, err = s.undoable(ctx, t, l, c); err != nil {
+			return c, err
+		}
 	}
 	if c.Runs() {
 		written, settled, err := s.writtenBefore(ctx, q, t, before)
@@ -65,7 +71,7 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, t db.Task, p *pers
 		}
 		c.Written = written
 		if settled && t.NodeID != nil {
-			c.Now = &changed{ctx: ctx, steps: s, q: q, task: t, before: before, record: written}
+			c.Now = &changed{ctx: ctx, steps: s, q: q, task: t, before: before, record: written, looks: l}
 		}
 	}
 	return c, nil
@@ -102,7 +108,7 @@ func auditDangers(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) erro
 }
 
 // redecide returns what the policies of now make of a step's call.
-func (s *Steps) redecide(ctx context.Context, q *db.Queries, t db.Task, step db.Step, raw []byte) (policy.Decision, error) {
+func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, raw []byte) (policy.Decision, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return policy.Decision{}, err
@@ -115,7 +121,7 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, t db.Task, step db.
 	if err := json.Unmarshal(raw, &arguments); err != nil {
 		return policy.Decision{}, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
 	}
-	return s.decide(ctx, q, t, p, set, policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}, step.Number)
+	return s.decide(ctx, q, l, t, p, set, policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}, step.Number)
 }
 
 // deniedSince ends a step that was granted, or waits, and that the policy of now

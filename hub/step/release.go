@@ -73,7 +73,7 @@ func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step 
 		if err != nil {
 			return err
 		}
-		decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+		decided, err := s.redecide(ctx, tx.Queries, looksOf(tx), t, step, raw)
 		if err != nil {
 			return err
 		}

@@ -108,7 +108,7 @@ func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	if err := json.Unmarshal(raw, &arguments); err != nil {
 		return fault.New(fault.Invalid, "the arguments are no JSON object").WithFix("correct them, or leave them as they are")
 	}
-	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+	decided, err := s.redecide(ctx, tx.Queries, looksOf(tx), t, step, raw)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.
 	} else if !json.Valid(raw) {
 		return nil // said by who checks the arguments
 	}
-	decided, err := s.redecide(ctx, tx.Queries, t, step, raw)
+	decided, err := s.redecide(ctx, tx.Queries, looksOf(tx), t, step, raw)
 	if err != nil || decided.Effect != policy.Deny {
 		return err
 	}

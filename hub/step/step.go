@@ -135,10 +135,11 @@ type Steps struct {
 	cfg     Config
 	granted *grants
 	written *records
+	changes *changes
 }
 
 // New makes Steps.
-func New(cfg Config) *Steps { return &Steps{cfg, newGrants(), newRecords()} }
+func New(cfg Config) *Steps { return &Steps{cfg, newGrants(), newRecords(), newChanges()} }
 
 // Proposal is one tool call, as the model asked for it.
 type Proposal struct {
@@ -158,17 +159,19 @@ type Proposal struct {
 // refused.
 func (s *Steps) Propose(ctx context.Context, orgID string, le lease.Lease, p Proposal) (db.Step, error) {
 	crashpoint.At(crashpoint.BeforeIntent, le.TaskID, "")
-	step, done, err := s.grantAlone(ctx, orgID, le, p)
+	l := free()
+	step, done, err := s.grantAlone(ctx, orgID, le, p, l)
 	if err == nil && !done {
-		step, err = s.proposeIn(ctx, orgID, le, p)
+		step, err = s.proposeIn(ctx, orgID, le, p, l)
 	}
 	crashpoint.At(crashpoint.AfterIntent, le.TaskID, step.ID)
 	return step, err
 }
 
 // proposeIn is Propose where there is more to store than a grant.
-func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p Proposal) (step db.Step, err error) {
+func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p Proposal, l *looks) (step db.Step, err error) {
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		l.in(tx)
 		t, err := lease.Hold(ctx, tx, orgID, le)
 		if err != nil {
 			return err
@@ -206,7 +209,7 @@ func (p Proposal) digest() []byte {
 // that of a call which its node is to make is stored as started. The task's row
 // is locked.
 func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal, atOnce bool) (db.Step, error) {
-	d, err := s.draft(ctx, tx.Queries, t, p)
+	d, err := s.draft(ctx, tx.Queries, looksOf(tx), t, p)
 	if err != nil {
 		return db.Step{}, err
 	}
@@ -267,7 +270,7 @@ type draft struct {
 }
 
 // draft decides a call: its step is granted, denied or waiting.
-func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal) (d draft, err error) {
+func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p Proposal) (d draft, err error) {
 	d.params = db.CreateStepParams{
 		ID: ident.New("step"), OrgID: t.OrgID, TaskID: t.ID, Turn: p.Turn, CallIndex: p.CallIndex, CallID: p.CallID,
 		Attempt: t.Attempt, Tool: s.cfg.Redact.Org(t.OrgID).String(p.Tool), Reasoning: s.cfg.Redact.Org(t.OrgID).String(p.Reasoning),
@@ -277,7 +280,9 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, t db.Task, p Proposal)
 		return d, err
 	}
 	var decision verdict
-	d.arguments, d.params.Category, decision = s.judge(ctx, q, t, p)
+	if d.arguments, d.params.Category, decision = s.judge(ctx, q, l, t, p); decision.unmade != nil {
+		return d, decision.unmade
+	}
 	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(d.arguments)); err != nil {
 		return d, fmt.Errorf("encode arguments: %w", err)
 	}

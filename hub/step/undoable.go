@@ -2,7 +2,6 @@ package step
 
 import (
 	"context"
-	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/store/db"
@@ -11,9 +10,6 @@ import (
 )
 
 const (
-	// undoableTimeout bounds the look at what a call would delete: the task's row is
-	// locked meanwhile.
-	undoableTimeout = 2 * time.Second
 	// maxCounted is how many names are counted of what a call would delete.
 	maxCounted = 1000
 	// maxKept is the size in bytes up to which nodes keep the content of a file.
@@ -23,35 +19,48 @@ const (
 // undoable says in a call that deletes files how many those are, and whether a
 // snapshot of the workspace can give them back. Where the node cannot say, nobody
 // knows: a rule that asks for it does not hold then.
-func (s *Steps) undoable(ctx context.Context, t db.Task, c policy.Call) policy.Call {
+func (s *Steps) undoable(ctx context.Context, t db.Task, l *looks, c policy.Call) (policy.Call, error) {
 	record := s.cfg.Tools.Get(c.Tool)
 	if c.Tool != "file_delete" || record == nil || !record.Reversible || t.NodeID == nil {
-		return c
-	}
-	ctx, cancel := context.WithTimeout(ctx, undoableTimeout)
-	defer cancel()
-	node, err := s.cfg.Node(*t.NodeID)
-	if err != nil {
-		return c
+		return c, nil
 	}
 	path, _ := c.Arguments["path"].(string)
+	at := lookedAt{jail: t.JailID, path: path}
+	look := func(ctx context.Context) {
+		l.within(ctx, func(ctx context.Context) { l.noteUndoable(at, s.deletes(ctx, t, path)) })
+	}
+	if _, ok := l.undoable[at]; !ok && l.ask {
+		look(ctx)
+	} else if !ok {
+		if err := l.later(look); err != nil {
+			return c, err
+		}
+	}
+	c.Undoable, c.AffectedFiles = l.undoable[at].undoable, l.undoable[at].files
+	return c, nil
+}
+
+// deletes asks the node what the deletion of a path would delete.
+func (s *Steps) deletes(ctx context.Context, t db.Task, path string) undone {
+	node, err := s.cfg.Node(*t.NodeID)
+	if err != nil {
+		return undone{}
+	}
 	list, err := node.Files().ListFiles(ctx, &nodev1.ListFilesRequest{JailId: t.JailID, Path: path, Recursive: true, Limit: maxCounted})
 	switch err = fault.FromGRPC(err); {
 	case fault.Is(err, fault.NotFound):
-		c.Undoable, c.AffectedFiles = true, 1 // it deletes nothing
-		return c
+		return undone{undoable: true, files: 1} // it deletes nothing
 	case err != nil || list.GetTruncated():
-		return c
+		return undone{}
 	}
 	n := 0
 	for _, f := range list.GetFiles() {
 		if f.GetSize() > maxKept {
-			return c
+			return undone{}
 		}
 		if f.GetType() != "dir" {
 			n++
 		}
 	}
-	c.Undoable, c.AffectedFiles = true, max(n, 1)
-	return c
+	return undone{undoable: true, files: max(n, 1)}
 }

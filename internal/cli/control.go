@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
-	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -252,7 +252,7 @@ func (o *override) register(cmd *cobra.Command) {
 func (o *override) message(cmd *cobra.Command) (*deckhandv1.TaskOverride, error) {
 	out := &deckhandv1.TaskOverride{NodeId: o.node, Provider: o.provider, Model: o.model}
 	if o.memory != "" {
-		bytes, ok := persona.ParseSize(o.memory)
+		bytes, ok := bytesize.Parse(o.memory)
 		if !ok || bytes <= 0 {
 			return nil, usage(cmd, "--memory is %q, give a size with its unit, such as 512MiB or 4GiB", o.memory)
 		}

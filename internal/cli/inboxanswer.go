@@ -124,9 +124,11 @@ deckhand inbox retry inbox_9xk --memory 8GiB`,
 }
 
 func (a *app) inboxAcceptCommand() *cobra.Command {
-	return a.plainAnswer("accept ID", "Accept the work of a run in review mode: what was held is made, and the task has succeeded",
-		`deckhand inbox accept inbox_9xk`, "why, for the record",
-		&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: &deckhandv1.AnswerInboxItemRequest_Accept{}}})
+	request := &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: &deckhandv1.AnswerInboxItemRequest_Accept{}}}
+	cmd := a.plainAnswer("accept ID", "Accept the work of a run in review mode: what was held is made, and the task has succeeded",
+		`deckhand inbox accept inbox_9xk`, "why, for the record", request)
+	cmd.Flags().StringVar(&request.ShownDigest, "shown", "", "shown_digest of an earlier inbox show -o json: refuse if the work or its workspace has changed since")
+	return cmd
 }
 
 func (a *app) inboxChangesCommand() *cobra.Command {
@@ -295,7 +297,7 @@ func (a *app) answer(ctx context.Context, request *deckhandv1.AnswerInboxItemReq
 	if err != nil {
 		return err
 	}
-	if request.GetApprove() != nil || request.GetRetry() != nil {
+	if request.GetApprove() != nil || request.GetRetry() != nil || request.GetAccept() != nil {
 		if err := a.showBefore(ctx, client, request); err != nil {
 			return err
 		}

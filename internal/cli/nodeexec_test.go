@@ -235,7 +235,7 @@ func TestNodeLogs(t *testing.T) {
 	got := h.run(t, "node", "logs", "web-1", "nexec_1", "--since", "2026-01-02T03:04:05Z")
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Equal(t, "hiho", got.stdout)
-	require.Contains(t, got.stderr, "1.0 KiB of output are not there: disk_full")
+	require.Contains(t, got.stderr, "1 KiB of output are not there: disk_full")
 	request, ok := h.last["ReadNodeLogRequest"].(*deckhandv1.ReadNodeLogRequest)
 	require.True(t, ok)
 	require.Equal(t, "2026-01-02T03:04:05Z", request.GetSince().AsTime().Format(time.RFC3339))
@@ -258,9 +258,9 @@ func TestLocksAndUsageAreShown(t *testing.T) {
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Contains(t, got.stdout, "kernel update")
 	require.Contains(t, got.stderr, "2 tasks are under way there and go on")
-	require.Equal(t, `WHERE      AGENT   CPU     MEMORY              PIDS      DISK
-(machine)  -       150.0%  3.0 MiB             -         -
-jail_1     triage  -       1.0 MiB of 4.0 MiB  3 of 512  -
+	require.Equal(t, `WHERE      AGENT   CPU     MEMORY          PIDS      DISK
+(machine)  -       150.0%  3 MiB           -         -
+jail_1     triage  -       1 MiB of 4 MiB  3 of 512  -
 `, h.run(t, "node", "top", "web-1").stdout)
 	require.Contains(t, h.run(t, "node", "top", "web-1", "-o", "json").stdout, `"agentName": "triage"`)
 	h.nodes = []*deckhandv1.Node{{

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/cli/termsafe"
 	"github.com/deckhand-sh/deckhand/internal/literal"
@@ -234,16 +235,12 @@ func took(from, to *timestamppb.Timestamp) string {
 	return output.Duration(to.AsTime().Sub(from.AsTime()))
 }
 
+// size is how much something holds, blank for nothing.
 func size(bytes int64) string {
-	switch {
-	case bytes <= 0:
+	if bytes <= 0 {
 		return ""
-	case bytes < 1<<10:
-		return fmt.Sprintf("%d B", bytes)
-	case bytes < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
 	}
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	return bytesize.Format(bytes)
 }
 
 func labels(m map[string]string) string {

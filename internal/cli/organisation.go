@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/cli/output"
-	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -103,7 +103,7 @@ asked for it before.`,
 				if !changed(flag) {
 					continue
 				}
-				bytes, ok := persona.ParseSize(to.text)
+				bytes, ok := bytesize.Parse(to.text)
 				if !ok && to.text != "0" || bytes < 0 {
 					return usage(cmd, "--%s is %q, give a size with its unit, such as 512MiB or 4GiB, or 0 for no limit", flag, to.text)
 				}
@@ -139,13 +139,13 @@ func limitsText(l *deckhandv1.OrganisationLimits) string {
 		out = append(out, fmt.Sprintf("%g cpus", float64(n)/1000)) //nolint:mnd // thousandths
 	}
 	if n := l.GetJailMemoryBytes(); n > 0 {
-		out = append(out, persona.FormatSize(n)+" memory")
+		out = append(out, bytesize.Format(n)+" memory")
 	}
 	if n := l.GetJailPids(); n > 0 {
 		out = append(out, fmt.Sprintf("%d pids", n))
 	}
 	if n := l.GetJailWorkspaceBytes(); n > 0 {
-		out = append(out, persona.FormatSize(n)+" workspace")
+		out = append(out, bytesize.Format(n)+" workspace")
 	}
 	if l.GetUndoWindow() != nil {
 		out = append(out, "undo for "+l.GetUndoWindow().AsDuration().String())

@@ -149,10 +149,10 @@ func TestATaskIsShownByAPrefixOfItsID(t *testing.T) {
 func TestStepsAreListed(t *testing.T) {
 	t.Parallel()
 	h := withTasks(t)
-	require.Equal(t, `#  ID      TOOL         STATE      TOOK  LOG      ARGUMENTS
-1  step_1  shell_exec   failed     1s    2.0 KiB  ls -l
-2  step_2  update_plan  succeeded  -     -        -
-3  step_3  shell_exec   started    -     5 B      -
+	require.Equal(t, `#  ID      TOOL         STATE      TOOK  LOG    ARGUMENTS
+1  step_1  shell_exec   failed     1s    2 KiB  ls -l
+2  step_2  update_plan  succeeded  -     -      -
+3  step_3  shell_exec   started    -     5 B    -
 `, h.run(t, "task", "steps", "task_a").stdout)
 	require.Contains(t, h.run(t, "task", "steps", "task_b").stderr, "no steps yet")
 }

@@ -1,15 +1,15 @@
 package persona
 
 import (
-	"math"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 )
 
 var (
@@ -340,51 +340,13 @@ func (d *decoder) labels(n *yaml.Node, key string) map[string]string {
 	return out
 }
 
-// sizes are the units of a size, longest first.
-var sizes = []struct {
-	suffix string
-	bytes  float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-}
-
 // most is the largest size that is taken.
 const most = 1 << 50
-
-// ParseSize reads a size with its unit, such as 512MiB, in bytes; ok is false
-// for what is none. What no machine has is answered as 1<<62.
-func ParseSize(text string) (bytes int64, ok bool) {
-	for _, unit := range sizes {
-		number, found := strings.CutSuffix(text, unit.suffix)
-		if !found {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || math.IsNaN(value) {
-			return 0, false
-		}
-		return int64(max(-1, min(value*unit.bytes, 1<<62))), true
-	}
-	return 0, false
-}
-
-// FormatSize writes bytes as ParseSize reads them, in the largest unit that they
-// are a whole number of, or with one digit after the point.
-func FormatSize(bytes int64) string {
-	units := sizes[:4] // those of powers of two
-	for i := len(units) - 1; i >= 0; i-- {
-		if one := int64(units[i].bytes); bytes >= one {
-			return strings.TrimSuffix(strconv.FormatFloat(float64(bytes)/float64(one), 'f', 1, 64), ".0") + units[i].suffix
-		}
-	}
-	return strconv.FormatFloat(float64(bytes)/units[0].bytes, 'f', -1, 64) + units[0].suffix
-}
 
 func (d *decoder) size(n *yaml.Node, key string, least int64) int64 {
 	bytes, ok := int64(0), false
 	if n.Kind == yaml.ScalarNode {
-		bytes, ok = ParseSize(n.Value)
+		bytes, ok = bytesize.Parse(n.Value)
 	}
 	switch {
 	case !ok:

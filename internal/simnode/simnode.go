@@ -37,6 +37,11 @@ type Config struct {
 	// Before, if set, is called before a command is started, in the call that
 	// starts it.
 	Before func(spec *nodev1.ExecSpec)
+	// Snapshot returns how the workspace of a jail stands; nil for a node that keeps
+	// no states.
+	Snapshot func(jailID string) *nodev1.TakeSnapshotResponse
+	// Looked, if set, is called before a file is read or a folder is listed.
+	Looked func(jailID, path string)
 	// Pressure is what the node says of the room that it has; see link.Config.
 	Pressure func() (why string, changed <-chan struct{})
 	// Telemetry returns what the machine and its jails use; nil for a node that
@@ -54,6 +59,7 @@ type Node struct {
 	nodev1.UnimplementedFileServiceServer
 	nodev1.UnimplementedJailServiceServer
 	nodev1.UnimplementedNodeServiceServer
+	nodev1.UnimplementedSnapshotServiceServer
 	nodev1.UnimplementedTelemetryServiceServer
 
 	cfg      Config
@@ -114,6 +120,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 			nodev1.RegisterJailServiceServer(r, n)
 			nodev1.RegisterFileServiceServer(r, n)
 			nodev1.RegisterNodeServiceServer(r, n)
+			nodev1.RegisterSnapshotServiceServer(r, n)
 			nodev1.RegisterTelemetryServiceServer(r, n)
 		},
 	})
@@ -288,6 +295,21 @@ func (n *Node) WriteFile(_ context.Context, req *nodev1.WriteFileRequest) (*node
 	return &nodev1.WriteFileResponse{Size: int64(len(req.GetContent())), Replaced: replaced}, nil
 }
 
+// TakeSnapshot returns how the workspace of a jail stands.
+func (n *Node) TakeSnapshot(ctx context.Context, req *nodev1.TakeSnapshotRequest) (*nodev1.TakeSnapshotResponse, error) {
+	if n.cfg.Snapshot == nil {
+		return n.UnimplementedSnapshotServiceServer.TakeSnapshot(ctx, req)
+	}
+	return n.cfg.Snapshot(req.GetJailId()), nil
+}
+
+// RemoveFile takes a file away, as a program in the jail would.
+func (n *Node) RemoveFile(jailID, path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.files, jailID+"/"+path)
+}
+
 // AppendFile adds to a file in memory.
 func (n *Node) AppendFile(_ context.Context, req *nodev1.AppendFileRequest) (*nodev1.AppendFileResponse, error) {
 	n.mu.Lock()
@@ -297,8 +319,15 @@ func (n *Node) AppendFile(_ context.Context, req *nodev1.AppendFileRequest) (*no
 	return &nodev1.AppendFileResponse{Size: int64(len(n.files[key]))}, nil
 }
 
+func (n *Node) looked(jailID, path string) {
+	if n.cfg.Looked != nil {
+		n.cfg.Looked(jailID, path)
+	}
+}
+
 // ReadFile returns a file of memory.
 func (n *Node) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nodev1.ReadFileResponse, error) {
+	n.looked(req.GetJailId(), req.GetPath())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	data, ok := n.files[req.GetJailId()+"/"+req.GetPath()]
@@ -315,6 +344,7 @@ func (n *Node) DescribeFiles(req *nodev1.DescribeFilesRequest, stream grpc.Serve
 
 // ListFiles returns the files of a jail, or what is directly in a folder of it.
 func (n *Node) ListFiles(_ context.Context, req *nodev1.ListFilesRequest) (*nodev1.ListFilesResponse, error) {
+	n.looked(req.GetJailId(), req.GetPath())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	res := &nodev1.ListFilesResponse{}

@@ -49,10 +49,10 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 		return
 	}
 	s := scan(language, text)
-	one := strings.Join(strings.Fields(s.bare), " ")
-
-	if multiplies(one) && (bombs.MatchString(one) || cBomb.MatchString(one)) {
-		f.add(ForkBomb, c, "its code starts processes without end")
+	if multiplies(s.bare) {
+		if one := strings.Join(strings.Fields(s.bare), " "); bombs.MatchString(one) || cBomb.MatchString(one) {
+			f.add(ForkBomb, c, "its code starts processes without end")
+		}
 	}
 	run := func(script string) {
 		if len(script) > 1 {
@@ -82,8 +82,8 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			run(p)
 		}
 		var quoted []string
-		for _, m := range literals.FindAllStringSubmatch(s.bare, 50) {
-			quoted = append(quoted, "'"+strings.ReplaceAll(s.at(m[1]), "'", `'\''`)+"'")
+		for _, n := range numbers(s.bare) {
+			quoted = append(quoted, "'"+strings.ReplaceAll(s.at(n), "'", `'\''`)+"'")
 		}
 		run(strings.Join(quoted, " "))
 	}
@@ -118,12 +118,13 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 		}
 	}
 	if deletes {
+		wide := walks.MatchString(s.bare) && !s.narrow()
 		for _, region := range slices.Concat(s.arguments(walks), s.arguments(deletesCall)) {
 			for _, p := range region.strings(s) {
 				if rooted(p) {
 					q := clean(tilde(p), dir)
-					f.deleted(c, q, walks.MatchString(s.bare) && !s.narrow())
-					if walks.MatchString(s.bare) && wild(q) && !s.narrow() {
+					f.deleted(c, q, wide)
+					if wide && wild(q) {
 						f.deleted(c, strings.TrimRight(q, "*/"), true)
 					}
 				}
@@ -150,8 +151,9 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 			}
 		}
 	}
+	reading := len(s.strings) > 0 && reads.MatchString(s.bare)
 	for i, p := range s.strings {
-		if t := tilde(p); rooted(p) && !strings.ContainsAny(t, "\n") && reads.MatchString(s.bare) && !slices.Contains(s.ran, i) {
+		if t := tilde(p); reading && rooted(p) && !strings.ContainsAny(t, "\n") && !slices.Contains(s.ran, i) {
 			f.secret(c, clean(t, dir))
 		}
 		if strings.Contains(p, "169.254.169.254") || strings.Contains(p, "metadata.google.internal") {
@@ -274,7 +276,7 @@ func Files(language, text string) (read, written []string) {
 	if len(text) > most {
 		text = text[:most]
 	}
-	text = strings.NewReplacer(shell.Hole, " ", shell.Unset, "").Replace(text)
+	text = spaced(text)
 	if !reads.MatchString(text) && !writes.MatchString(text) && !deletes.MatchString(text) && language != "awk" {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ package danger
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
@@ -57,7 +58,16 @@ type Finding struct {
 type finder struct {
 	script shell.Script
 	found  []Finding
-	seen   map[Finding]bool
+	// seen are the findings of this script and of those that hold it, as they were
+	// first noted. They are kept in noted of the outermost.
+	seen  *[]Finding
+	noted []Finding
+}
+
+func newFinder(script shell.Script) *finder {
+	f := &finder{script: script}
+	f.seen = &f.noted
+	return f
 }
 
 // maxFindings bounds what is said of one script: an author who wants to hide a
@@ -66,7 +76,7 @@ const maxFindings = 100
 
 // In returns what is dangerous in a script that was read.
 func In(script shell.Script) []Finding {
-	f := &finder{script: script, seen: map[Finding]bool{}}
+	f := newFinder(script)
 	for _, name := range script.Bombs {
 		f.add(ForkBomb, nil, "%s starts itself, or others, without end", name)
 	}
@@ -79,7 +89,7 @@ func In(script shell.Script) []Finding {
 
 // Code returns what is dangerous in code of a language; see shell.Language.
 func Code(language, text string, line int) []Finding {
-	f := &finder{seen: map[Finding]bool{}}
+	f := newFinder(shell.Script{})
 	f.code(language, text, &shell.Command{Line: line, Args: []shell.Word{{Text: language, Known: true}}})
 	return f.found
 }
@@ -87,7 +97,7 @@ func Code(language, text string, line int) []Finding {
 // File returns what is dangerous in writing, reading or deleting a file, by tools
 // for files.
 func File(verb, name string) []Finding {
-	f := &finder{seen: map[Finding]bool{}}
+	f := newFinder(shell.Script{})
 	name = clean(name, shell.Workspace)
 	c := &shell.Command{Line: 1, Args: []shell.Word{{Text: verb, Known: true}, {Text: name, Known: true}}}
 	switch verb {
@@ -110,10 +120,10 @@ func (f *finder) add(kind Kind, c *shell.Command, format string, args ...any) {
 			finding.What += " (by " + strings.Join(c.Via, ", ") + ")"
 		}
 	}
-	if f.seen[finding] || len(f.seen) >= maxFindings {
+	if len(*f.seen) >= maxFindings || slices.Contains(*f.seen, finding) {
 		return
 	}
-	f.seen[finding] = true
+	*f.seen = append(*f.seen, finding)
 	f.found = append(f.found, finding)
 }
 
@@ -138,7 +148,7 @@ func (f *finder) command(c *shell.Command) {
 		f.add(ForkBomb, c, "its code starts processes without end")
 	}
 	if c.Language != "" && c.Language != "shell" && c.Code.Text != "" {
-		f.code(c.Language, strings.NewReplacer(shell.Hole, " ", shell.Unset, "").Replace(c.Code.Text), c)
+		f.code(c.Language, spaced(c.Code.Text), c)
 	}
 	name := c.Name()
 	if name == "" {
@@ -167,15 +177,27 @@ func at(c *shell.Command, w shell.Word) string {
 // what is not set.
 var filled = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown")
 
-func fill(text string) string {
-	if !strings.Contains(text, shell.Hole) && !strings.Contains(text, shell.Unset) {
+func fill(text string) string { return replaced(filled, text) }
+
+// spacing puts a space in the place of what is not known of code.
+var spacing = strings.NewReplacer(shell.Hole, " ", shell.Unset, "")
+
+func spaced(code string) string { return replaced(spacing, code) }
+
+// replaced is for replacers of what is not known, which is in few texts: none of
+// them has another byte that Hole begins with.
+func replaced(r *strings.Replacer, text string) string {
+	if strings.IndexByte(text, shell.Hole[0]) < 0 {
 		return text
 	}
-	return filled.Replace(text)
+	return r.Replace(text)
 }
 
 // proc is a process's own view of the file system.
 var proc = compile(`^/proc/(?:[0-9]+|self|thread-self|unknown)/(?:task/[^/]+/)?(root|cwd)(/.*)?$`)
+
+// hostRoots are where containers have the machine's own root.
+var hostRoots = []string{"/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"}
 
 func clean(text, dir string) string {
 	text = fill(text)
@@ -199,15 +221,29 @@ func clean(text, dir string) string {
 			text = path.Clean(fill(dir) + m[2])
 		}
 	}
-	for _, prefix := range []string{"/host", "/hostfs", "/rootfs", "/mnt/host", "/mnt/root"} {
-		if text == prefix {
+	for _, prefix := range hostRoots {
+		if rest, ok := strings.CutPrefix(text, prefix); ok && rest == "" {
 			return "/"
-		}
-		if rest, ok := strings.CutPrefix(text, prefix+"/"); ok {
-			text = "/" + rest
+		} else if ok && rest[0] == '/' {
+			text = rest
 		}
 	}
 	return text
+}
+
+// eachOperand calls fn for each of a command's operands, with its number from 0.
+func eachOperand(c *shell.Command, fn func(i int, a shell.Word)) (n int) {
+	options := true
+	for _, a := range c.Args[1:] {
+		switch {
+		case options && a.Text == "--":
+			options = false
+		case !options || !strings.HasPrefix(a.Text, "-") || a.Text == "-":
+			fn(n, a)
+			n++
+		}
+	}
+	return n
 }
 
 // operands are a command's words that are no options, its name not among them.
@@ -217,6 +253,9 @@ func operands(c *shell.Command) (out []shell.Word) {
 			return append(out, c.Args[i+2:]...)
 		}
 		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			if out == nil {
+				out = make([]shell.Word, 0, len(c.Args)-1-i)
+			}
 			out = append(out, a)
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// expression is a regular expression that is tried only on texts which have one of
-// the words that any match of it has: most texts have none, and looking for words
-// costs a fraction of trying an expression.
+// expression is a regular expression that is tried only on texts which have the
+// words that any match of it has: most texts have none, and looking for words costs
+// a fraction of trying an expression.
 type expression struct {
 	*regexp.Regexp
 
-	// words are such that a match has one of them; none for an expression of which
-	// that cannot be said.
-	words []string
+	// words are groups of texts: a match has one of each group, those that say most
+	// first. None for an expression of which that cannot be said.
+	words [][]string
 }
 
 // compile makes an expression of what is one.
@@ -25,7 +25,33 @@ func compile(text string) *expression {
 	if err != nil {
 		panic(err) // it was compiled above
 	}
-	return &expression{Regexp: re, words: wordsOf(parsed)}
+	groups := groupsOf(parsed)
+	for i, words := range groups {
+		groups[i] = slices.DeleteFunc(slices.Clone(words), func(w string) bool {
+			// A text with this word has another of them, which will do.
+			return slices.ContainsFunc(words, func(other string) bool { return other != w && strings.Contains(w, other) })
+		})
+	}
+	slices.SortStableFunc(groups, func(a, b []string) int { return shortest(b) - shortest(a) })
+	return &expression{Regexp: re, words: groups}
+}
+
+// groupsOf returns the words of each part of an expression of which a match has all
+// parts.
+func groupsOf(re *syntax.Regexp) (out [][]string) {
+	switch re.Op {
+	case syntax.OpCapture, syntax.OpPlus:
+		return groupsOf(re.Sub[0])
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			out = append(out, groupsOf(sub)...)
+		}
+		return out
+	}
+	if words := wordsOf(re); len(words) > 0 {
+		out = append(out, words)
+	}
+	return out
 }
 
 // wordsOf returns texts of which each match of an expression has one; none where
@@ -76,9 +102,14 @@ func shortest(words []string) int {
 	return n
 }
 
-// may reports whether a text has one of the words.
+// may reports whether a text has one word of each group.
 func (e *expression) may(text string) bool {
-	return len(e.words) == 0 || slices.ContainsFunc(e.words, func(w string) bool { return strings.Contains(text, w) })
+	for _, words := range e.words {
+		if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // MatchString is that of [regexp.Regexp].

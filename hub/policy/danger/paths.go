@@ -9,7 +9,12 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 )
 
-func sprintf(format string, args ...any) string { return fmt.Sprintf(format, args...) }
+func sprintf(format string, args ...any) string {
+	if len(args) == 0 {
+		return format // none of them has a %
+	}
+	return fmt.Sprintf(format, args...)
+}
 
 // roots are folders without which a machine, or an agent's work, is no more.
 var roots = []string{
@@ -73,6 +78,9 @@ func home(p string) bool {
 
 // critical says that a path is one of the critical files.
 func critical(p string) bool {
+	if !wild(p) {
+		return slices.Contains(criticalFiles, p)
+	}
 	return slices.ContainsFunc(criticalFiles, func(c string) bool {
 		return shell.Matches(p, c)
 	})
@@ -105,12 +113,14 @@ var secretPaths = []string{
 type secretPattern struct {
 	path, before string
 	glob         bool
+	// found is a path that it fits.
+	found string
 }
 
 var secretPatterns = func() (out []secretPattern) {
 	for _, p := range secretPaths {
 		before, _, glob := strings.Cut(p, "*")
-		out = append(out, secretPattern{path: p, before: before, glob: glob})
+		out = append(out, secretPattern{path: p, before: before, glob: glob, found: representative(p)})
 	}
 	return out
 }()
@@ -125,10 +135,11 @@ func secretFile(p string) bool {
 		return false
 	}
 	globbed := wild(p)
+	specific := globbed && specific(p)
 	return slices.ContainsFunc(secretPatterns, func(s secretPattern) bool {
 		switch {
 		case globbed:
-			return matchesEnd(s.path, p) || specific(p) && matchesEnd(p, representative(s.path))
+			return matchesEnd(s.path, p) || specific && matchesEnd(p, s.found)
 		case s.glob:
 			return strings.Contains(p, s.before) && matchesEnd(s.path, p)
 		}
@@ -167,12 +178,13 @@ func matchesEnd(pattern, p string) bool {
 	if strings.HasPrefix(pattern, "/") {
 		return shell.Matches(pattern, p)
 	}
-	n := strings.Count(pattern, "/") + 1
-	parts := strings.Split(p, "/")
-	if len(parts) < n {
-		return false
+	end := len(p)
+	for range strings.Count(pattern, "/") {
+		if end = strings.LastIndexByte(p[:end], '/'); end < 0 {
+			return false
+		}
 	}
-	return shell.Matches(pattern, strings.Join(parts[len(parts)-n:], "/"))
+	return shell.Matches(pattern, p[strings.LastIndexByte(p[:end], '/')+1:])
 }
 
 // secretFolder says that a path is a folder of credentials, or all that is in it.

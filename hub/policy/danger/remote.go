@@ -109,14 +109,18 @@ func socket(p string) bool {
 	return strings.HasPrefix(p, "/dev/tcp/") || strings.HasPrefix(p, "/dev/udp/")
 }
 
+// touches reports whether a redirection of a command is a connection.
+func touches(c *shell.Command) bool {
+	connection := func(w shell.Word) bool { return socket(w.Text) }
+	return slices.ContainsFunc(c.Reads, connection) || slices.ContainsFunc(c.Writes, connection)
+}
+
 // shells looks at shells whose input or output is a connection.
 func (f *finder) shells() {
 	connection, fifo, netcat := false, false, false
 	for i := range f.script.Commands {
 		c := &f.script.Commands[i]
-		for _, r := range slices.Concat(c.Reads, c.Writes) {
-			connection = connection || socket(r.Text)
-		}
+		connection = connection || touches(c)
 		switch c.Name() {
 		case "mkfifo":
 			fifo = true
@@ -132,9 +136,8 @@ func (f *finder) shells() {
 	for i := range f.script.Commands {
 		c := &f.script.Commands[i]
 		isShell := slices.Contains(shells, c.Name()) && !has(c, "-c") || c.Name() == "python3" && has(c, "-i")
-		touches := slices.ContainsFunc(slices.Concat(c.Reads, c.Writes), func(w shell.Word) bool { return socket(w.Text) })
 		switch {
-		case isShell && (touches || connection && (c.Dup || option(c, 'i'))),
+		case isShell && (touches(c) || connection && (c.Dup || option(c, 'i'))),
 			(isShell || c.Name() == "" && len(c.Args) > 0 || c.Name() == "eval") && netcat && (fifo || f.comesFrom(c, connects)),
 			isShell && netcat && f.feeds(i),
 			connection && (c.Name() == "" && len(c.Args) > 0 && !c.Args[0].Known || c.Name() == "eval" && c.Language != ""):

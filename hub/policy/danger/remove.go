@@ -9,13 +9,17 @@ import (
 
 // deleted notes the deletion of a path, with all below it when deep.
 func (f *finder) deleted(c *shell.Command, p string, deep bool) {
+	of := ""
+	if deep || wild(p) {
+		of = root(p)
+	}
 	switch {
 	case block(p):
 		f.add(Device, c, "it destroys %s", p)
-	case deep && root(p) != "":
-		f.add(Wipe, c, "it deletes %s with all that is in it", root(p))
-	case wild(p) && root(p) != "" && root(p) != p && root(p) != shell.Workspace:
-		f.add(Wipe, c, "it deletes what is in %s", root(p))
+	case deep && of != "":
+		f.add(Wipe, c, "it deletes %s with all that is in it", of)
+	case wild(p) && of != "" && of != p && of != shell.Workspace:
+		f.add(Wipe, c, "it deletes what is in %s", of)
 	case critical(p):
 		f.add(Wipe, c, "it deletes %s", p)
 	}

@@ -18,15 +18,38 @@ func (f *finder) secret(c *shell.Command, p string) {
 	}
 }
 
-// discreet are programs that may name a credential without showing it.
-var discreet = []string{
-	"ls", "stat", "test", "[", "chmod", "chown", "chgrp", "ssh", "sftp", "ssh-add", "ssh-keygen", "ssh-copy-id", "mkdir", "touch", "echo", "printf", "export", "git", "rm", "rmdir",
-	"cd", "file", "du", "wc", "md5sum", "sha256sum", "sha1sum", "basename", "dirname", "realpath", "readlink", "which", "man", "apropos", "alias", ":", "true", "false", "declare", "local", "set", "unset", "readonly",
-	"shred", "unlink", "sudo", "env", "nohup", "timeout", "xargs", "bash", "sh", "tree", "getfacl", "lsattr", "mosh", "autossh", "sshfs", "kill", "history", "visudo", "ssh-keyscan", "pushd", "return", "exit", "gh", "eval", "time", "nice", "kubectl", "helm", "k9s", "terraform", "aws", "gcloud", "az", "psql", "pg_dump", "mysql", "mysqldump", "ansible", "ansible-playbook", "npm", "cargo", "twine",
-}
+// trait is what a program does with the files that it names.
+type trait uint8
 
-// patterned are programs whose first operand is no file.
-var patterned = []string{"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq"}
+const (
+	// discreet programs may name a credential without showing it.
+	discreet trait = 1 << iota
+	// patterned programs have a first operand that is no file.
+	patterned
+	// packing programs take folders with all that is in them.
+	packing
+	// keyed programs log in with a key which they are told.
+	keyed
+)
+
+var traits = func() map[string]trait {
+	out := map[string]trait{}
+	for of, names := range map[trait][]string{
+		discreet: {
+			"ls", "stat", "test", "[", "chmod", "chown", "chgrp", "ssh", "sftp", "ssh-add", "ssh-keygen", "ssh-copy-id", "mkdir", "touch", "echo", "printf", "export", "git", "rm", "rmdir",
+			"cd", "file", "du", "wc", "md5sum", "sha256sum", "sha1sum", "basename", "dirname", "realpath", "readlink", "which", "man", "apropos", "alias", ":", "true", "false", "declare", "local", "set", "unset", "readonly",
+			"shred", "unlink", "sudo", "env", "nohup", "timeout", "xargs", "bash", "sh", "tree", "getfacl", "lsattr", "mosh", "autossh", "sshfs", "kill", "history", "visudo", "ssh-keyscan", "pushd", "return", "exit", "gh", "eval", "time", "nice", "kubectl", "helm", "k9s", "terraform", "aws", "gcloud", "az", "psql", "pg_dump", "mysql", "mysqldump", "ansible", "ansible-playbook", "npm", "cargo", "twine",
+		},
+		patterned: {"grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "perl", "jq", "yq"},
+		packing:   {"cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg"},
+		keyed:     {"scp", "rsync", "autossh", "sshfs", "ansible"},
+	} {
+		for _, name := range names {
+			out[name] |= of
+		}
+	}
+	return out
+}()
 
 // secrets looks at programs that show or send credentials.
 func (f *finder) secrets(c *shell.Command, name string) {
@@ -52,15 +75,16 @@ func (f *finder) secrets(c *shell.Command, name string) {
 	case "curl", "wget", "http", "https", "nc", "ncat", "netcat", "socat", "telnet", "mail", "sendmail", "xh":
 		f.sends(c)
 	}
-	if slices.Contains(discreet, name) {
+	is := traits[name]
+	if is&discreet != 0 {
 		return
 	}
 	var named []string
 	skip := 0
-	if slices.Contains(patterned, name) && !option(c, 'e', "--regexp", "--file", "--expression") {
+	if is&patterned != 0 && !option(c, 'e', "--regexp", "--file", "--expression") {
 		skip = 1
 	}
-	if slices.Contains([]string{"scp", "rsync", "autossh", "sshfs", "ansible"}, name) {
+	if is&keyed != 0 {
 		// The key that they log in with.
 		for i, a := range c.Args {
 			if i > 0 && (c.Args[i-1].Text == "-i" || c.Args[i-1].Text == "-F") {
@@ -68,11 +92,11 @@ func (f *finder) secrets(c *shell.Command, name string) {
 			}
 		}
 	}
-	folders := slices.Contains([]string{"cp", "tar", "zip", "7z", "rsync", "scp", "mv", "grep", "rg", "cpio", "rclone", "dar", "bsdtar", "restic", "borg"}, name)
-	ops := operands(c)
-	for i, a := range ops {
+	folders := is&packing != 0
+	last := eachOperand(c, func(int, shell.Word) {}) - 1
+	eachOperand(c, func(i int, a shell.Word) {
 		if i < skip || slices.Contains(named, a.Text) {
-			continue
+			return
 		}
 		text := a.Text
 		if name == "dd" {
@@ -82,8 +106,8 @@ func (f *finder) secrets(c *shell.Command, name string) {
 		if _, after, ok := strings.Cut(text, "@"); ok && name == "curl" {
 			text = after
 		}
-		f.named(c, text, folders && !(i == len(ops)-1 && i > 0 && (name == "cp" || name == "mv" || name == "rsync" || name == "scp")))
-	}
+		f.named(c, text, folders && !(i == last && i > 0 && (name == "cp" || name == "mv" || name == "rsync" || name == "scp")))
+	})
 	for i, a := range c.Args {
 		if i == 0 || !strings.HasPrefix(a.Text, "-") {
 			continue
@@ -99,7 +123,7 @@ func (f *finder) secrets(c *shell.Command, name string) {
 	if name == "find" && (has(c, "-exec", "-execdir") && !has(c, "chmod", "chown", "ls", "stat", "rm") || has(c, "-delete")) {
 		return
 	}
-	if name == "xargs" || slices.Contains(c.Via, "xargs") && !slices.Contains(discreet, name) {
+	if name == "xargs" || slices.Contains(c.Via, "xargs") {
 		f.comesFrom(c, func(from *shell.Command) bool {
 			for i, a := range from.Args {
 				if i > 0 && (from.Args[i-1].Text == "-name" || from.Args[i-1].Text == "-iname") && sensitiveName(a.Text) {
@@ -142,10 +166,15 @@ func (f *finder) named(c *shell.Command, text string, folders bool) {
 	if rest, ok := strings.CutPrefix(text, "file://"); ok {
 		text = rest
 	}
-	p := at(c, shell.Word{Text: text})
-	f.secret(c, p)
-	if folders && secretFolder(p) {
-		f.add(Credentials, c, "it takes the credentials in %s", p)
+	if !inWorkspace(c, text) {
+		p := at(c, shell.Word{Text: text})
+		f.secret(c, p)
+		if folders && secretFolder(p) {
+			f.add(Credentials, c, "it takes the credentials in %s", p)
+		}
+	}
+	if !strings.ContainsAny(text, ".:/xX") {
+		return // each of the names below has one of them
 	}
 	if strings.Contains(text, "169.254.169.254") || strings.Contains(text, "metadata.google.internal") || strings.Contains(text, "[fd00:ec2::254]") || strings.Contains(text, "169.254.170.2") ||
 		strings.Contains(text, "100.100.100.200") || strings.Contains(text, "//2852039166") || strings.Contains(strings.ToLower(text), "0xa9fea9fe") {
@@ -154,6 +183,31 @@ func (f *finder) named(c *shell.Command, text string, folders bool) {
 	if strings.Contains(text, "docker.sock") || strings.Contains(text, "containerd.sock") || strings.Contains(text, "crio.sock") {
 		f.add(Escape, c, "it speaks to the container daemon")
 	}
+}
+
+// inWorkspace reports whether a word of a command can only be the name of something
+// that lies in the workspace and has no hidden part: most are, and no credential is.
+func inWorkspace(c *shell.Command, text string) bool {
+	if c.Follows() || text == "" || text[0] == '/' {
+		return false
+	}
+	below, ok := strings.CutPrefix(c.Dir, shell.Workspace)
+	return ok && (below == "" || below[0] == '/') && shown(below) && shown(text)
+}
+
+// shown reports whether a path has no hidden part, no wildcard and nothing that is
+// not known.
+func shown(p string) bool {
+	begins := true
+	for i := range len(p) {
+		switch ch := p[i]; {
+		case ch >= 0x80, ch == '*', ch == '?', ch == '[', ch == '(', begins && (ch == '.' || ch == '_'):
+			return false
+		default:
+			begins = ch == '/'
+		}
+	}
+	return true
 }
 
 // sends looks at programs that send what they read.

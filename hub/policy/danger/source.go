@@ -159,7 +159,8 @@ func unescape(s string) string {
 }
 
 type rewrite struct {
-	// any are texts of which one is in everything that re finds; none for any text.
+	// any are texts of which one is in everything that re finds; none for what finds
+	// two strings.
 	any []string
 	re  *regexp.Regexp
 	fn  func(s *source, m []string) (string, bool)
@@ -174,6 +175,8 @@ func (s *source) at(i string) string {
 }
 
 const lit = `«(\d+)»`
+
+var every = regexp.MustCompile(lit)
 
 func fixed(text string) func(*source, []string) (string, bool) {
 	return func(s *source, _ []string) (string, bool) { return s.put(text), true }
@@ -225,7 +228,7 @@ var rewrites = []rewrite{
 	}},
 	{list("join"), regexp.MustCompile(lit + `\.(?:join\(\s*)[\[(]((?:\s*«\d+»\s*,?)+)[\])]\s*\)|[\[(]((?:\s*«\d+»\s*,?)+)[\])]\.join(?:\(\s*(?:` + lit + `)?\s*\))?`), func(s *source, m []string) (string, bool) {
 		var parts []string
-		for _, p := range regexp.MustCompile(lit).FindAllStringSubmatch(m[2]+m[3], -1) {
+		for _, p := range every.FindAllStringSubmatch(m[2]+m[3], -1) {
 			parts = append(parts, s.at(p[1]))
 		}
 		return s.put(strings.Join(parts, s.at(m[1]+m[4]))), true
@@ -275,7 +278,7 @@ var places = compile(`%[-+ 0-9.]*[sdr]|\{\d*(?:![rs])?\}`)
 
 // formatted puts strings in the places of a format.
 func (s *source) formatted(format, args string) (string, bool) {
-	words, i := literals.FindAllStringSubmatch(args, 50), 0
+	words, i := numbers(args), 0
 	text := places.ReplaceAllStringFunc(format, func(p string) string {
 		n := i
 		i++
@@ -283,7 +286,7 @@ func (s *source) formatted(format, args string) (string, bool) {
 			n = int(p[1] - '0')
 		}
 		if n < len(words) {
-			return s.at(words[n][1])
+			return s.at(words[n])
 		}
 		return p
 	})
@@ -325,7 +328,7 @@ func (s *source) workOut() {
 			if len(s.strings) > most {
 				return
 			}
-			if len(rw.any) > 0 && !slices.ContainsFunc(rw.any, func(part string) bool { return strings.Contains(s.bare, part) }) {
+			if len(rw.any) == 0 && strings.Count(s.bare, "«") < 2 || len(rw.any) > 0 && !slices.ContainsFunc(rw.any, func(part string) bool { return strings.Contains(s.bare, part) }) {
 				continue
 			}
 			s.bare = rw.re.ReplaceAllStringFunc(s.bare, func(text string) string {
@@ -448,12 +451,30 @@ func (s *source) arguments(calls *expression) (out []region) {
 	return out
 }
 
-var literals = compile(lit)
-
 // strings are those among the arguments.
 func (r region) strings(s *source) (out []string) {
-	for _, m := range literals.FindAllStringSubmatch(r.text, 50) {
-		out = append(out, s.at(m[1]))
+	for _, n := range numbers(r.text) {
+		out = append(out, s.at(n))
+	}
+	return out
+}
+
+// numbers returns which strings a text of bare code has: what lit finds, up to 50.
+func numbers(text string) (out []string) {
+	for len(out) < 50 {
+		i := strings.Index(text, "«")
+		if i < 0 {
+			break
+		}
+		text = text[i+len("«"):]
+		n := 0
+		for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+			n++
+		}
+		if n > 0 && strings.HasPrefix(text[n:], "»") {
+			out = append(out, text[:n])
+			text = text[n+len("»"):]
+		}
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func (f *finder) startup(c *shell.Command, p string) {
 	if len(c.Args) > 1 && (c.Name() == "echo" || c.Name() == "printf") {
 		text += "\n" + strings.Join(texts(c.Args[1:]), " ")
 	}
-	text = strings.NewReplacer(shell.Hole, "", shell.Unset, "").Replace(text)
+	text = strings.ReplaceAll(strings.ReplaceAll(text, shell.Hole, ""), shell.Unset, "")
 	if found := In(shell.Read(text, shell.Options{})); len(found) > 0 || suspicious.MatchString(text) {
 		f.add(Persistence, c, "it has every shell run more than settings, by %s", p)
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"slices"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -10,6 +11,29 @@ import (
 type calls struct {
 	to         []string
 	multiplies bool
+}
+
+// mayBomb reports whether a script may have a function or a loop: one without the
+// words that these begin with has none. A backslash at the end of a line may take
+// such a word apart, and so may a byte that shells pass over.
+func mayBomb(script string) bool {
+	for _, part := range [...]string{"while", "until", "for", "function", "\\\n", "\\\r", "\x00"} {
+		if strings.Contains(script, part) {
+			return true
+		}
+	}
+	for i := strings.IndexByte(script, '('); i >= 0; {
+		rest := strings.TrimLeft(script[i+1:], " \t\r")
+		if strings.HasPrefix(rest, ")") {
+			return true
+		}
+		next := strings.IndexByte(rest, '(')
+		if next < 0 {
+			break
+		}
+		i = len(script) - len(rest) + next
+	}
+	return false
 }
 
 // bombs notes functions of a script that multiply without end, by themselves or

@@ -25,7 +25,6 @@ func (w *walker) brings(name string, rest []Word, in value, at int) {
 		w.download(name, rest, at)
 		return
 	}
-	ops := operands(rest)
 	option := func(names ...string) (Word, bool) {
 		for i, a := range rest {
 			for _, n := range names {
@@ -62,6 +61,7 @@ func (w *walker) brings(name string, rest []Word, in value, at int) {
 			w.write(text.Text, src, false)
 		}
 	case "sed", "perl", "patch", "ed", "ex", "sponge":
+		ops := operands(rest)
 		inPlace := slices.ContainsFunc(rest, func(a Word) bool {
 			return strings.HasPrefix(a.Text, "-i") || a.Text == "--in-place" || name == "perl" && strings.HasPrefix(a.Text, "-") && !strings.HasPrefix(a.Text, "--") && strings.Contains(a.Text, "i")
 		})
@@ -74,6 +74,7 @@ func (w *walker) brings(name string, rest []Word, in value, at int) {
 			w.write(ops[0].Text, in, false)
 		}
 	case "gunzip", "bunzip2", "unxz", "uncompress", "gzip", "xz", "bzip2", "zstd", "uudecode":
+		ops := operands(rest)
 		for _, a := range ops {
 			if v, ok := w.content(w.abs(a.Text)); ok {
 				made(Word{Text: strings.TrimSuffix(a.Text, path.Ext(a.Text)), Known: a.Known}, v.from...)
@@ -83,6 +84,7 @@ func (w *walker) brings(name string, rest []Word, in value, at int) {
 			made(x)
 		}
 	case "openssl", "gpg", "gpg2", "age", "xxd", "base64", "certutil":
+		ops := operands(rest)
 		if x, ok := option("-out", "-o", "--output"); ok {
 			made(x, in.from...)
 		}
@@ -90,6 +92,7 @@ func (w *walker) brings(name string, rest []Word, in value, at int) {
 			made(ops[len(ops)-1])
 		}
 	case "tar", "bsdtar", "unzip", "7z", "cpio", "unrar", "ar":
+		ops := operands(rest)
 		archive := Word{}
 		if x, ok := option("-f", "--file"); ok && name != "unzip" && name != "7z" {
 			archive = x
@@ -348,6 +351,9 @@ func (w *walker) conventions(name string, rest []Word, at int) {
 				}
 			}
 		}
+	}
+	if len(w.files)+len(w.earlier.files) == 0 && w.looks == nil {
+		return
 	}
 	patterns := conventionsOf[name]
 	if len(patterns) == 0 || w.untouched() {

@@ -28,8 +28,9 @@ var commandKeys = regexp.MustCompile(`(?i)^alias\.|(?:sshcommand|pager|editor|fs
 
 // hosts walks what a program gives to a shell besides its own work.
 func (w *walker) hosts(name string, rest []Word, in value, at int) {
+	options := evaluated[name]
 	for i, a := range rest {
-		for _, option := range evaluated[name] {
+		for _, option := range options {
 			v, ok := Word{}, false
 			switch {
 			case a.Text == option && i+1 < len(rest):

@@ -18,10 +18,18 @@ import (
 // filter returns what a program writes that only turns words or its input into
 // text; what others write is unknown.
 func (w *walker) filter(name string, rest []Word, in value, at int) value {
+	switch name {
+	case "echo":
+		return echo(rest)
+	case "printf":
+		return printf(rest)
+	case ":", "true", "false", "test", "[", "mkdir", "touch", "sleep", "exit", "return", "wait", "chmod", "rm":
+		return known("")
+	}
 	has := func(flags ...string) bool {
 		return slices.ContainsFunc(rest, func(x Word) bool { return slices.Contains(flags, x.Text) })
 	}
-	in.from = append(slices.Clone(in.from), at)
+	in.from = slices.Concat(in.from, []int{at})
 	lost := value{text: hole, from: in.from}
 	on := func(fn func(string) (string, bool)) value {
 		text, ok := fn(in.text)
@@ -31,12 +39,6 @@ func (w *walker) filter(name string, rest []Word, in value, at int) value {
 		return value{text: text, known: in.known && !holed(text), from: in.from}
 	}
 	switch name {
-	case "echo":
-		return echo(rest)
-	case "printf":
-		return printf(rest)
-	case ":", "true", "false", "test", "[", "mkdir", "touch", "sleep", "exit", "return", "wait", "chmod", "rm":
-		return known("")
 	case "cat", "head", "tail", "tac", "less", "more":
 		files := operands(rest)
 		if name != "cat" && len(files) > 0 && isNumber(files[0].Text) {
@@ -181,11 +183,15 @@ func operandAt(args []Word, i int) string {
 	return ""
 }
 
+// texted has printf write arguments as they are where it would quote or unescape
+// them.
+var texted = strings.NewReplacer("%b", "%s", "%q", "%s")
+
 var octal = regexp.MustCompile(`\\0([0-7]{1,3})`)
 
 func echo(rest []Word) value {
 	end, escapes := "\n", false
-	for len(rest) > 0 && filterPattern1.MatchString(rest[0].Text) {
+	for len(rest) > 0 && strings.HasPrefix(rest[0].Text, "-") && filterPattern1.MatchString(rest[0].Text) {
 		if strings.Contains(rest[0].Text, "n") {
 			end = ""
 		}
@@ -213,7 +219,7 @@ func printf(rest []Word) value {
 	for _, x := range rest {
 		out.known = out.known && x.Known
 	}
-	format := strings.NewReplacer("%b", "%s", "%q", "%s").Replace(rest[0].Text)
+	format := texted.Replace(rest[0].Text)
 	if strings.Contains(rest[0].Text, "%b") {
 		for i := range args {
 			if text, _, err := expand.Format(new(expand.Config), octal.ReplaceAllString(strings.ReplaceAll(args[i], "%", "%%"), `\$1`), nil); err == nil {

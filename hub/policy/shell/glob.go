@@ -24,6 +24,12 @@ func Matches(glob, name string) bool {
 	if !strings.ContainsAny(glob, "*?[(") {
 		return glob == name
 	}
+	re := matcher(glob)
+	return re != nil && re.MatchString(name)
+}
+
+// matcher returns what a pattern fits; nil for one that is none.
+func matcher(glob string) *regexp.Regexp {
 	patterns.Lock()
 	re, ok := patterns.made[glob]
 	patterns.Unlock()
@@ -36,7 +42,7 @@ func Matches(glob, name string) bool {
 		patterns.made[glob] = re
 		patterns.Unlock()
 	}
-	return re != nil && re.MatchString(name)
+	return re
 }
 
 func compiled(glob string) *regexp.Regexp {

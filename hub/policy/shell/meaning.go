@@ -32,7 +32,7 @@ func (w *walker) meaning(name string, args []Word, in value, r redirected, at in
 	case "alias":
 		for _, a := range rest {
 			if k, v, ok := strings.Cut(a.Text, "="); ok {
-				w.aliases[k] = v
+				put(&w.aliases, k, v)
 			}
 		}
 		return known("")
@@ -86,7 +86,7 @@ func (w *walker) meaning(name string, args []Word, in value, r redirected, at in
 		return known("")
 	case "hash":
 		if len(rest) == 3 && rest[0].Text == "-p" {
-			w.programs[rest[2].Text] = rest[1].Text
+			put(&w.programs, rest[2].Text, rest[1].Text)
 		}
 		return known("")
 	case "ln", "cp", "mv", "install", "link":
@@ -297,15 +297,27 @@ func operands(args []Word) (out []Word) {
 			return append(out, args[i+1:]...)
 		}
 		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			if out == nil {
+				out = make([]Word, 0, len(args)-i)
+			}
 			out = append(out, a)
 		}
 	}
 	return out
 }
 
+// operand is the first of them.
 func operand(args []Word) Word {
-	if ops := operands(args); len(ops) > 0 {
-		return ops[0]
+	for i, a := range args {
+		if a.Text == "--" {
+			if i+1 < len(args) {
+				return args[i+1]
+			}
+			break
+		}
+		if !strings.HasPrefix(a.Text, "-") || a.Text == "-" {
+			return a
+		}
 	}
 	return Word{}
 }

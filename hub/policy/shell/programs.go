@@ -254,7 +254,7 @@ func (w *walker) readInto(name string, rest []Word, in value) value {
 		if len(names) == 0 {
 			names = []string{"MAPFILE"}
 		}
-		w.vars[names[0]] = v
+		put(&w.vars, names[0], v)
 		return known("")
 	}
 	if len(names) == 0 {
@@ -265,7 +265,7 @@ func (w *walker) readInto(name string, rest []Word, in value) value {
 		fields = strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(separators, r) })
 	}
 	if array {
-		w.vars[names[0]] = variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed, List: fields}, unsure: !in.known || w.branch > 0, from: in.from}
+		put(&w.vars, names[0], variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed, List: fields}, unsure: !in.known || w.branch > 0, from: in.from})
 		return known("")
 	}
 	for i, name := range names {

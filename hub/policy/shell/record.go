@@ -130,10 +130,13 @@ func (w *walker) made(v value) File {
 		f.Made = append(f.Made, one)
 	}
 	if len(f.Made) == 0 {
-		f.Made = []Command{{Args: []Word{word("an earlier command")}, Line: 1}}
+		f.Made = unseen
 	}
 	return f
 }
+
+// unseen stands for a command that wrote a file, where nobody knows which it was.
+var unseen = []Command{{Args: []Word{word("an earlier command")}, Line: 1}}
 
 // command1 returns the command that an index of From stands for.
 func (w *walker) command1(i int) *Command {
@@ -166,8 +169,10 @@ func (w *walker) single(name string) (v value, ok bool) {
 		return v, true
 	}
 	if w.looks != nil {
-		if text, ok := w.looks.Text(name); ok {
+		if text, told, ok := w.looks.Text(name); ok && told {
 			return known(text), true
+		} else if ok {
+			return w.recorded(File{Made: unseen}), true
 		}
 	}
 	if f, ok := w.earlier.files[name]; ok {
@@ -225,7 +230,9 @@ func resolve(name, dir string, links map[string]string) string {
 	if !strings.HasPrefix(name, "/") {
 		name = dir + "/" + name
 	}
-	name = path.Clean(name)
+	if name = path.Clean(name); len(links) == 0 {
+		return name
+	}
 	for range 8 {
 		to, ok := followed(name, links)
 		if !ok {

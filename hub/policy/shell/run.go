@@ -84,7 +84,7 @@ func (w *walker) emit(c Command) int {
 	}
 	c.Via, c.Host, c.Background = slices.Clone(w.via), w.host, c.Background || w.back
 	if w.out.Commands == nil {
-		w.out.Commands = make([]Command, 0, usualCommands)
+		w.out.Commands = make([]Command, 0, max(1, w.room))
 	}
 	w.out.Commands = append(w.out.Commands, c)
 	return len(w.out.Commands) - 1
@@ -142,7 +142,7 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 	if len(args) == 1 && name == "exec" {
 		w.persist(r)
 	}
-	if name != "" && (strings.Contains(args[0].Text, "/") || slices.Contains(w.running, w.abs(args[0].Text))) {
+	if name != "" && (strings.Contains(args[0].Text, "/") || len(w.running) > 0 && slices.Contains(w.running, w.abs(args[0].Text))) {
 		if v, ok := w.content(w.abs(args[0].Text)); ok {
 			w.out.Commands[at].From = append(w.out.Commands[at].From, v.from...)
 			return w.file(name, args[0], texts(args), in, at)
@@ -156,6 +156,9 @@ func (w *walker) run(args []Word, in value, r redirected, env []string, from []i
 // that is called by this name; "" for none.
 func (w *walker) called(name string) string {
 	if strings.Contains(name, "/") {
+		if len(w.links) == 0 {
+			return ""
+		}
 		plain := resolve(name, w.dir, nil)
 		if full := w.abs(name); full != plain {
 			return full
@@ -163,6 +166,9 @@ func (w *walker) called(name string) string {
 		return ""
 	}
 	if len(w.files)+len(w.earlier.files)+len(w.links) == 0 {
+		return ""
+	}
+	if few := len(w.files) + len(w.earlier.files); few <= 8 && len(w.links) == 0 && !w.wrote(name) {
 		return ""
 	}
 	dirs := environment["PATH"]
@@ -173,8 +179,11 @@ func (w *walker) called(name string) string {
 		if dir == "" || holed(dir) {
 			continue
 		}
-		full := path.Join(w.abs(dir), name)
-		if to := resolve(full, "/", w.links); to != full {
+		full := w.abs(dir) + "/" + name
+		if full[1] == '/' || name == "" || name == "." || name == ".." {
+			full = path.Clean(full)
+		}
+		if to := w.abs(full); to != full {
 			return to
 		}
 		if _, ok := w.files[full]; ok {
@@ -185,6 +194,21 @@ func (w *walker) called(name string) string {
 		}
 	}
 	return ""
+}
+
+// wrote reports whether a file of a name was written, in whatever folder.
+func (w *walker) wrote(name string) bool {
+	for file := range w.files {
+		if base(file) == name {
+			return true
+		}
+	}
+	for file := range w.earlier.files {
+		if base(file) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // function walks a function's body with its arguments.
@@ -242,15 +266,30 @@ func globbed(x Word) string {
 	if !x.Glob || holed(x.Text) {
 		return ""
 	}
-	for _, name := range notable {
-		for _, dir := range []string{"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"} {
-			if Matches(x.Text, dir+name) {
-				return dir + name
-			}
+	re := matcher(x.Text)
+	if re == nil {
+		return ""
+	}
+	if only, whole := re.LiteralPrefix(); whole && only != "" {
+		return "" // it fits itself, which is the name of no program here
+	}
+	for _, path := range notablePaths {
+		if re.MatchString(path) {
+			return path
 		}
 	}
 	return ""
 }
+
+// notablePaths are notable, by their names alone and in the folders of programs.
+var notablePaths = func() (out []string) {
+	for _, name := range notable {
+		for _, dir := range []string{"", "/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/"} {
+			out = append(out, dir+name)
+		}
+	}
+	return out
+}()
 
 // notable are the programs that a wildcard is tried on.
 var notable = []string{

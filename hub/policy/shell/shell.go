@@ -27,8 +27,8 @@ const (
 	maxScript = 128 << 10
 	// maxCommands bounds what a script comes to; maxDepth its nesting.
 	maxCommands = 2000
-	// usualCommands is how many there is room for from the beginning.
-	usualCommands = 4
+	// usualCommands is up to how many there is room for from the beginning.
+	usualCommands = 8
 	maxDepth      = 24
 	// maxSteps bounds the work: statements that are walked.
 	maxSteps = 20_000
@@ -111,6 +111,10 @@ type Command struct {
 // links that the script made are followed.
 func (c *Command) Abs(name string) string { return resolve(name, c.Dir, c.links) }
 
+// Follows reports whether the script has made symbolic links by then, which Abs
+// follows.
+func (c *Command) Follows() bool { return len(c.links) > 0 }
+
 // Name is the program's name without its folders; "" where it cannot be known.
 func (c *Command) Name() string {
 	if len(c.Args) == 0 || !c.Args[0].Known {
@@ -132,6 +136,11 @@ var readable = strings.NewReplacer(Hole, "?", Unset, "?")
 // String is the command as one line, holes as "?".
 func (c *Command) String() string {
 	var b strings.Builder
+	n := len(c.Args)
+	for _, a := range c.Args {
+		n += len(a.Text)
+	}
+	b.Grow(n)
 	for i, a := range c.Args {
 		if i > 0 {
 			b.WriteByte(' ')
@@ -179,15 +188,37 @@ type Look interface {
 	// Names are those that are known to have been changed, by their paths from the
 	// root.
 	Names() []string
-	// Text returns what such a file holds now; ok is false for one that was not
-	// changed, and for one whose text nobody can know.
-	Text(name string) (text string, ok bool)
+	// Text returns what such a file holds now. known is false for one of which nobody
+	// can tell, though its text was known once; ok is false for one that was not
+	// changed, and for any other that has no text.
+	Text(name string) (text string, known, ok bool)
 }
 
 // Read returns what a script would run.
-func Read(script string, o Options) (out Script) {
-	w := &walker{state: newState(o.Dir), out: &out, earlier: o.Before, looks: o.Now}
-	w.links = o.Before.links
+func Read(script string, o Options) Script {
+	r, _ := readings.Get().(*reading)
+	r.walker.state, r.out, r.earlier, r.looks = &r.first, &r.found, o.Before, o.Now
+	r.first.begin(o.Dir)
+	r.first.links = o.Before.links
+	r.walker.whole(script)
+	found := r.found
+	*r = reading{}
+	readings.Put(r)
+	return found
+}
+
+// reading is a walker with its first state and what it finds.
+type reading struct {
+	walker
+	first state
+	found Script
+}
+
+// readings are kept to be used again; nothing of one outlasts Read.
+var readings = sync.Pool{New: func() any { return new(reading) }}
+
+// whole walks the script that Read is given.
+func (w *walker) whole(script string) {
 	defer func() {
 		// The expander has panics for forms that it does not know.
 		if r := recover(); r != nil {
@@ -197,23 +228,23 @@ func Read(script string, o Options) (out Script) {
 	w.script(script, nil, value{known: true})
 	w.outTo = nil
 	w.flush(0, nil)
-	out.After = w.record()
-	return out
+	w.out.After = w.record()
 }
 
 // opaque notes what cannot be understood and is run all the same.
 func (w *walker) opaque(format string, args ...any) {
-	w.unclear(format, args...)
-	if text := fmt.Sprintf(format, args...); !slices.Contains(w.out.Opaque, text) && len(w.out.Opaque) < 8 {
+	if text := w.unclear(format, args...); !slices.Contains(w.out.Opaque, text) && len(w.out.Opaque) < 8 {
 		w.out.Opaque = append(w.out.Opaque, text)
 	}
 }
 
-// unclear notes what cannot be understood, once.
-func (w *walker) unclear(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(w.out.Unclear, text) && len(w.out.Unclear) < 8 {
+// unclear notes what cannot be understood, once, and returns how it is said.
+func (w *walker) unclear(format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.out.Unclear, text) && len(w.out.Unclear) < 8 {
 		w.out.Unclear = append(w.out.Unclear, text)
 	}
+	return text
 }
 
 // parsers are kept: making one costs as much as reading a short script.
@@ -236,8 +267,28 @@ func (w *walker) parse(script string) *syntax.File {
 		w.opaque("it is no valid shell: %v", err)
 		return nil
 	}
-	w.bombs(file)
+	if mayBomb(script) {
+		w.bombs(file)
+	}
+	if w.room == 0 {
+		w.room = max(1, room(file.Stmts, usualCommands))
+	}
 	return file
+}
+
+// room returns how many simple commands a list has, those of pipes and lists
+// counted, up to a number.
+func room(list []*syntax.Stmt, most int) (n int) {
+	for _, s := range list {
+		if n >= most {
+			break
+		}
+		n++
+		for c, ok := s.Cmd.(*syntax.BinaryCmd); ok; c, ok = c.X.Cmd.(*syntax.BinaryCmd) {
+			n++
+		}
+	}
+	return min(n, most)
 }
 
 // base returns a path's last part.

@@ -3,6 +3,7 @@ package shell
 import (
 	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/expand"
@@ -30,6 +31,12 @@ func (v value) word() Word {
 }
 
 func (v value) with(o value) value {
+	if v.text == "" && v.known && len(v.from) == 0 && len(o.text) <= maxText {
+		return value{text: o.text, known: o.known, from: slices.Clip(o.from)}
+	}
+	if o.text == "" && o.known && len(o.from) == 0 && len(v.text) <= maxText {
+		return value{text: v.text, known: v.known, from: slices.Clip(v.from)}
+	}
 	out := value{text: v.text + o.text, known: v.known && o.known, from: append(append([]int(nil), v.from...), o.from...)}
 	if len(out.text) > maxText {
 		out.text, out.known = hole, false
@@ -77,17 +84,26 @@ var environment = map[string]string{
 	"LANG": "C.UTF-8", "TERM": "dumb", "OLDPWD": Workspace,
 }
 
-func newState(given string) *state {
-	dir := given
-	if dir = path.Clean("/" + dir); dir == "/" && !strings.HasPrefix(given, "/") {
-		dir = Workspace
-	} else if !strings.HasPrefix(given, "/") {
+// begin makes a state that of a new shell, in a folder.
+func (s *state) begin(given string) {
+	dir := Workspace
+	if strings.HasPrefix(given, "/") {
+		dir = path.Clean(given)
+	} else if path.Clean("/"+given) != "/" {
 		dir = path.Join(Workspace, given)
 	}
-	return &state{
-		vars: map[string]variable{}, funcs: map[string]*syntax.Stmt{}, aliases: map[string]string{}, programs: map[string]string{},
-		args: []string{"bash"}, dir: dir, before: dir,
+	s.args, s.dir, s.before = unnamed, dir, dir
+}
+
+// unnamed are the arguments of a shell that was given none. Nobody changes them.
+var unnamed = []string{"bash"}
+
+// put sets a key of a map, which is made when it gets its first.
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = map[string]V{}
 	}
+	(*m)[key] = v
 }
 
 // fork is a subshell's: what it sets stays in it.
@@ -98,9 +114,9 @@ func (s *state) fork() *state {
 }
 
 func (s *state) set(name, text string, sure bool) {
-	s.vars[name] = variable{
+	put(&s.vars, name, variable{
 		Variable: expand.Variable{Set: true, Kind: expand.String, Str: text}, unsure: !sure || s.branch > 0,
-	}
+	})
 }
 
 // abs returns a path as it is from the root, cleaned, with links followed.
@@ -185,7 +201,7 @@ func (e *env) Each(fn func(string, expand.Variable) bool) {
 
 // Set implements expand.WriteEnviron, for ${x:=value} and arithmetic.
 func (e *env) Set(name string, v expand.Variable) error {
-	e.vars[name] = variable{Variable: v, unsure: e.branch > 0}
+	put(&e.vars, name, variable{Variable: v, unsure: e.branch > 0})
 	return nil
 }
 

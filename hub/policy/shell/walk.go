@@ -38,6 +38,8 @@ type walker struct {
 	loaded []string
 	// drawn are the commands whose output the variables of the last words hold.
 	drawn []int
+	// room is for how many commands there should be room from the beginning.
+	room int
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -164,6 +166,9 @@ func (w *walker) literal(x *syntax.Word) value {
 	if text, ok := plainWord(x); ok {
 		return known(text)
 	}
+	if v, ok := w.quick(x, false); ok {
+		return value{text: v.Text, known: v.Known}
+	}
 	cfg, e := w.config(x)
 	before := len(w.out.Commands)
 	text, err := expand.Literal(cfg, x)
@@ -173,9 +178,13 @@ func (w *walker) literal(x *syntax.Word) value {
 	return value{text: text, known: !e.guess, from: append(w.since(before), e.from...)}
 }
 
-func (w *walker) since(before int) (out []int) {
-	for i := before; i < len(w.out.Commands); i++ {
-		out = append(out, i)
+func (w *walker) since(before int) []int {
+	if before >= len(w.out.Commands) {
+		return nil
+	}
+	out := make([]int, len(w.out.Commands)-before)
+	for i := range out {
+		out[i] = before + i
 	}
 	return out
 }
@@ -231,7 +240,7 @@ func (w *walker) command(c syntax.Command, in value, r redirected) (out value) {
 		out.known = false
 	case *syntax.FuncDecl:
 		if c.Name != nil {
-			w.funcs[c.Name.Value] = c.Body
+			put(&w.funcs, c.Name.Value, c.Body)
 		}
 	case *syntax.DeclClause:
 		w.declare(c)
@@ -248,7 +257,7 @@ func (w *walker) command(c syntax.Command, in value, r redirected) (out value) {
 		if c.Name != nil {
 			name = c.Name.Lit()
 		}
-		w.vars[name] = variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed, List: []string{"63", "62"}}}
+		put(&w.vars, name, variable{Variable: expand.Variable{Set: true, Kind: expand.Indexed, List: []string{"63", "62"}}})
 	case *syntax.TestClause, *syntax.ArithmCmd, *syntax.LetClause:
 		w.inside(c)
 		w.arithmetic(c)
@@ -381,7 +390,7 @@ func (w *walker) declare(c *syntax.DeclClause) {
 			if strings.Contains(flags, "n") {
 				v := w.vars[a.Name.Value]
 				v.Kind = expand.NameRef
-				w.vars[a.Name.Value] = v
+				put(&w.vars, a.Name.Value, v)
 			} else {
 				v := w.vars[a.Name.Value]
 				w.reaches(a.Name.Value, value{text: v.Str, known: !v.unsure})
@@ -428,7 +437,7 @@ func (w *walker) assign(a *syntax.Assign) {
 				v.List, v.unsure = append(v.List, x.Text), v.unsure || !x.Known
 			}
 		}
-		w.vars[name] = v
+		put(&w.vars, name, v)
 		return
 	}
 	v := w.literal(a.Value)
@@ -448,7 +457,7 @@ func (w *walker) assign(a *syntax.Assign) {
 			old.List = append(old.List, "")
 		}
 		old.List[i], old.unsure = v.text, old.unsure || !v.known || w.branch > 0
-		w.vars[name] = old
+		put(&w.vars, name, old)
 		return
 	}
 	text, sure := v.text, v.known
@@ -474,7 +483,8 @@ func nodeText(n syntax.Node) string {
 }
 
 // words expands words to those that a program gets.
-func (w *walker) words(list []*syntax.Word) (out []Word) {
+func (w *walker) words(list []*syntax.Word) []Word {
+	out := make([]Word, 0, len(list))
 	for _, x := range list {
 		if text, ok := plainWord(x); ok {
 			out = append(out, Word{Text: text, Known: true})
@@ -482,6 +492,14 @@ func (w *walker) words(list []*syntax.Word) (out []Word) {
 		}
 		if text, ok := extGlob(x); ok {
 			out = append(out, Word{Text: text, Known: true, Glob: true})
+			continue
+		}
+		if v, ok := w.quick(x, true); ok {
+			out = append(out, v)
+			continue
+		}
+		if first, last, ok := manyNumbers(x); ok && len(out)+3 <= maxWords {
+			out = append(out, Word{Text: first, Known: true}, Word{Text: last, Known: true}, Word{Text: hole})
 			continue
 		}
 		cfg, e := w.config(x)
@@ -509,6 +527,22 @@ func (w *walker) words(list []*syntax.Word) (out []Word) {
 	return out
 }
 
+// manyNumbers returns the first and the last of numbers in a row, such as {1..500},
+// where there are more of them than are walked each for themselves.
+func manyNumbers(x *syntax.Word) (first, last string, ok bool) {
+	text, found := strings.CutPrefix(x.Lit(), "{")
+	if text, ok = strings.CutSuffix(text, "}"); !ok || !found {
+		return "", "", false
+	}
+	first, last, _ = strings.Cut(text, "..")
+	from, err1 := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	if err1 != nil || err2 != nil || from < 0 || to < 0 || itoa(from) != first || itoa(to) != last {
+		return "", "", false
+	}
+	return first, last, max(from-to, to-from) >= maxItems
+}
+
 // plainWord returns a word that is what it says: most are.
 func plainWord(x *syntax.Word) (string, bool) {
 	if len(x.Parts) != 1 {
@@ -526,6 +560,99 @@ func plainWord(x *syntax.Word) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// quick expands a word of which all parts are plain text, wildcards or a variable with
+// a text, as the expander would. Where field says so, the word is one of a command, of which
+// a variable outside quotes may make several or none; ok is false for such a word,
+// and for any other that the expander has to look at.
+func (w *walker) quick(x *syntax.Word, field bool) (out Word, ok bool) {
+	if len(w.vars) > 0 {
+		// The expander reads these as well.
+		for _, name := range [...]string{"IFS", "PWD"} {
+			if _, ok := w.vars[name]; ok {
+				return Word{}, false
+			}
+		}
+	}
+	var text [8]string // usual parts
+	parts, wild, sure := text[:0], false, true
+	e := env{state: w.state}
+	variable := func(p *syntax.ParamExp) (string, bool) {
+		if !plainParameter(p) {
+			return "", false
+		}
+		if v, set := w.vars[p.Param.Value]; set && (v.glob || len(v.from) > 0) {
+			return "", false
+		}
+		v := e.Get(p.Param.Value)
+		sure = sure && !e.guess
+		return v.Str, v.Set && v.Kind == expand.String
+	}
+	for i, p := range x.Parts {
+		switch p := p.(type) {
+		case *syntax.Lit:
+			if strings.ContainsAny(p.Value, "\\\x00") || holed(p.Value) || i == 0 && p.Value != "" && p.Value[0] == '~' {
+				return Word{}, false
+			}
+			if strings.IndexByte(p.Value, '{') >= 0 && (len(x.Parts) > 1 || strings.ContainsAny(p.Value, ",.")) {
+				return Word{}, false // it may stand for several
+			}
+			parts, wild = append(parts, p.Value), wild || strings.ContainsAny(p.Value, "*?[")
+		case *syntax.SglQuoted:
+			if p.Dollar {
+				return Word{}, false
+			}
+			parts = append(parts, p.Value)
+		case *syntax.DblQuoted:
+			for _, q := range p.Parts {
+				switch q := q.(type) {
+				case *syntax.Lit:
+					if strings.ContainsAny(q.Value, "\\\x00") {
+						return Word{}, false
+					}
+					parts = append(parts, q.Value)
+				case *syntax.ParamExp:
+					v, ok := variable(q)
+					if !ok {
+						return Word{}, false
+					}
+					parts = append(parts, v)
+				default:
+					return Word{}, false
+				}
+			}
+		case *syntax.ParamExp:
+			v, ok := variable(p)
+			if !ok || field && (v == "" || strings.ContainsAny(v, " \t\n")) {
+				return Word{}, false
+			}
+			parts, wild = append(parts, v), true
+		default:
+			return Word{}, false
+		}
+	}
+	out.Text = strings.Join(parts, "")
+	if len(out.Text) > maxText {
+		return Word{}, false
+	}
+	out.Known = sure
+	if field {
+		out.Known = sure && !holed(out.Text)
+		out.Glob = wild && strings.ContainsAny(out.Text, "*?[(")
+	}
+	return out, true
+}
+
+// plainParameter reports whether an expansion is that of a named variable, and no
+// more.
+func plainParameter(p *syntax.ParamExp) bool {
+	if p.Param == nil || p.Flags != nil || p.Excl || p.Length || p.Width || p.IsSet || p.Split != 0 || p.GlobSubst != 0 || p.RcExpand != 0 || p.NestedParam != nil ||
+		p.Index != nil || len(p.Modifiers) > 0 || p.Slice != nil || p.Repl != nil || p.Names != 0 || p.Exp != nil {
+		return false
+	}
+	name := p.Param.Value
+	return name != "" && name != "LINENO" && (name[0] == '_' || name[0] >= 'a' && name[0] <= 'z' || name[0] >= 'A' && name[0] <= 'Z')
 }
 
 // extGlob returns a word with patterns of extglob, which are the shell's to fill in.

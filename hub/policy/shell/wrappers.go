@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -61,7 +62,7 @@ var packaged = wrapper{
 
 // wrappers run the words that follow as a command. A key is a program, or a
 // program with its subcommand.
-var wrappers = map[string]wrapper{
+var wrappers = map[string]*wrapper{
 	"sudo": {
 		takes: "ughpCTrtRDU", long: list("--user --group --host --prompt --chdir --chroot --close-from --command-timeout --other-user --role --type"), dir: list("-D --chdir"),
 		flags: list("--askpass --background --preserve-env --edit --set-home --login --shell --non-interactive --preserve-groups --stdin --reset-timestamp --bell --list --validate --remove-timestamp"),
@@ -98,16 +99,16 @@ var wrappers = map[string]wrapper{
 	"perf stat": {takes: "eorpCG", long: list("--event --output --repeat")}, "perf record": {takes: "eocFpCG", long: list("--event --output --freq --call-graph")}, "perf trace": {takes: "eop"},
 	"ip netns exec": {skip: 1}, "ip vrf exec": {skip: 1}, "snap run": {}, "flatpak run": {long: list("--command")}, "flatpak-spawn": {}, "machinectl shell": {skip: 1}, "systemd-nspawn": {takes: "DMuiE", long: list("--directory --machine --user --bind --bind-ro --image --setenv")},
 	"systemd-inhibit": {long: list("--what --who --why --mode")}, "run-one": {}, "daemonize": {takes: "acuepol"}, "daemon": {}, "start-stop-daemon": {takes: "xapnugckKrdNPIR", long: list("--exec --startas --pidfile --name --user --group --chuid --signal --chdir --retry --nicelevel --umask"), flags: list("--start --stop --background --make-pidfile --quiet --oknodo --test --verbose --remove-pidfile --no-close --status"), program: list("-x --exec -a --startas"), dir: list("-d --chdir")},
-	"pipenv run": {}, "poetry run": packaged, "pdm run": packaged, "hatch run": {text: true}, "rye run": packaged, "uv run": packaged, "uv tool run": packaged, "uvx": packaged, "pipx run": packaged, "pixi run": packaged,
+	"pipenv run": {}, "poetry run": &packaged, "pdm run": &packaged, "hatch run": {text: true}, "rye run": &packaged, "uv run": &packaged, "uv tool run": &packaged, "uvx": &packaged, "pipx run": &packaged, "pixi run": &packaged,
 	"conda run": {takes: "np", long: list("--name --prefix --cwd"), flags: list("--no-capture-output --live-stream"), dir: list("--cwd")}, "mamba run": {takes: "np", long: list("--name --prefix")}, "micromamba run": {takes: "np", long: list("--name --prefix")},
-	"npx": packaged, "bunx": packaged, "pnpx": packaged, "npm exec": packaged, "npm x": packaged, "pnpm exec": packaged, "pnpm dlx": packaged, "yarn exec": packaged, "yarn dlx": packaged, "bun x": packaged,
+	"npx": &packaged, "bunx": &packaged, "pnpx": &packaged, "npm exec": &packaged, "npm x": &packaged, "pnpm exec": &packaged, "pnpm dlx": &packaged, "yarn exec": &packaged, "yarn dlx": &packaged, "bun x": &packaged,
 	"bundle exec": {}, "rbenv exec": {}, "pyenv exec": {}, "asdf exec": {}, "nodenv exec": {}, "mise exec": {dash: true, script: list("-c --command")}, "mise x": {dash: true, script: list("-c --command")}, "direnv exec": {skip: 1}, "nvm exec": {skip: 1}, "nvm run": {skip: 1}, "fnm exec": {long: list("--using")}, "volta run": {long: list("--node --npm --yarn")},
 	"rvm do": {}, "rustup run": {skip: 1}, "corepack": {}, "dotenv": {takes: "ef", dash: true}, "dotenvx run": {takes: "f", dash: true}, "dotenv run": {}, "cross-env": {}, "cross-env-shell": {text: true}, "op run": {dash: true}, "doppler run": {dash: true, script: list("--command")}, "infisical run": {dash: true, script: list("--command")},
 	"aws-vault exec": {skip: 1, dash: true}, "chamber exec": {skip: 1, dash: true}, "sops exec-env": {skip: 1, text: true}, "sops exec-file": {skip: 1, text: true}, "envdir": {skip: 1}, "foreman run": {}, "heroku run": {takes: "a", dash: true, text: true}, "fly ssh console": {script: list("-C --command"), takes: "Ca"}, "vagrant ssh": {script: list("-c --command"), takes: "c"},
 	"gcloud compute ssh": {script: list("--command"), skip: 1}, "multipass exec": {skip: 1, dash: true}, "lxc exec": {skip: 1, dash: true}, "incus exec": {skip: 1, dash: true}, "lxc-attach": {takes: "n", dash: true}, "distrobox enter": {takes: "n", dash: true}, "toolbox run": {takes: "c"}, "wsl": {takes: "du", long: list("--distribution --user --cd")},
 	"nix run": {skip: 1, dash: true}, "nix develop": {takes: "c", script: list("-c --command"), skip: 1}, "nix shell": {takes: "c", script: list("-c --command"), skip: 99}, "nix-shell": {takes: "pAIE", script: list("--run --command"), skip: 99}, "devbox run": {}, "guix shell": {dash: true, skip: 99},
-	"docker run": container, "docker exec": container, "docker container run": container, "docker container exec": container, "docker compose run": container, "docker compose exec": container, "docker-compose run": container, "docker-compose exec": container,
-	"podman run": container, "podman exec": container, "podman-compose run": container, "podman-compose exec": container, "nerdctl run": container, "nerdctl exec": container, "kubectl exec": container, "kubectl run": container, "oc exec": container, "oc run": container, "kubectl debug": container, "crictl exec": container, "ctr run": container, "buildah run": container, "apptainer exec": container, "singularity exec": container,
+	"docker run": &container, "docker exec": &container, "docker container run": &container, "docker container exec": &container, "docker compose run": &container, "docker compose exec": &container, "docker-compose run": &container, "docker-compose exec": &container,
+	"podman run": &container, "podman exec": &container, "podman-compose run": &container, "podman-compose exec": &container, "nerdctl run": &container, "nerdctl exec": &container, "kubectl exec": &container, "kubectl run": &container, "oc exec": &container, "oc run": &container, "kubectl debug": &container, "crictl exec": &container, "ctr run": &container, "buildah run": &container, "apptainer exec": &container, "singularity exec": &container,
 	"watch":   {takes: "nq", long: list("--interval --equexit"), flags: list("--beep --color --differences --errexit --chgexit --precise --no-title --exec --no-wrap"), text: true},
 	"flock":   {takes: "wEc", long: list("--timeout --wait --conflict-exit-code"), flags: list("--shared --exclusive --unlock --nonblock --nb --close --no-fork --verbose"), script: list("-c --command"), skip: 1},
 	"su":      {takes: "cgGsw", long: list("--group --supp-group --shell --whitelist-environment"), script: list("-c --command --session-command"), skip: 99},
@@ -124,9 +125,12 @@ var wrappers = map[string]wrapper{
 
 // wrapperOf returns how a command's words are read, the words that follow the
 // program and its subcommand, and what it is called.
-func wrapperOf(name string, args []Word) (spec wrapper, rest []Word, via string, ok bool) {
+func wrapperOf(name string, args []Word) (spec *wrapper, rest []Word, via string, ok bool) {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") || name == "ld.so" {
-		return wrapper{long: list("--library-path --inhibit-rpath --audit --preload --argv0 --glibc-hwcaps-prepend --glibc-hwcaps-mask"), flags: list("--inhibit-cache --verify --list")}, args, "ld.so", true
+		return &wrapper{long: list("--library-path --inhibit-rpath --audit --preload --argv0 --glibc-hwcaps-prepend --glibc-hwcaps-mask"), flags: list("--inhibit-cache --verify --list")}, args, "ld.so", true
+	}
+	if !runs[name] {
+		return nil, nil, "", false
 	}
 	if spec, rest, via, ok := subcommand(name, args); ok {
 		return spec, rest, via, true
@@ -137,24 +141,23 @@ func wrapperOf(name string, args []Word) (spec wrapper, rest []Word, via string,
 
 // subcommand finds the subcommand of a program that runs a command: the first word,
 // but for the program's own options and what they take.
-func subcommand(name string, args []Word) (spec wrapper, rest []Word, via string, ok bool) {
+func subcommand(name string, args []Word) (spec *wrapper, rest []Word, via string, ok bool) {
 	if !verbs[name] {
-		return wrapper{}, nil, "", false
+		return nil, nil, "", false
 	}
 	for i := 0; i < len(args) && i < 12; i++ {
-		key := name + " " + args[i].Text
-		if spec, ok := wrappers[key]; ok {
-			return spec, args[i+1:], key, true
+		if spec, ok := wrappers[name+" "+args[i].Text]; ok {
+			return spec, args[i+1:], name + " " + args[i].Text, true
 		}
-		if verbs[key] {
-			return subcommand(key, args[i+1:])
+		if verbs[name+" "+args[i].Text] {
+			return subcommand(name+" "+args[i].Text, args[i+1:])
 		}
 		option := strings.HasPrefix(args[i].Text, "-")
 		if !option && (i == 0 || !strings.HasPrefix(args[i-1].Text, "-")) {
 			break
 		}
 	}
-	return wrapper{}, nil, "", false
+	return nil, nil, "", false
 }
 
 // verbs are the programs that run a command by a subcommand.
@@ -166,6 +169,15 @@ var verbs = func() map[string]bool {
 				out[key[:i]] = true
 			}
 		}
+	}
+	return out
+}()
+
+// runs are the programs that run a command, whatever comes first among their words.
+var runs = func() map[string]bool {
+	out := maps.Clone(verbs)
+	for key := range wrappers {
+		out[key] = true
 	}
 	return out
 }()
@@ -182,7 +194,7 @@ type wrapped struct {
 }
 
 // parse takes a wrapper's words apart.
-func (spec wrapper) parse(args []Word) (out wrapped) {
+func (spec *wrapper) parse(args []Word) (out wrapped) {
 	skip := spec.skip
 	note := func(option string, v Word) {
 		if slices.Contains(spec.script, option) {
@@ -197,7 +209,7 @@ func (spec wrapper) parse(args []Word) (out wrapped) {
 	}
 	if spec.dash {
 		if i := slices.IndexFunc(args, func(x Word) bool { return x.Text == "--" }); i >= 0 {
-			skipped := spec
+			skipped := *spec
 			skipped.dash = false
 			before := skipped.parse(args[:i])
 			before.inner, before.other = args[i+1:], nil
@@ -227,7 +239,7 @@ func (spec wrapper) parse(args []Word) (out wrapped) {
 					note(option, args[i])
 				}
 			case !slices.Contains(spec.flags, option) && !spec.sure && i+2 < len(args) && !strings.HasPrefix(args[i+1].Text, "-"):
-				again := spec
+				again := *spec
 				again.sure, again.skip = true, skip
 				if p := again.parse(args[i+2:]); len(p.inner) > 0 {
 					out.other = append(out.other, p.inner)

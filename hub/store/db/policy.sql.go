@@ -56,6 +56,32 @@ func (q *Queries) ChangedFiles(ctx context.Context, arg ChangedFilesParams) ([]C
 	return items, nil
 }
 
+const changedFilesVersion = `-- name: ChangedFilesVersion :one
+SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last FROM step_changes c JOIN steps s ON s.id = c.step_id
+WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR s.number < $3::int)
+`
+
+type ChangedFilesVersionParams struct {
+	OrgID  string
+	TaskID string
+	Before int32
+}
+
+type ChangedFilesVersionRow struct {
+	Steps  int64
+	Undone int64
+	Last   int32
+}
+
+// Tells one answer of ChangedFiles from another: steps are added, and what they
+// changed is taken back, never changed otherwise.
+func (q *Queries) ChangedFilesVersion(ctx context.Context, arg ChangedFilesVersionParams) (ChangedFilesVersionRow, error) {
+	row := q.db.QueryRow(ctx, changedFilesVersion, arg.OrgID, arg.TaskID, arg.Before)
+	var i ChangedFilesVersionRow
+	err := row.Scan(&i.Steps, &i.Undone, &i.Last)
+	return i, err
+}
+
 const countLimitedCalls = `-- name: CountLimitedCalls :one
 SELECT count(*) FROM limited_calls l JOIN steps s ON s.id = l.step_id
 WHERE l.org_id = $1 AND l.proposed_at > clock_timestamp() - $2::interval AND s.state <> 'denied'

@@ -88,3 +88,9 @@ SELECT labels FROM nodes WHERE org_id = @org_id AND id = @id;
 SELECT c.files, c.changes FROM step_changes c JOIN steps s ON s.id = c.step_id
 WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.undone_at IS NULL AND (@before::int = 0 OR s.number < @before::int)
 ORDER BY s.number DESC LIMIT @max_rows;
+
+-- name: ChangedFilesVersion :one
+-- Tells one answer of ChangedFiles from another: steps are added, and what they
+-- changed is taken back, never changed otherwise.
+SELECT count(*) AS steps, count(c.undone_at) AS undone, coalesce(max(s.number), 0)::int AS last FROM step_changes c JOIN steps s ON s.id = c.step_id
+WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@before::int = 0 OR s.number < @before::int);

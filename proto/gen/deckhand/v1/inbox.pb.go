@@ -208,8 +208,9 @@ type InboxItem struct {
 	// the rest with ReadInboxArgument.
 	LongArguments []*LongArgument `protobuf:"bytes,33,rep,name=long_arguments,json=longArguments,proto3" json:"long_arguments,omitempty"`
 	// A digest of all that an approval is for: the arguments, the dangers found in
-	// them, and the workspace. Send it back with the answer: what has changed since
-	// is then refused. Empty where there is nothing to change, and once answered.
+	// them, and the workspace; of a review, what it shows and the workspace. Send it
+	// back with the answer: what has changed since is then refused. Empty where there
+	// is nothing to change, and once answered.
 	ShownDigest string `protobuf:"bytes,34,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// The tool and what it is called on, in one line: "file_edit docs/guide.md".
 	Title         string `protobuf:"bytes,35,opt,name=title,proto3" json:"title,omitempty"`
@@ -1612,8 +1613,9 @@ type AnswerInboxItemRequest struct {
 	ItemId string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
 	// Why, for the record; the agent sees it, except of an approval.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// shown_digest of the item as the person saw it. Required to approve, and to
-	// retry a call with an unknown outcome; FAILED_PRECONDITION where it is another.
+	// shown_digest of the item as the person saw it. Required to approve, to retry a
+	// call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
+	// it is another.
 	ShownDigest string `protobuf:"bytes,15,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	// Types that are valid to be assigned to Answer:
 	//

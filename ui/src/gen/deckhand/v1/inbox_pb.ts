@@ -237,8 +237,9 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
 
   /**
    * A digest of all that an approval is for: the arguments, the dangers found in
-   * them, and the workspace. Send it back with the answer: what has changed since
-   * is then refused. Empty where there is nothing to change, and once answered.
+   * them, and the workspace; of a review, what it shows and the workspace. Send it
+   * back with the answer: what has changed since is then refused. Empty where there
+   * is nothing to change, and once answered.
    *
    * @generated from field: string shown_digest = 34;
    */
@@ -892,8 +893,9 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
   reason: string;
 
   /**
-   * shown_digest of the item as the person saw it. Required to approve, and to
-   * retry a call with an unknown outcome; FAILED_PRECONDITION where it is another.
+   * shown_digest of the item as the person saw it. Required to approve, to retry a
+   * call with an unknown outcome and to accept a review; FAILED_PRECONDITION where
+   * it is another.
    *
    * @generated from field: string shown_digest = 15;
    */
