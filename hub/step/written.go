@@ -49,6 +49,9 @@ func (r *records) put(taskID string, w written) {
 	}
 }
 
+// writtenAtOnce is how many steps are read at once.
+const writtenAtOnce = 500
+
 // writtenBefore returns what is known of the files that a task has written, by
 // tools for files and by scripts, before a step; by all of its steps where before
 // is 0. Steps that are yet to be made count: one that is decided now may run after
@@ -59,7 +62,7 @@ func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, bef
 		from = written{}
 	}
 	for settled = true; ; {
-		rows, err := q.WritingSteps(ctx, db.WritingStepsParams{OrgID: t.OrgID, TaskID: t.ID, After: from.number, Before: before, Tools: policy.WritingTools()})
+		rows, err := q.WritingSteps(ctx, db.WritingStepsParams{OrgID: t.OrgID, TaskID: t.ID, After: from.number, Before: before, Tools: policy.WritingTools(), MaxRows: writtenAtOnce})
 		if err != nil {
 			return shell.Record{}, false, fmt.Errorf("read what task %s wrote: %w", t.ID, err)
 		}
@@ -77,7 +80,7 @@ func (s *Steps) writtenBefore(ctx context.Context, q *db.Queries, t db.Task, bef
 				s.written.put(t.ID, from)
 			}
 		}
-		if len(rows) == 0 {
+		if len(rows) < writtenAtOnce {
 			return from.record, settled, nil
 		}
 	}

@@ -640,15 +640,16 @@ const writingSteps = `-- name: WritingSteps :many
 SELECT id, number, tool, state, arguments_sealed, changed_sealed FROM steps
 WHERE org_id = $1 AND task_id = $2 AND number > $3 AND ($4::int = 0 OR number < $4::int)
   AND tool = ANY($5::text[]) AND state <> 'denied'
-ORDER BY number LIMIT 500
+ORDER BY number LIMIT $6
 `
 
 type WritingStepsParams struct {
-	OrgID  string
-	TaskID string
-	After  int32
-	Before int32
-	Tools  []string
+	OrgID   string
+	TaskID  string
+	After   int32
+	Before  int32
+	Tools   []string
+	MaxRows int32
 }
 
 type WritingStepsRow struct {
@@ -669,6 +670,7 @@ func (q *Queries) WritingSteps(ctx context.Context, arg WritingStepsParams) ([]W
 		arg.After,
 		arg.Before,
 		arg.Tools,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ DELETE FROM limited_calls WHERE proposed_at < clock_timestamp() - @keep::interva
 SELECT id, number, tool, state, arguments_sealed, changed_sealed FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND number > @after AND (@before::int = 0 OR number < @before::int)
   AND tool = ANY(@tools::text[]) AND state <> 'denied'
-ORDER BY number LIMIT 500;
+ORDER BY number LIMIT @max_rows;
 
 -- name: LabelsOfNode :one
 SELECT labels FROM nodes WHERE org_id = @org_id AND id = @id;
