@@ -19,6 +19,8 @@ const (
 	// to wait for something, as for a node or a service elsewhere, which costs the
 	// hub nothing.
 	turnTime = 250 * time.Millisecond
+	// pauses is how many times as long as a turn the pause after it is.
+	pauses = 2
 	// maxQueue is how many calls of one asker may wait.
 	maxQueue = 2000
 )
@@ -26,9 +28,9 @@ const (
 // Turns bounds how much of the processors each asker takes while others need them.
 // An asker that is alone is not bounded, nor is one that uses less than its share;
 // one that uses more has so many calls at once as are its share of the processors,
-// and at least one, and its others wait; and after each it pauses for as long as
-// that took, so that at least half of the machine is left to those that use little.
-// It is safe for use by many goroutines.
+// and at least one, and its others wait; and after each it pauses for twice as
+// long as that took, so that most of the machine is left to those that use little. It
+// is safe for use by many goroutines.
 type Turns struct {
 	processors int
 	now        func() time.Time
@@ -146,7 +148,7 @@ func (t *Turns) leave(who string, took time.Duration) {
 	at := t.of[who]
 	at.held--
 	t.demand(at, now, -1)
-	if until := now.Add(took); until.After(at.pause) {
+	if until := now.Add(pauses * took); until.After(at.pause) {
 		at.pause = until
 	}
 	t.next(who, at, now)

@@ -64,7 +64,6 @@ func TestTurnsAreBoundedForOneThatTakesMoreThanItsShare(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		require.LessOrEqual(t, noisy(), fair.Share(2))
-		require.Positive(t, noisy())
 		time.Sleep(time.Hour)
 		require.Zero(t, noisy(), "each had its turn")
 	})
@@ -127,8 +126,8 @@ func TestTurnsOfOneThatTakesMoreThanItsSharePause(t *testing.T) {
 				free++
 			}
 		}
-		require.Greater(t, free, n/3)
-		require.Less(t, free, n*2/3)
+		require.Greater(t, free, n/2)
+		require.Less(t, free, n*3/4)
 		time.Sleep(time.Hour)
 	})
 }
