@@ -29,7 +29,7 @@ func (p proxied) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// O1: calls come from the networks that the organisation says, and who is
+// Calls come from the networks that the organisation says, and who is
 // locked out gets in on the hub's own machine.
 func TestCallsComeFromAllowedNetworks(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestOnlyProxiesAreBelieved(t *testing.T) {
 	do(t, h.Client(t, h.AdminToken).Tasks.ListTasks, &deckhandv1.ListTasksRequest{})
 }
 
-// M6: calls are bounded by token and by address, and say when to try again.
+// Calls are bounded by token and by address, and say when to try again.
 func TestCallsAreBoundedByTokenAndAddress(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)

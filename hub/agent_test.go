@@ -13,7 +13,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// A5, C1, O5: a paused agent starts nothing new, what waits says why, what is
+// A paused agent starts nothing new, what waits says why, what is
 // under way goes on, and other agents' tasks do.
 func TestAPausedAgentStartsNothingNew(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestAPausedAgentStartsNothingNew(t *testing.T) {
 	require.Len(t, r.audited("agent.resumed"), 1)
 }
 
-// A5: a task that was admitted, and that nobody has claimed, waits again when
+// A task that was admitted, and that nobody has claimed, waits again when
 // its agent is paused.
 func TestAPauseOfAnAgentComesBeforeAClaim(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestAPauseOfAnAgentComesBeforeAClaim(t *testing.T) {
 	require.False(t, claimed.Msg.GetClaimed())
 }
 
-// O5: what operators do to nodes and workers is in the audit, once for each
+// What operators do to nodes and workers is in the audit, once for each
 // change, with where they called from.
 func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	require.Equal(t, "hub", made[1].GetActorId(), "for its own machine")
 }
 
-// A1, O5: a new version of an agent is on record with who made it; what changes
+// A new version of an agent is on record with who made it; what changes
 // nothing is not.
 func TestANewVersionOfAnAgentIsOnRecord(t *testing.T) {
 	t.Parallel()

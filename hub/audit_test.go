@@ -44,7 +44,7 @@ func allSealed(t *testing.T, h *hubtest.Hub) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// O5: what people do is sealed by the leader, each organisation's in a chain of
+// What people do is sealed by the leader, each organisation's in a chain of
 // its own, and an export proves itself: a byte that was flipped, and a row that
 // was changed or deleted in the database, are found.
 func TestTheAuditProvesItself(t *testing.T) {
@@ -112,7 +112,7 @@ func TestTheAuditProvesItself(t *testing.T) {
 	require.Equal(t, victim.org, theirs.Organisation)
 	require.NotContains(t, string(exportAudit(t, h.Client(t, victim.token), 0)), "u0-0")
 
-	// Whoever has the database can change it, and is found out.
+	// Somebody with access to the database can change it, and is found out.
 	const off = "ALTER TABLE audit_entries DISABLE TRIGGER USER; ALTER TABLE audit_chain DISABLE TRIGGER USER; "
 	const on = "ALTER TABLE audit_entries ENABLE TRIGGER USER; ALTER TABLE audit_chain ENABLE TRIGGER USER; "
 	for what, sql := range map[string]string{
@@ -137,7 +137,7 @@ func TestTheAuditProvesItself(t *testing.T) {
 	}
 }
 
-// O5: an entry of high severity is told to destinations, once; others are not.
+// An entry of high severity is told to destinations, once; others are not.
 func TestHighEntriesAlert(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
@@ -158,7 +158,7 @@ func TestHighEntriesAlert(t *testing.T) {
 	require.Len(t, high, 1)
 }
 
-// O5: a run's receipt is signed, and says what the run was made of.
+// A run's receipt is signed, and says what the run was made of.
 func TestARunHasAReceipt(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))

@@ -46,7 +46,7 @@ func (r *rig) answered(id, text string) {
 	require.NoError(r.t, err)
 }
 
-// L4: a chat answers without acting. Its agent is offered nothing that acts, and
+// A chat answers without acting. Its agent is offered nothing that acts, and
 // the hub refuses whatever its model calls nevertheless; it needs no jail, and does
 // not wait for the work that the agent is at.
 func TestAChatAnswersWithoutActing(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAChatAnswersWithoutActing(t *testing.T) {
 	require.NotEqual(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, r.task(working).GetState())
 }
 
-// L4, C12: a conversation is kept: what was said goes on with each reply, and a
+// A conversation is kept: what was said goes on with each reply, and a
 // chat that is tried again stays one.
 func TestAChatGoesOnWithWhatWasSaid(t *testing.T) {
 	t.Parallel()

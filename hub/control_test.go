@@ -67,7 +67,7 @@ func (r *rig) audited(action string) []*deckhandv1.AuditEntry {
 	return res.Msg.GetEntries()
 }
 
-// C3: a paused task's command stands still and is neither lost nor run twice.
+// A paused task's command stands still and is neither lost nor run twice.
 func TestPauseKeepsARunningCommandAndResumeFindsItAgain(t *testing.T) {
 	t.Parallel()
 	started, goOn := make(chan struct{}), make(chan struct{})
@@ -113,7 +113,7 @@ func TestPauseKeepsARunningCommandAndResumeFindsItAgain(t *testing.T) {
 	require.Len(t, r.audited("task.queued"), 1)
 }
 
-// C3: a task that is just starting, or waits in the queue, can be paused too.
+// A task that is just starting, or waits in the queue, can be paused too.
 func TestPauseOfATaskThatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -126,7 +126,7 @@ func TestPauseOfATaskThatHasNotBegun(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 }
 
-// C3: "pause on next tool call" freezes the agent after it has chosen a tool and
+// "pause on next tool call" freezes the agent after it has chosen a tool and
 // before that tool runs.
 func TestPauseOnTheNextToolCall(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ func texts(messages []*deckhandv1.TaskMessage) []string {
 	return out
 }
 
-// C4: a message is bound to the turn after which the model gets it, whichever
+// A message is bound to the turn after which the model gets it, whichever
 // attempt asks.
 func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 	require.EqualValues(t, 1, res.Msg.GetTask().GetMessagesWaiting())
 }
 
-// C3, C13: a finished task is retried as a new one of its lineage; an escalated
+// A finished task is retried as a new one of its lineage; an escalated
 // one goes back into the queue.
 func TestRetry(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestRetry(t *testing.T) {
 	require.EqualValues(t, 8<<30, claimed.GetTask().GetOverride().GetMemoryBytes(), "what was overridden before stays")
 }
 
-// C3, C13, K6: a new task goes on from an older checkpoint, with the turns and
+// A new task goes on from an older checkpoint, with the turns and
 // steps up to there as its past.
 func TestResumeFromACheckpoint(t *testing.T) {
 	t.Parallel()
@@ -349,7 +349,7 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	require.Equal(t, step.GetId(), claimed.GetSteps()[2].GetId())
 }
 
-// K6: checkpoints expire, but never the one that a live task goes on from.
+// Checkpoints expire, but never the one that a live task goes on from.
 func TestCheckpointsExpire(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

@@ -109,7 +109,7 @@ func TestATurnsCallsKeepTheirOrder(t *testing.T) {
 }
 
 // A call that is started with its turn is made under the lease only: not when the
-// task was cancelled before the worker came to it (C5).
+// task was cancelled before the worker came to it.
 func TestACallThatWasStartedWithItsTurnIsNotMadeAfterACancellation(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: func(context.Context, *simnode.Live) *nodev1.Exec {

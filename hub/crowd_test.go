@@ -12,7 +12,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// B4: what comes in a crowd is sifted together: each delivery ends as it would
+// What comes in a crowd is sifted together: each delivery ends as it would
 // alone, also those that cannot be read, are large, or are somebody else's to
 // handle at the moment.
 func TestACrowdOfDeliveriesIsSifted(t *testing.T) {

@@ -34,7 +34,7 @@ func (r *triggerRig) applied(name, triggers string, dryRun bool) (map[string]str
 	return changes, secrets, nil
 }
 
-// A1, B1, B7: the triggers that a persona names are made, changed and deleted as
+// The triggers that a persona names are made, changed and deleted as
 // it is applied; those that people made stay, and so does what people switched
 // off.
 func TestAPersonaKeepsItsTriggers(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAPersonaKeepsItsTriggers(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, r.post(first["reviews"], "x", "gh-2", "{}").status)
 }
 
-// A2, A7: what cannot be is refused as a whole, with its line.
+// What cannot be is refused as a whole, with its line.
 func TestAPersonaWithWrongTriggersIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)

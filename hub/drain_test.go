@@ -29,7 +29,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return res.StatusCode, string(all)
 }
 
-// N4: ready means database, schema and not stopping; a bus that is away is told
+// Ready means database, schema and not stopping; a bus that is away is told
 // of, and gRPC's health service says the same.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestReadiness(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 }
 
-// N4: a hub that is told to stop says first that it is not ready, still serves,
+// A hub that is told to stop says first that it is not ready, still serves,
 // then tells its streams to go elsewhere, and is gone within a bounded time.
 func TestDraining(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func (h *Hub) taskParked(t db.Task) {
 }
 
 // holdJail makes a jail frozen for a task, or not, as the task stands. It looks
-// again after it has acted: whoever acts last has seen the newest state.
+// again after it has acted: the last to act has seen the newest state.
 func (h *Hub) holdJail(ctx context.Context, link tool.Node, orgID, taskID, jailID string) error {
 	for told, frozen := false, false; ; told = true {
 		states, err := h.store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: []string{taskID}})

@@ -9,7 +9,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// J2, J5: the graph shows who may give work to whom and who did, who waits for
+// The graph shows who may give work to whom and who did, who waits for
 // whom, and what was used; what is permitted no more stays as long as it was
 // used.
 func TestTheGraphOfAgents(t *testing.T) {

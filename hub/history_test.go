@@ -12,7 +12,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// C6: history is found by words of the goal and the result, whatever their case,
+// History is found by words of the goal and the result, whatever their case,
 // and by when it was made.
 func TestTasksAreFoundByWordsAndTimes(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestTasksAreFoundByWordsAndTimes(t *testing.T) {
 	}
 }
 
-// C6: a page of history has 20 tasks where nobody says, and the next one goes on
+// A page of history has 20 tasks where nobody says, and the next one goes on
 // behind it: none is left out and none is there twice, also while others are made.
 func TestHistoryHasPages(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store"
 )
 
-// hostile are texts that mean something to whoever takes them for code, a path,
+// hostile are texts that mean something where they are taken for code, a path,
 // a pattern or a header.
 func hostile() map[string]string {
 	// Random, so that it is as long in an index as it is here.
@@ -213,7 +213,7 @@ var people = []string{"access_rules", "agent_versions", "agents", "allow_rules",
 	"destinations", "holds", "inbox_items", "join_tokens", "login_codes", "node_execs", "node_locks", "nodes", "plans", "policies", "prices", "steps",
 	"task_inputs", "task_messages", "tasks", "team_members", "teams", "triggers", "turns", "users", "workers"}
 
-// O3: each text of each request is data. No value of one is taken for SQL, for a
+// Each text of each request is data. No value of one is taken for SQL, for a
 // path, for a pattern or for a header; what cannot be taken is refused by name,
 // and is never a fault of the hub.
 func TestHostileTextIsData(t *testing.T) {

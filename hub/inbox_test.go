@@ -181,7 +181,7 @@ func (r *rig) awaitTask(id string, state deckhandv1.TaskState) *deckhandv1.Task 
 	return task
 }
 
-// E3, E6: a call that must be asked for waits without a slot, says for what,
+// A call that must be asked for waits without a slot, says for what,
 // and runs with the hub's own arguments once a person approves it.
 func TestAnApprovedCallRuns(t *testing.T) {
 	t.Parallel()
@@ -196,7 +196,7 @@ func TestAnApprovedCallRuns(t *testing.T) {
 	require.Equal(t, "in /workspace/data:\nrm -r old", item.GetPreview())
 	require.Equal(t, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, item.GetCategory())
 	require.Contains(t, item.GetWhy(), "approvals.tools")
-	require.Contains(t, item.GetWhy(), "it cannot be undone: what the command does outside of /workspace", "H7")
+	require.Contains(t, item.GetWhy(), "it cannot be undone: what the command does outside of /workspace")
 	require.Equal(t, "reject", item.GetOnExpiry())
 	require.InDelta(t, 5*time.Minute, item.GetExpiresAt().AsTime().Sub(item.GetAskedAt().AsTime()), float64(time.Second))
 	require.Empty(t, node.all())
@@ -238,7 +238,7 @@ func TestAnApprovedCallRuns(t *testing.T) {
 	require.Equal(t, "deckhand-sdk", audit[0].UserAgent)
 }
 
-// E2: a person's arguments are checked, sealed, used, and told to the model.
+// A person's arguments are checked, sealed, used, and told to the model.
 func TestApprovingWithOtherArguments(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-ant-api03-CANARYCANARYCANARY"
@@ -266,7 +266,7 @@ func TestApprovingWithOtherArguments(t *testing.T) {
 	require.NotContains(t, string(all), canary)
 }
 
-// E2: all but an approval reach the model as what it observes.
+// All but an approval reach the model as what it observes.
 func TestARejectedAndASkippedCall(t *testing.T) {
 	t.Parallel()
 	var node ran
@@ -294,7 +294,7 @@ func TestARejectedAndASkippedCall(t *testing.T) {
 	require.Empty(t, node.all())
 }
 
-// E5, F7: a question's answer is the call's result; it must fit the question.
+// A question's answer is the call's result; it must fit the question.
 func TestAQuestionIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -322,7 +322,7 @@ func TestAQuestionIsAnswered(t *testing.T) {
 	require.Equal(t, string(fault.InvalidParameters), bad.GetErrorCode())
 }
 
-// E5: nobody answers: the default holds, or the model is told AGENT_007.
+// Nobody answers: the default holds, or the model is told AGENT_007.
 func TestAQuestionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -345,7 +345,7 @@ func TestAQuestionThatNobodyAnswers(t *testing.T) {
 	require.Equal(t, string(fault.InputTimeout), done.GetErrorCode())
 }
 
-// E3, AGENT_022: time runs out while no hub runs; the next one sees to it.
+// AGENT_022: time runs out while no hub runs; the next one sees to it.
 func TestAnApprovalExpiresAcrossARestartOfTheHub(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
@@ -394,7 +394,7 @@ func TestAnAnswerWhileTheWorkerYields(t *testing.T) {
 	require.Equal(t, stepSucceeded, done.GetState())
 }
 
-// C1: the worker is lost between proposal and yield; the next one finds the
+// The worker is lost between proposal and yield; the next one finds the
 // call waiting, and asks nobody twice.
 func TestAWorkerLostBeforeItYields(t *testing.T) {
 	t.Parallel()
@@ -441,7 +441,7 @@ func TestTwoAnswersAtOnce(t *testing.T) {
 	require.Equal(t, want, r.step(step.GetId()).GetState())
 }
 
-// E6: administrators may answer, and whoever submitted the task where their
+// Administrators may answer, and whoever submitted the task where their
 // role covers the tool.
 func TestWhoMayAnswer(t *testing.T) {
 	t.Parallel()

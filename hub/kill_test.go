@@ -30,7 +30,7 @@ func (r *rig) exec(sql string) {
 	require.NoError(r.t, err)
 }
 
-// C5: fifty running tasks; one order, and each is confirmed to run no more.
+// Fifty running tasks; one order, and each is confirmed to run no more.
 // Nothing of the scope starts before the hold is released.
 func TestTheKillSwitchEndsFiftyTasks(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestTheKillSwitchEndsFiftyTasks(t *testing.T) {
 	require.Len(t, cancelled.Msg.GetEntries(), tasks+1)
 }
 
-// C5: the kill comes between the hub's intent and the node's start: the command
+// The kill comes between the hub's intent and the node's start: the command
 // never runs.
 func TestAKillThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestAKillThatOvertakesTheStart(t *testing.T) {
 	require.Zero(t, ran.Load(), "it never ran")
 }
 
-// C5: a node that cannot be reached stops by its offline grace, and the answer
+// A node that cannot be reached stops by its offline grace, and the answer
 // says by when; when it is back it is told, and only then is the workspace free.
 func TestAKillOfANodeThatIsCutOff(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func (r *rig) connected() bool {
 	return res.Msg.GetNode().GetStatus() == "connected"
 }
 
-// C5: nothing is admitted to a held node or organisation; what waits says why.
+// Nothing is admitted to a held node or organisation; what waits says why.
 func TestHoldsOnANodeAndOnTheOrganisation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -192,7 +192,7 @@ func TestHoldsOnANodeAndOnTheOrganisation(t *testing.T) {
 	r.finish(r.begin(r.submit("walker").GetId(), 1))
 }
 
-// C5, E6: one's own tasks, or an administrator's word.
+// One's own tasks, or an administrator's word.
 func TestWhoMayControl(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

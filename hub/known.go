@@ -123,7 +123,7 @@ func (k *known) sealed(ctx context.Context, within time.Duration) (map[owner][]s
 	for _, row := range rows {
 		source, values, err := k.open(row)
 		if err != nil {
-			// Whoever uses it is told; it is no reason not to know the others.
+			// Its users get an error; it is no reason not to know the others.
 			k.hub.cfg.Log.Error("a secret cannot be opened, and so is not masked", "kind", row.Kind, "id", row.ID, "error", err)
 			continue
 		}

@@ -150,7 +150,7 @@ func askGemini(ctx context.Context, hubURL string, lease *deckhandv1.Lease) (int
 	return res.StatusCode, res.Header.Get(fault.CodeHeader) + res.Header.Get(fault.FixHeader), err
 }
 
-// I1, I2, O4: a login by OAuth with PKCE, from its code to calls with its token;
+// A login by OAuth with PKCE, from its code to calls with its token;
 // ten calls at once over two hubs renew it once, before its end; a renewal that
 // is refused says to connect again; disconnecting wipes it.
 func TestALoginIsRenewedByOneOfTwoHubs(t *testing.T) {

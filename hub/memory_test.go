@@ -23,7 +23,7 @@ func (r *rig) beginIn(id string, attempt int32) (*deckhandv1.Lease, string) {
 	return lease, res.Msg.GetJailId()
 }
 
-// C10: a task whose command was killed for memory goes on with half as much
+// A task whose command was killed for memory goes on with half as much
 // again, up to the persona's maximum. The command is not run again; its outcome
 // stays what it was, and the model is told.
 func TestATaskThatIsKilledForMemoryGetsMore(t *testing.T) {
@@ -90,7 +90,7 @@ func TestATaskThatIsKilledForMemoryGetsMore(t *testing.T) {
 	}, raised)
 }
 
-// C10: calls that ran side by side under the limit that was too low raise it
+// Calls that ran side by side under the limit that was too low raise it
 // once.
 func TestTwoCommandsKilledTogetherRaiseTheMemoryOnce(t *testing.T) {
 	t.Parallel()

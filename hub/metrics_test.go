@@ -9,7 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 )
 
-// N2: a task's life is counted from what was committed of it.
+// A task's life is counted from what was committed of it.
 func TestATasksLifeIsCounted(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)

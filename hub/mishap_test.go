@@ -92,7 +92,7 @@ func (r *rig) cancel(taskID string) {
 	require.NoError(r.t, err)
 }
 
-// C3, C5: a cancellation between the hub's intent and the node's start is on the
+// A cancellation between the hub's intent and the node's start is on the
 // node's record first, so that nothing starts.
 func TestACancelThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestACancelThatOvertakesTheStart(t *testing.T) {
 	require.Empty(t, started, "nothing was started")
 }
 
-// C5: a node that was away at the cancellation ends the command when it comes
+// A node that was away at the cancellation ends the command when it comes
 // back.
 func TestACancelWhileTheNodeIsAway(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestAnEndingRunEndsItsCommands(t *testing.T) {
 	}, 10*time.Second, 20*time.Millisecond, "step %s tells of its output", step.GetId())
 }
 
-// O4, DESIGN §4: what is shown is masked; what a run goes on from is not.
+// What is shown is masked; what a run goes on from is not.
 func TestARunGoesOnFromWhatTheModelWrote(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-ant-api03-SECRETSECRETSECRET"
@@ -185,7 +185,7 @@ func TestARunGoesOnFromWhatTheModelWrote(t *testing.T) {
 	require.Contains(t, content, "disk-usage-report-2026-11-20.txt")
 }
 
-// I3: a turn costs what the task's own model costs, whatever a worker calls it.
+// A turn costs what the task's own model costs, whatever a worker calls it.
 func TestAWorkerDoesNotChooseThePrice(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)

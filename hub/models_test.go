@@ -34,7 +34,7 @@ func (r *rig) askModel(lease *deckhandv1.Lease, maxTokens int) (*http.Response, 
 	return res, string(body)
 }
 
-// I3, I4: a turn costs what the relay read off the wire, whatever the worker
+// A turn costs what the relay read off the wire, whatever the worker
 // says; the task's own limit holds for its calls; and after its end it makes none.
 func TestTheHubCountsForItself(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestTheHubCountsForItself(t *testing.T) {
 	require.Equal(t, "0", r.sql("SELECT sum(reserved_micros)::text FROM budget_accounts"))
 }
 
-// I3: what models cost is added up by agent, user, model, task and day; who is no
+// What models cost is added up by agent, user, model, task and day; who is no
 // administrator sees their own.
 func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func talker(ctx context.Context, l *simnode.Live) *nodev1.Exec {
 	return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED, ExitCode: 3}
 }
 
-// H3, O4: a person's command is recorded with its secrets masked, runs in the
+// A person's command is recorded with its secrets masked, runs in the
 // agent's jail, and its streams come back apart.
 func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	t.Parallel()
@@ -162,7 +162,7 @@ func TestAPersonsCommandIsKilled(t *testing.T) {
 	require.Equal(t, "killed", again.Msg.GetExec().GetEndReason())
 }
 
-// H10, O2: the machine itself is for administrators, one at a time, and while
+// The machine itself is for administrators, one at a time, and while
 // somebody holds it no task starts there.
 func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 	require.NotNil(t, locks.Msg.GetLocks()[0].GetReleasedAt())
 }
 
-// H10: a lock that a person took stays over their commands, and only they
+// A lock that a person took stays over their commands, and only they
 // release it, or force.
 func TestALockOutlastsItsHoldersCommands(t *testing.T) {
 	t.Parallel()
@@ -248,7 +248,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// H1: a drained node starts no task, and those that wait say why.
+// A drained node starts no task, and those that wait say why.
 func TestADrainedNodeStartsNoTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -273,7 +273,7 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 	require.False(t, r.node.Drain().GetDraining())
 }
 
-// H1, H10: what was admitted to a node and is not claimed yet goes back to the
+// What was admitted to a node and is not claimed yet goes back to the
 // queue when the node is drained or locked, says why it waits, and starts on
 // another node that is there.
 func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
@@ -303,7 +303,7 @@ func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
 	r.finish(r.begin(task, 1))
 }
 
-// H2: a node is told whose ends are on record, so that it need not keep them
+// A node is told whose ends are on record, so that it need not keep them
 // for long.
 func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 	t.Parallel()
@@ -325,7 +325,7 @@ func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 	}, 30*time.Second, 10*time.Millisecond)
 }
 
-// H1: what a node missed of its drain while it was away it learns when it is
+// What a node missed of its drain while it was away it learns when it is
 // back.
 func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 	t.Parallel()
@@ -345,7 +345,7 @@ func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 	require.Equal(t, strings.Repeat("é", 200), r.node.Drain().GetReason())
 }
 
-// H1: a revoked node's link ends at once, and what runs there is unknown.
+// A revoked node's link ends at once, and what runs there is unknown.
 func TestARevokedNodeLosesItsLinkAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
@@ -362,7 +362,7 @@ func TestARevokedNodeLosesItsLinkAtOnce(t *testing.T) {
 	require.Empty(t, locks.Msg.GetLocks(), "its lock was given back")
 }
 
-// C1: when a hub dies, the next one follows the commands it had started.
+// When a hub dies, the next one follows the commands it had started.
 func TestACommandIsFollowedAcrossHubs(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
@@ -438,7 +438,7 @@ func echoing(ctx context.Context, l *simnode.Live) *nodev1.Exec {
 	}
 }
 
-// H4: a terminal carries input, sizes and output, says where it is, is
+// A terminal carries input, sizes and output, says where it is, is
 // recorded, and is hung up when its person leaves.
 func TestATerminal(t *testing.T) {
 	t.Parallel()
@@ -522,7 +522,7 @@ func TestATerminalIsOpenedOnceAndRight(t *testing.T) {
 	require.True(t, fault.Is(first(r.as("vera", "viewer"), host(size)), fault.Denied))
 }
 
-// H5: the files of any jail of the node, but not the machine's own.
+// The files of any jail of the node, but not the machine's own.
 func TestTheFilesOfAJail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

@@ -16,7 +16,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// E7, B6: a webhook's delivery that cannot be mapped is told, signed, to who asked
+// A webhook's delivery that cannot be mapped is told, signed, to who asked
 // for failures; the secret is in one answer only.
 func TestAFailedDeliveryIsTold(t *testing.T) {
 	t.Parallel()
@@ -83,7 +83,7 @@ func TestAFailedDeliveryIsTold(t *testing.T) {
 	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
 }
 
-// M5: a destination on the hub's own NATS is tried.
+// A destination on the hub's own NATS is tried.
 func TestADestinationIsTried(t *testing.T) {
 	t.Parallel()
 	r := &triggerRig{newRig(t, hubtest.Config(t), nil)}

@@ -21,7 +21,7 @@ func always(id, scope string) *deckhandv1.AnswerInboxItemRequest {
 	}}
 }
 
-// E8: after ten approvals of calls that look alike, and no rejection, it is
+// After ten approvals of calls that look alike, and no rejection, it is
 // offered once to be asked no more. Nothing is assumed; a rejection takes it back.
 func TestAutoApprovalIsOfferedOnce(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestAutoApprovalIsOfferedOnce(t *testing.T) {
 	require.NoError(t, err, "and may be taken later too")
 	step, _ = ask("file_write", write(12))
 	require.Equal(t, stepGranted, step.GetState())
-	require.Contains(t, step.GetDecision().GetRule(), "rule_", "E4: by a visible rule")
+	require.Contains(t, step.GetDecision().GetRule(), "rule_", "by a visible rule")
 	step, item = ask("file_write", `{"path":"src/b.go","content":"x"}`)
 	require.Equal(t, stepWaiting, step.GetState())
 	_, err = r.answer(approve(item.GetId(), ""))
@@ -100,7 +100,7 @@ func TestAutoApprovalIsOfferedOnce(t *testing.T) {
 	require.ErrorContains(t, err, "cannot be undone")
 }
 
-// F12: calls that are made at once by many tasks are counted exactly.
+// Calls that are made at once by many tasks are counted exactly.
 func TestALimitOfCallsHoldsForCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -141,7 +141,7 @@ func TestALimitOfCallsHoldsForCallsAtOnce(t *testing.T) {
 	require.Equal(t, "5", r.sql("SELECT count(*)::text FROM limited_calls"))
 }
 
-// E1, E4: a rule of a policy allows what only danger asks about; what the persona
+// A rule of a policy allows what only danger asks about; what the persona
 // asks about takes a person's own answer.
 func TestWhatARuleAllowsAndWhatThePersonaAsks(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestWhatARuleAllowsAndWhatThePersonaAsks(t *testing.T) {
 	require.Equal(t, stepWaiting, other.GetState())
 }
 
-// A8: a run has a mode, a model and limits of its own: less, and more care, for
+// A run has a mode, a model and limits of its own: less, and more care, for
 // whoever submits it; more, and less care, for administrators.
 func TestARunHasMoreCareAndLessOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -254,7 +254,7 @@ func TestARunHasMoreCareAndLessOfItsOwn(t *testing.T) {
 	require.Equal(t, stepGranted, step.GetState())
 }
 
-// E8: approvals of more than 30 days ago, and those beside a rejection, offer
+// Approvals of more than 30 days ago, and those beside a rejection, offer
 // nothing.
 func TestWhatOffersNoAutoApproval(t *testing.T) {
 	t.Parallel()

@@ -159,7 +159,7 @@ func behindFront(t *testing.T, p *idp) (h *hubtest.Hub, front string) {
 	return h, server.URL
 }
 
-// O1: people log in at the organisation's provider, with the role that their
+// People log in at the organisation's provider, with the role that their
 // groups have, and what the provider has not signed for this login lets nobody
 // in.
 func TestPeopleLogInByOIDC(t *testing.T) {
@@ -440,7 +440,7 @@ func TestALogoutAtTheProviderEndsSessions(t *testing.T) {
 	}
 }
 
-// Whoever guesses at logout tokens is refused before long, as who guesses at logins is.
+// Guesses at logout tokens are refused before long, as guesses at logins are.
 func TestLogoutTokensAreNotGuessedAt(t *testing.T) {
 	t.Parallel()
 	_, front := behindFront(t, newIDP(t))

@@ -17,7 +17,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// O2: an operator makes an organisation. It has its own people, nodes, workers and
+// An operator makes an organisation. It has its own people, nodes, workers and
 // agents, of the same names as another one's, and neither sees the other.
 func TestAnOrganisationOfItsOwn(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func refuses[Req, Res any](t *testing.T, code connect.Code, call func(context.Co
 	refusedAs(t, code, err)
 }
 
-// G1: a user has the highest of their own role and those of their teams, from
+// A user has the highest of their own role and those of their teams, from
 // one call to the next, and the last administrator stays one.
 func TestRolesAreTheHighestOfOnesOwnAndOnesTeams(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestRolesAreTheHighestOfOnesOwnAndOnesTeams(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// O1: a token is its user's or fewer rights, ends when told to and by itself,
+// A token is its user's or fewer rights, ends when told to and by itself,
 // and gives nobody a way to more.
 func TestTokensAreNarrowAndEnd(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestTokensAreNarrowAndEnd(t *testing.T) {
 	require.NotContains(t, auth.Services(), "WorkerService")
 }
 
-// O1: a new password ends all other logins, and one's own needs the one before.
+// A new password ends all other logins, and one's own needs the one before.
 func TestAPasswordIsChangedByWhoKnowsIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hashing passwords takes minutes with the race detector, and there is no race in it")
@@ -195,7 +195,7 @@ func TestAPasswordIsChangedByWhoKnowsIt(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// G1: what a task may is what its submitter may still: less as soon as they are
+// What a task may is what its submitter may still: less as soon as they are
 // given less, and nothing once they are disabled.
 func TestATaskLosesTheRightsThatItsSubmitterLoses(t *testing.T) {
 	t.Parallel()

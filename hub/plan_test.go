@@ -23,7 +23,7 @@ func (r *rig) plan(name string) {
 	require.NoError(r.t, err)
 }
 
-// I5: a plan bounds how long a run works and which tools it may call, whatever
+// A plan bounds how long a run works and which tools it may call, whatever
 // its persona and the role of who submitted it; its runs are counted.
 func TestAPlanBoundsRuns(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestAPlanBoundsRuns(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 }
 
-// A8: a model that is not allowed is refused where a task is submitted with it,
+// A model that is not allowed is refused where a task is submitted with it,
 // and the relay refuses it of tasks that are under way.
 func TestOnlyAllowedModelsAreCalled(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestOnlyAllowedModelsAreCalled(t *testing.T) {
 	require.Len(t, r.audited("plan.models_set"), 3)
 }
 
-// I5: calls of a provider that gets so many a minute wait for their turns, and one
+// Calls of a provider that gets so many a minute wait for their turns, and one
 // whose turn is too far off is told to come again.
 func TestCallsOfAProviderWaitForTheirTurns(t *testing.T) {
 	t.Parallel()

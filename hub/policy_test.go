@@ -35,7 +35,7 @@ func command(text string) string {
 	return string(data)
 }
 
-// G2: deny, ask and allow, by the hub; which rule of which version decided is on
+// Deny, ask and allow, by the hub; which rule of which version decided is on
 // record. A policy file with an error changes nothing.
 func TestAPolicyDecidesCalls(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestAPolicyDecidesCalls(t *testing.T) {
 	require.Equal(t, stepWaiting, asked.GetState(), "ask beats allow")
 	require.Equal(t, []string{"ls"}, node.all())
 
-	// G4: what another policy would have decided on the same steps.
+	// What another policy would have decided on the same steps.
 	replay, err := r.user.Policies.ReplayPolicy(t.Context(), connect.NewRequest(&deckhandv1.ReplayPolicyRequest{Yaml: "rules:\n  - {name: ls, effect: deny, command: ls}\n"}))
 	require.NoError(t, err)
 	require.EqualValues(t, 3, replay.Msg.GetSteps())
@@ -91,7 +91,7 @@ func TestAPolicyDecidesCalls(t *testing.T) {
 	require.Equal(t, map[string]string{denied.GetId(): "deny ", free.GetId(): " deny", asked.GetId(): "ask allow"}, would)
 }
 
-// G6: what is known to be dangerous waits for a person and is audited, also in a
+// What is known to be dangerous waits for a person and is audited, also in a
 // script that an earlier call wrote, and whatever the rules allow.
 func TestADangerousCallIsAskedAboutAndAudited(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestAChangedPolicyAsksAgain(t *testing.T) {
 	require.Empty(t, node.all())
 }
 
-// F12: categories of an organisation, and how often tools may be called.
+// Categories of an organisation, and how often tools may be called.
 func TestCategoriesAndLimitsOfAnOrganisation(t *testing.T) {
 	t.Parallel()
 	var node ran
@@ -187,7 +187,7 @@ func TestCategoriesAndLimitsOfAnOrganisation(t *testing.T) {
 	require.Equal(t, deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS, step.GetCategory())
 }
 
-// E4: "always allow this" is a rule with scope and expiry that people see and
+// "always allow this" is a rule with scope and expiry that people see and
 // take back; what is dangerous is asked about all the same.
 func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	t.Parallel()
@@ -244,7 +244,7 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	require.Len(t, r.audited("policy.rule_revoked"), 1)
 }
 
-// E2: another way, another plan and a question reach the model as what came of
+// Another way, another plan and a question reach the model as what came of
 // its call, which is not made.
 func TestAnswersInWordsReachTheModel(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestAnswersInWordsReachTheModel(t *testing.T) {
 	require.Empty(t, node.all())
 }
 
-// E3: an approval that is 72 hours old, across three restarts of the hub, waits as
+// An approval that is 72 hours old, across three restarts of the hub, waits as
 // it was asked, and is answered as any other.
 func TestAnApprovalOfThreeDaysAcrossThreeRestarts(t *testing.T) {
 	t.Parallel()
@@ -306,7 +306,7 @@ func TestAnApprovalOfThreeDaysAcrossThreeRestarts(t *testing.T) {
 	require.Equal(t, taskQueued, r.task(task.GetId()).GetState())
 }
 
-// E3, G2: a worker that lies: about the arguments of a call that was decided,
+// A worker that lies: about the arguments of a call that was decided,
 // about whose call it is, about what was decided, and about the task.
 func TestAWorkerThatLies(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func (r *rig) waitsFor(id, reason string) {
 	r.t.Logf("%q showed after %s", reason, time.Since(began).Round(time.Millisecond))
 }
 
-// C2: nothing starts on a node under pressure, what was admitted and has not
+// Nothing starts on a node under pressure, what was admitted and has not
 // begun included; the reason shows, and starts resume. The figures are the
 // test's, the clock is the real one.
 func TestNothingStartsOnANodeUnderPressure(t *testing.T) {
@@ -74,7 +74,7 @@ func TestNothingStartsOnANodeUnderPressure(t *testing.T) {
 	r.finish(r.begin(task, 1))
 }
 
-// C2: a node tells at the beginning of a session how it does, and what it told
+// A node tells at the beginning of a session how it does, and what it told
 // in an earlier one is forgotten.
 func TestPressureIsThatOfTheLastSession(t *testing.T) {
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestPressureIsThatOfTheLastSession(t *testing.T) {
 	r.finish(r.begin(task, 1))
 }
 
-// C2: nothing starts on a worker under pressure.
+// Nothing starts on a worker under pressure.
 func TestNothingStartsOnAWorkerUnderPressure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

@@ -15,7 +15,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// I1, I3, O4: an agent whose provider is not connected is given no task; from a
+// An agent whose provider is not connected is given no task; from a
 // key to a model that is called with it, priced, counted and disconnected; the
 // key is in no answer. What waits for a provider says so.
 func TestAProviderFromKeyToUsage(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 }
 
-// I4, I6: budgets are shown with their defaults, set, and set back.
+// Budgets are shown with their defaults, set, and set back.
 func TestBudgetsAreSetAndShown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

@@ -24,7 +24,7 @@ workspace: {scope: task}
 Look.
 `
 
-// D8: every word of a task's past is found again, and of that task's only.
+// Every word of a task's past is found again, and of that task's only.
 func TestContextSearchFindsExactWordsOfThisTask(t *testing.T) {
 	t.Parallel()
 	out := "booting\nrelease-key=RK-77 in /etc/App.conf\nthe rest\n"
@@ -53,7 +53,7 @@ func TestContextSearchFindsExactWordsOfThisTask(t *testing.T) {
 	require.Contains(t, none.GetObservation(), "nothing in this task")
 }
 
-// F11: a workspace's AGENTS.md and its skills reach whoever starts the task.
+// A workspace's AGENTS.md and its skills reach the task.
 func TestStartTellsOfAGENTSAndSkills(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

@@ -40,7 +40,7 @@ func silence(t *testing.T) (url string, begun, left chan struct{}) {
 	return provider.URL, begun, left
 }
 
-// C5, O4: a model's answer that streams through one hub is cut off when the task
+// A model's answer that streams through one hub is cut off when the task
 // is killed, cancelled or paused through another: the provider sees its caller
 // leave, and the worker's next try is told that the lease has ended. That of
 // another task goes on.
@@ -102,7 +102,7 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 		if what == "pause" {
 			continue // its next turn will count it
 		}
-		// I4: what was cut off is in the task's cost as it is in its budget.
+		// What was cut off is in the task's cost as it is in its budget.
 		require.Eventually(t, func() bool {
 			cost := r.task(lease.GetTaskId()).GetUsage().GetCostMicros()
 			return cost > 0 && fmt.Sprint(cost) == r.sql("SELECT spent_micros::text FROM budget_accounts WHERE scope = 'task' AND object_id = $1", lease.GetTaskId())
@@ -113,7 +113,7 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 	soon("the other task's call goes on", left)
 }
 
-// I1: a provider that is disconnected is not used any more, not even by calls
+// A provider that is disconnected is not used any more, not even by calls
 // that are under way.
 func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func (r *rig) through(h *hubtest.Hub) {
 	r.Hub, r.user, r.workers = h, h.Client(r.t, h.AdminToken), h.Client(r.t, h.WorkerToken)
 }
 
-// DESIGN §4: any replica serves any call; those to a node that another one holds
+// Any replica serves any call; those to a node that another one holds
 // are forwarded there.
 func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 	t.Parallel()
@@ -276,7 +276,7 @@ func TestTwoHubsAdmitAtOnce(t *testing.T) {
 	}
 }
 
-// H3: a person's command whose hub has gone is followed by the hub that leads,
+// A person's command whose hub has gone is followed by the hub that leads,
 // which writes down how it ended.
 func TestACommandOfAHubThatIsGoneIsFollowedByAnother(t *testing.T) {
 	t.Parallel()

@@ -120,7 +120,7 @@ func accept(id string) *deckhandv1.AnswerInboxItemRequest {
 	return &deckhandv1.AnswerInboxItemRequest{ItemId: id, Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{}}
 }
 
-// Whoever accepts work accepts what they saw: with nothing to say what that was, or
+// A person accepts the work that they saw: with nothing to say what that was, or
 // when the workspace has changed since, nothing is made until they have looked
 // again.
 func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
@@ -150,7 +150,7 @@ func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
 	err = send(item.GetShownDigest())
 	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
 	require.ErrorContains(t, err, "has changed since its review was asked for")
-	// To send the same again is not to have looked again, whoever does it.
+	// To send the same again is not to have looked again, for another person neither.
 	err = send(item.GetShownDigest())
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 	require.ErrorContains(t, err, "look again")
@@ -163,7 +163,7 @@ func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
 	require.Len(t, ids, 2)
 }
 
-// E1: a run in review mode sends nothing; when it is done its task waits without
+// A run in review mode sends nothing; when it is done its task waits without
 // a slot and shows what it did. What was held is made once, when a person accepts
 // it, and only then may the jail reach what cannot be read only.
 func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
@@ -187,7 +187,7 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	require.ErrorContains(t, err, "accept it, ask for changes, or reject it")
 	basic := r.as("bea", "basic")
 	_, err = answerAs(t, basic, accept(item.GetId()))
-	require.True(t, fault.Is(err, fault.NotFound), "E6: %v", err)
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 
 	// Two people at once: one wins, and the other is told who did.
 	other := r.as("ann", "admin")
@@ -224,7 +224,7 @@ func TestWhatIsHeldIsMadeOnceWhenARunIsAccepted(t *testing.T) {
 	require.Len(t, ids, 2)
 }
 
-// E1: the agent goes on with what a person asks for; what was held is dropped,
+// The agent goes on with what a person asks for; what was held is dropped,
 // and what it holds then is reviewed anew.
 func TestAReviewThatAsksForChanges(t *testing.T) {
 	t.Parallel()
@@ -254,7 +254,7 @@ func TestAReviewThatAsksForChanges(t *testing.T) {
 	require.Equal(t, []string{one.GetId()}, ids)
 }
 
-// E1: what was held of a rejected run is never made; a cancelled one asks for
+// What was held of a rejected run is never made; a cancelled one asks for
 // nothing any more.
 func TestARejectedAndACancelledReview(t *testing.T) {
 	t.Parallel()
@@ -276,7 +276,7 @@ func TestARejectedAndACancelledReview(t *testing.T) {
 	_ = held
 }
 
-// E1: the first held call that fails ends it: those after it are not made, and
+// The first held call that fails ends it: those after it are not made, and
 // the task has failed, and says where.
 func TestAHeldCallThatFails(t *testing.T) {
 	t.Parallel()
@@ -293,7 +293,7 @@ func TestAHeldCallThatFails(t *testing.T) {
 	require.Len(t, ids, 1)
 }
 
-// E1, G2: what the policy denies by the time that the run is accepted is not made.
+// What the policy denies by the time that the run is accepted is not made.
 func TestAPolicyThatDeniesWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	r, sent := newReview(t)
@@ -308,7 +308,7 @@ func TestAPolicyThatDeniesWhatIsHeld(t *testing.T) {
 	require.Empty(t, ids)
 }
 
-// E1: a review waits across restarts; a hub that dies after somebody accepted it
+// A review waits across restarts; a hub that dies after somebody accepted it
 // leaves what was held to the next one, which makes each once.
 func TestAReviewOutlivesItsHub(t *testing.T) {
 	t.Parallel()
@@ -334,7 +334,7 @@ func TestAReviewOutlivesItsHub(t *testing.T) {
 	require.Equal(t, []string{held[0].GetId(), held[1].GetId()}, ids)
 }
 
-// E1: nothing of a run in review mode goes to another agent, and what a run gives
+// Nothing of a run in review mode goes to another agent, and what a run gives
 // to others is reviewed as well.
 func TestWhatARunInReviewModeGivesAway(t *testing.T) {
 	t.Parallel()
@@ -362,7 +362,7 @@ func TestWhatARunInReviewModeGivesAway(t *testing.T) {
 	require.Equal(t, taskReview, r.task(child.GetId()).GetState())
 }
 
-// C10, E6: an escalated task is in the inbox with its answers.
+// An escalated task is in the inbox with its answers.
 func TestAnEscalatedTaskIsInTheInbox(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

@@ -95,7 +95,7 @@ var teamShares = map[reach]bool{
 // of their reach. There are none: nothing is routed to a team.
 var teamSharesIn = map[string]bool{}
 
-// absent work on what no organisation of the walk has: whoever may call them finds
+// absent work on what no organisation of the walk has: those who may call them find
 // nothing.
 var absent = []string{"DeleteAccessRule", "DisconnectProvider", "KeepCheckpoint", "ResumeTaskFrom", "UndoChanges"}
 

@@ -20,7 +20,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// I1: a provider's key is replaced while calls run, and none fails, though the
+// A provider's key is replaced while calls run, and none fails, though the
 // provider refuses the old key from the moment on at which the new one is there.
 func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
 	require.Nil(t, list.Msg.GetProviders()[0].GetRefusedAt())
 }
 
-// O4: an operator rotates the keys of the vault on a hub with two replicas:
+// An operator rotates the keys of the vault on a hub with two replicas:
 // whatever was sealed before is used afterwards, on both, and the old key is gone.
 func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
 	require.Len(t, r.audited("vault.keys_deleted"), 1)
 }
 
-// O4, N1: a hub masks a key that another hub was given in the logs of nodes, though
+// A hub masks a key that another hub was given in the logs of nodes, though
 // it has not used it itself, and so does one that starts afterwards.
 func TestAKeyThatAnotherHubWasGivenIsMasked(t *testing.T) {
 	t.Parallel()

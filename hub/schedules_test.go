@@ -47,7 +47,7 @@ func (r *triggerRig) fired(trigger string, n int) []*deckhandv1.Delivery {
 	return all
 }
 
-// B7: a schedule fires in its slot, once, with many hubs, and says so to the
+// A schedule fires in its slot, once, with many hubs, and says so to the
 // agent; the next five runs are shown.
 func TestAScheduleFiresOnceWithManyHubs(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestAScheduleFiresOnceWithManyHubs(t *testing.T) {
 	r.fired("nightly", 1)
 }
 
-// B7: a hub that was down for three slots, under each policy.
+// A hub that was down for three slots, under each policy.
 func TestMissedRuns(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -119,7 +119,7 @@ func TestMissedRuns(t *testing.T) {
 	}
 }
 
-// B7: what happens while the run before goes on.
+// What happens while the run before goes on.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -165,7 +165,7 @@ func TestOverlap(t *testing.T) {
 	require.Contains(t, r.task(first.GetTaskId()).GetReason(), second)
 }
 
-// B7: triggers that share a key run one at a time together.
+// Triggers that share a key run one at a time together.
 func TestSingleFlight(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -182,7 +182,7 @@ func TestSingleFlight(t *testing.T) {
 	require.Equal(t, started, r.handled(r.post(two, secret2, "2", `{"repo":"b"}`).body.DeliveryID).GetState())
 }
 
-// B9: a loop's next run begins after the last one's end and a pause, until its
+// A loop's next run begins after the last one's end and a pause, until its
 // limit or a person stops it.
 func TestALoop(t *testing.T) {
 	t.Parallel()
@@ -222,7 +222,7 @@ func TestALoop(t *testing.T) {
 	require.Len(t, r.audited("trigger.tripped"), 2)
 }
 
-// B9: a run says how long it is until the next one, within bounds.
+// A run says how long it is until the next one, within bounds.
 func TestARunSaysWhenItsLoopGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -258,7 +258,7 @@ func TestARunSaysWhenItsLoopGoesOn(t *testing.T) {
 	require.ErrorContains(t, err, "least_pause")
 }
 
-// B8: by hand, with the persona's own instructions or with a goal.
+// By hand, with the persona's own instructions or with a goal.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -276,7 +276,7 @@ func TestByHand(t *testing.T) {
 	require.Contains(t, given.GetContext(), "admin started this run")
 }
 
-// B9, A5: a trigger whose runs are dear stops, and says so.
+// A trigger whose runs are dear stops, and says so.
 func TestTheSpendBreaker(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -304,7 +304,7 @@ func TestTheSpendBreaker(t *testing.T) {
 	require.Equal(t, started, r.handled(again.Msg.GetDelivery().GetId()).GetState(), "what a person has looked at counts no more")
 }
 
-// A7: an agent that could wait for ever gets no trigger that fires.
+// An agent that could wait for ever gets no trigger that fires.
 func TestUnattendedLint(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)
@@ -361,7 +361,7 @@ func TestTriggersThatCannotBe(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Exists), "%v", err)
 }
 
-// N5: what is kept long enough goes, and nothing else does.
+// What is kept long enough goes, and nothing else does.
 func TestOldDeliveriesAreDeleted(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t)

@@ -63,7 +63,7 @@ func whoAmI(t *testing.T, c *sdk.Client) (*deckhandv1.Session, error) {
 	return res.Msg.GetSession(), nil
 }
 
-// O1: a session is made with a token, a code or a password, says who calls, and
+// A session is made with a token, a code or a password, says who calls, and
 // ends by logging out, by time, when idle and with its token.
 func TestASessionLastsUntilItIsEnded(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestASessionLastsUntilItIsEnded(t *testing.T) {
 	refusedAs(t, connect.CodeUnauthenticated, err)
 }
 
-// O1: a login with a password tells nobody whether there is such a user, and
+// A login with a password tells nobody whether there is such a user, and
 // can be tried ten times.
 func TestPasswordsCannotBeGuessed(t *testing.T) {
 	if testing.Short() {
@@ -204,7 +204,7 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 	}
 	require.Len(t, heard, 1, "all hear the same")
 
-	// Two were alice's. Whoever is not there is counted, too.
+	// Two were alice's. Guesses at names that do not exist are counted, too.
 	for _, name := range []string{"alice", "nobody"} {
 		for range 8 {
 			_, err = try("", name, "wrong")

@@ -30,7 +30,7 @@ func export(t *testing.T, c *sdk.Client, id string, format deckhandv1.ExportTask
 	return out.String(), fault.FromConnect(stream.Err())
 }
 
-// C9: an export has every event once and in order, and says at its end how much
+// An export has every event once and in order, and says at its end how much
 // there is. Somebody else's task is refused, and who took one is on record.
 func TestATaskIsExportedWhole(t *testing.T) {
 	t.Parallel()
@@ -108,7 +108,7 @@ func TestATaskIsExportedWhole(t *testing.T) {
 	require.Equal(t, 2, taken)
 }
 
-// C8: an agent without five finished runs has no history; then its runs are the
+// An agent without five finished runs has no history; then its runs are the
 // estimate, and what is left of the budgets is beside it.
 func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
-// C6: tasks are added up by agent, tool, outcome and time; of whoever is no
+// Tasks are added up by agent, tool, outcome and time; of whoever is no
 // administrator their own.
 func TestTasksAreAddedUp(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,7 @@ func team(t *testing.T, limits, more string) (*rig, *deckhandv1.Task, *deckhandv
 	return r, task, lease
 }
 
-// J3, C1: the parent waits for its subtask without a lease, says for which, and
+// The parent waits for its subtask without a lease, says for which, and
 // goes on with its result and cost.
 func TestAParentWaitsForItsSubtaskWithoutASlot(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestAParentWaitsForItsSubtaskWithoutASlot(t *testing.T) {
 	require.Equal(t, "hand", child.GetAgentName())
 	require.Equal(t, "count the lines", child.GetGoal())
 	require.Equal(t, "of a.txt", child.GetContext())
-	require.Equal(t, boss.GetLineageId(), child.GetLineageId(), "I4: it spends from the same budget")
+	require.Equal(t, boss.GetLineageId(), child.GetLineageId(), "it spends from the same budget")
 	require.Equal(t, boss.GetId(), child.GetParentId())
 	require.Equal(t, boss.GetCorrelationId(), child.GetCorrelationId())
 	require.Equal(t, boss.GetCreatedBy(), child.GetCreatedBy())
@@ -153,7 +153,7 @@ func TestAParentWaitsForItsSubtaskWithoutASlot(t *testing.T) {
 	require.Contains(t, kinds, "agent.subtask.ended")
 }
 
-// J3: calls that stand side by side have their subtasks done at once, and the
+// Calls that stand side by side have their subtasks done at once, and the
 // parent is queued once, when the last has ended.
 func TestSubtasksRunSideBySide(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestSubtasksRunSideBySide(t *testing.T) {
 	require.Len(t, r.below(boss.GetId()), 3, "and no more were made")
 }
 
-// J3: a child that fails, or that a person ends, answers the call with its
+// A child that fails, or that a person ends, answers the call with its
 // error; one that is escalated keeps the parent waiting, which says so.
 func TestASubtaskThatDoesNotSucceed(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,7 @@ func TestASubtaskThatDoesNotSucceed(t *testing.T) {
 	}
 }
 
-// C5, J3: whatever ends a parent ends what it gave, down to the last, and their
+// Whatever ends a parent ends what it gave, down to the last, and their
 // processes with them.
 func TestTheEndOfAParentEndsItsSubtasks(t *testing.T) {
 	t.Parallel()
@@ -257,7 +257,7 @@ func TestTheEndOfAParentEndsItsSubtasks(t *testing.T) {
 	}
 }
 
-// J2, G5, D6: what a persona does not permit, goes round in a circle, exceeds
+// What a persona does not permit, goes round in a circle, exceeds
 // the giver's rights or a limit is refused, and the model is told why.
 func TestWorkThatMayNotBeGiven(t *testing.T) {
 	t.Parallel()
@@ -326,7 +326,7 @@ func TestWorkThatMayNotBeGiven(t *testing.T) {
 	}
 }
 
-// A2: a persona that names an agent which is not there, or itself, is refused
+// A persona that names an agent which is not there, or itself, is refused
 // with the line.
 func TestAPersonaThatNamesAnAgentThatIsNotThere(t *testing.T) {
 	t.Parallel()
@@ -342,7 +342,7 @@ func TestAPersonaThatNamesAnAgentThatIsNotThere(t *testing.T) {
 	}
 }
 
-// J1: a handoff gives the target the manifest and nothing else, begins when the
+// A handoff gives the target the manifest and nothing else, begins when the
 // source's run has succeeded, and is waited for in the source's place.
 func TestAHandoffGoesOnInTheSourcesPlace(t *testing.T) {
 	t.Parallel()
@@ -388,7 +388,7 @@ func TestAHandoffGoesOnInTheSourcesPlace(t *testing.T) {
 	require.Equal(t, target.GetId(), end.GetOutcome().GetFields()["task_id"].GetStringValue(), "it gets the target's result")
 }
 
-// J1: when the source does not succeed after all, the target never begins.
+// When the source does not succeed after all, the target never begins.
 func TestAHandoffOfARunThatFails(t *testing.T) {
 	t.Parallel()
 	r, _, lease := team(t, "", "")
@@ -397,7 +397,7 @@ func TestAHandoffOfARunThatFails(t *testing.T) {
 	r.awaitTask(step.GetOutcome().GetFields()["task_id"].GetStringValue(), taskCancelled)
 }
 
-// J4: work goes round between two agents as often as agents.rounds says.
+// Work goes round between two agents as often as agents.rounds says.
 func TestAReviewCircleEndsAfterItsRounds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -444,7 +444,7 @@ func TestAReviewCircleEndsAfterItsRounds(t *testing.T) {
 	}
 }
 
-// J3, D6: of 50 subtasks asked for at once, as many are made as the limit has
+// Of 50 subtasks asked for at once, as many are made as the limit has
 // room for, however they come.
 func TestFiftySubtasksAtOnceStopAtTheLimit(t *testing.T) {
 	t.Parallel()

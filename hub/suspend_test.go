@@ -28,7 +28,7 @@ func (r *rig) acknowledge(name string) {
 	require.Equal(r.t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent(name).GetStatus())
 }
 
-// A5: the iteration limit, the cost limit, circles and failures in a row suspend
+// The iteration limit, the cost limit, circles and failures in a row suspend
 // an agent: it runs nothing until a person acknowledges it, and says which it
 // was, since when, and what to do.
 func TestWhatSuspendsAnAgent(t *testing.T) {
@@ -76,7 +76,7 @@ func TestWhatSuspendsAnAgent(t *testing.T) {
 	require.Len(t, r.audited("agent.suspended"), 4)
 }
 
-// A5: three runs that failed in a row suspend it, by default; one that succeeds
+// Three runs that failed in a row suspend it, by default; one that succeeds
 // between them, or a person who looks, begins the count anew.
 func TestFailuresInARowSuspendAnAgent(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestFailuresInARowSuspendAnAgent(t *testing.T) {
 	require.Equal(t, idle, fail())
 }
 
-// D6: an admin lets a run that stands at a limit have more, and nobody else; its
+// An admin lets a run that stands at a limit have more, and nobody else; its
 // worker is told, and its budget follows.
 func TestAnAdminLetsARunHaveMore(t *testing.T) {
 	t.Parallel()

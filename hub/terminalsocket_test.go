@@ -49,7 +49,7 @@ func opening(open *deckhandv1.OpenTerminalRequest_Open) *deckhandv1.OpenTerminal
 	return &deckhandv1.OpenTerminalRequest{Message: &deckhandv1.OpenTerminalRequest_Open_{Open: open}}
 }
 
-// H4: a browser's terminal is that of the RPC, over a WebSocket: it carries what
+// A browser's terminal is that of the RPC, over a WebSocket: it carries what
 // is typed and shown, is recorded, and is hung up when the page is left.
 func TestABrowsersTerminal(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestABrowsersTerminal(t *testing.T) {
 	require.Equal(t, "admin (hung up)", gone.GetKilledBy())
 }
 
-// H4: who may not have a terminal gets no WebSocket, and another site's page gets
+// Who may not have a terminal gets no WebSocket, and another site's page gets
 // none with this hub's cookie.
 func TestABrowsersTerminalIsRefused(t *testing.T) {
 	t.Parallel()

@@ -190,7 +190,7 @@ func output(text string) func(context.Context, *nodev1.ExecSpec) (string, *nodev
 	}
 }
 
-// C1, M1: the whole thread through the hub; events are numbered without gaps
+// The whole thread through the hub; events are numbered without gaps
 // and watched to the end.
 func TestATaskFromSubmissionToItsEnd(t *testing.T) {
 	t.Parallel()
@@ -289,7 +289,7 @@ func TestAWatchGoesOnFromItsCursor(t *testing.T) {
 	}
 }
 
-// C1: a lease that is not renewed ends; the next worker gets what the first
+// A lease that is not renewed ends; the next worker gets what the first
 // left, and the first one's writes are refused.
 func TestALostLeaseGoesToTheNextWorker(t *testing.T) {
 	t.Parallel()
@@ -363,7 +363,7 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 	require.Equal(t, 1, won)
 }
 
-// G1, D10: the hub decides, whatever a worker says; the model is told why.
+// The hub decides, whatever a worker says; the model is told why.
 func TestTheHubDeniesWhatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)
@@ -392,7 +392,7 @@ func TestTheHubDeniesWhatIsNotAllowed(t *testing.T) {
 	require.Zero(t, r.node.Runs())
 }
 
-// O4: a secret in arguments and output reaches the command, and no store.
+// A secret in arguments and output reaches the command, and no store.
 func TestSecretsReachTheCommandAndNoStore(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-ant-api03-CANARYCANARYCANARY"
@@ -429,7 +429,7 @@ func TestTasksOfOneAgentTakeTurns(t *testing.T) {
 	r.begin(second.GetId(), 1)
 }
 
-// C3: cancelling ends the command and the lease.
+// Cancelling ends the command and the lease.
 func TestCancelEndsTheRunningCommand(t *testing.T) {
 	t.Parallel()
 	started := make(chan struct{})
@@ -492,7 +492,7 @@ func TestSubmissions(t *testing.T) {
 	}
 }
 
-// I1, O4: the relay swaps the lease for the provider's key, for the task's own
+// The relay swaps the lease for the provider's key, for the task's own
 // model only.
 func TestTheRelayServesLeasesOnly(t *testing.T) {
 	t.Parallel()
@@ -540,7 +540,7 @@ func TestTheRelayServesLeasesOnly(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status, "the lease has ended")
 }
 
-// O4: what a model streams is masked also where a secret comes in two pieces: the
+// What a model streams is masked also where a secret comes in two pieces: the
 // beginning of one is held back until what comes next says what it is.
 func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 	t.Parallel()

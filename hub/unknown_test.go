@@ -12,7 +12,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// DESIGN §4, AGENT_017: where nobody knows the outcome a person decides; a
+// AGENT_017: where nobody knows the outcome a person decides; a
 // retry runs under another name, since the first is spent.
 func TestAnUnknownOutcomeWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestAnUnknownOutcomeWaitsForAPerson(t *testing.T) {
 	}
 }
 
-// DESIGN §4: what was recorded and never started is safe to run, and runs.
+// What was recorded and never started is safe to run, and runs.
 func TestACommandThatWasNeverStartedRuns(t *testing.T) {
 	t.Parallel()
 	node := ran{end: []nodev1.EndReason{nodev1.EndReason_END_REASON_NOT_STARTED}}
@@ -92,7 +92,7 @@ func TestACommandThatWasNeverStartedRuns(t *testing.T) {
 	require.Equal(t, []string{step.GetId(), step.GetId() + "_2"}, node.ids)
 }
 
-// DESIGN §5: anything bound that changes between grant and use asks again.
+// Anything bound that changes between grant and use asks again.
 func TestAChangedCallIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	var node ran

@@ -19,7 +19,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// O1, O3: what a URL should not hold and holds all the same is not in a log of
+// What a URL should not hold and holds all the same is not in a log of
 // everything the hub says, nor in an answer; and no path leads out of the files
 // that are served, or past who asks.
 func TestSecretsInURLsAreNotLogged(t *testing.T) {

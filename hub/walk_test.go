@@ -111,7 +111,7 @@ func callOver(t *testing.T, url string, secure *tls.Config, header http.Header, 
 	return refused.Code, text
 }
 
-// O1: every procedure has a rule, and no rule is for nothing.
+// Every procedure has a rule, and no rule is for nothing.
 func TestEveryProcedureHasARule(t *testing.T) {
 	t.Parallel()
 	for _, m := range procedures() {
@@ -304,7 +304,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
 	"GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate"}
 
-// O1, O2: every RPC without identity, with a wrong one, with one of the wrong
+// Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
 func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 	if testing.Short() {
@@ -348,7 +348,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				code, _ := call(t, h.URL(), token, m, body)
 				require.Equal(t, "unauthenticated", code, what)
 			}
-			// G1: with a session's cookie all the same holds, and besides the request
+			// With a session's cookie all the same holds, and besides the request
 			// has to be of a page of this hub.
 			for what, header := range map[string]http.Header{
 				"a cookie, and nothing that says where from": {"Cookie": {cookie}},
@@ -369,7 +369,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				require.NotContains(t, []string{"permission_denied", "unauthenticated"}, code, "a viewer's cookie, from a page of this hub")
 			}
 			if rule.Operator {
-				// O2: an administrator of any organisation but the first.
+				// An administrator of any organisation but the first.
 				code, _ := call(t, h.URL(), intruder.token, m, body)
 				require.Equal(t, "permission_denied", code, "an administrator who is no operator")
 				return
@@ -386,7 +386,7 @@ func TestEveryProcedureRefusesTheWrongIdentity(t *testing.T) {
 				code, _ = call(t, h.URL(), onlyViews, m, body)
 				require.Equal(t, "permission_denied", code, "an administrator's token for viewing")
 			}
-			// O1: a token does no more than its scope says, whoever's it is.
+			// A token does no more than its scope says, whoever's it is.
 			if service := string(m.Parent().Name()); rule.Kind == auth.User && service != "SessionService" {
 				if !auth.Reads(path(m)) {
 					code, _ := call(t, h.URL(), onlyReads, m, body)

@@ -60,7 +60,7 @@ func (f *fleet) asked(db *pgx.Conn, id string) (item string) {
 	return items[0].ID
 }
 
-// E3: a grant holds for the workspace that was asked about. When somebody
+// A grant holds for the workspace that was asked about. When somebody
 // changed it meanwhile, the call is asked about again and not made.
 func TestAGrantHoldsForTheWorkspaceAsItWas(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestAGrantHoldsForTheWorkspaceAsItWas(t *testing.T) {
 	require.Equal(t, "ran\nthe plan\n", f.cli(0, "task", "files", "cat", id, "out").out)
 }
 
-// E3: an answer that comes before the jail stood still, or while the node is
+// An answer that comes before the jail stood still, or while the node is
 // away, is bound to the workspace as well: to that of the answer, to that of the
 // node's return, or to none, and then the call is asked about again.
 func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
@@ -137,7 +137,7 @@ func TestAnAnswerIsBoundToTheWorkspaceWhenItCanBe(t *testing.T) {
 	require.Equal(t, "ran\nthe plan\n", f.cli(0, "task", "files", "cat", id, "out").out)
 }
 
-// H7, C9: what people's commands change is on the node's record like what steps
+// What people's commands change is on the node's record like what steps
 // change: an undo does not lose it.
 func TestAPersonsCommandIsOnRecord(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ turns:
 	require.True(t, strings.Contains(f.cli(3, "agent", "files", "cat", "keeper", "b").err, "no file"))
 }
 
-// H7: what a person changed by a command or a terminal is taken back like what a
+// What a person changed by a command or a terminal is taken back like what a
 // step changed: with a preview, conflicts, a record, and for a time.
 func TestAPersonsCommandIsTakenBack(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ turns:
 	require.Error(t, running.Wait())
 }
 
-// F3: two runs write one file. The one that read it before the other wrote is
+// Two runs write one file. The one that read it before the other wrote is
 // told, overwrites nothing, and merges.
 func TestTwoAgentsThatWriteOneFile(t *testing.T) {
 	t.Parallel()

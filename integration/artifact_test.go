@@ -41,7 +41,7 @@ turns:
         arguments: {summary: "made"}
 `
 
-// J1, J3: files of one task are in the workspace of the next before it begins,
+// Files of one task are in the workspace of the next before it begins,
 // also on another node, as they were when they were handed over.
 func TestATaskBeginsWithArtifactsOfAnotherOnAnotherNode(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ turns:
 	require.Contains(t, f.cli(4, "run", "reader", "x", "--artifact", made+":../x").err, "leads out of the workspace")
 }
 
-// J1: what a handoff's manifest names is in the target's workspace, on another
+// What a handoff's manifest names is in the target's workspace, on another
 // node, where the manifest says that it is.
 func TestAHandoffBringsItsFiles(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,7 @@ turns:
 	require.Contains(t, steps[0].Observation, shown.Manifest.Artifacts.WorkingDir+"\nparser\nrun\n2\n")
 }
 
-// J1: a file that changes after it was handed over is not passed off as what
+// A file that changes after it was handed over is not passed off as what
 // was handed over.
 func TestAnArtifactThatChangedIsNotDelivered(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ turns:
 	require.Contains(t, f.cli(0, "task", "watch", read, "-o", "jsonl").out, "had changed or gone before you began")
 }
 
-// A4, F3: an agent copies files between its jails on its nodes by digest; what
+// An agent copies files between its jails on its nodes by digest; what
 // somebody else changed there is no silent loss, and it can be taken back.
 func TestAnAgentSyncsItsWorkspacesOnTwoNodes(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ turns:
 	require.Contains(t, steps[0].Observation, "AGENT_002")
 }
 
-// F3: people send files from one agent's workspace to another's.
+// People send files from one agent's workspace to another's.
 func TestFilesAreSentBetweenAgents(t *testing.T) {
 	t.Parallel()
 	f := twoNodes(t)

@@ -48,7 +48,7 @@ func canaryForms(t *testing.T) map[string]string {
 	}
 }
 
-// O4, N1: a canary key that is sealed in the vault comes back in the environment of
+// A canary key that is sealed in the vault comes back in the environment of
 // a jail, in a file that an agent reads, in what a model says and thinks, in a
 // tool's output, in errors, encoded, and split over the pieces of a stream. It is
 // found in no table, log, stream, metric, trace or export, and in no prompt; the

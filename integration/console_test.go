@@ -24,7 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
-// L1, L2, L3, L5, L6: the console in a real browser, on a real `deckhand up` with
+// The console in a real browser, on a real `deckhand up` with
 // the scripted model. The stories are in ui/e2e; what they need done outside of
 // the browser they ask of this test.
 func TestConsoleInABrowser(t *testing.T) {

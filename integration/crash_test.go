@@ -40,7 +40,7 @@ turns:
         arguments: {summary: "counted"}
 `
 
-// C1, H3, DESIGN §4: a worker that dies while a command runs costs nothing: the
+// A worker that dies while a command runs costs nothing: the
 // next one goes on, and the command ran exactly once.
 func TestWorkerKilledWhileACommandSleeps(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestWorkerKilledWhileACommandSleeps(t *testing.T) {
 	require.Equal(t, "ran\n", f.cli(0, "task", "logs", steps[1].ID).out, "the command ran exactly once")
 }
 
-// H3, H11: a node daemon that dies while a command prints loses none of it.
+// A node daemon that dies while a command prints loses none of it.
 func TestNodeKilledWhileACommandPrints(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -129,7 +129,7 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DESIGN §4: a hub that dies while a command runs costs nothing either.
+// A hub that dies while a command runs costs nothing either.
 func TestHubKilledWhileACommandSleeps(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

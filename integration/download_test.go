@@ -75,7 +75,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// H2: a tree comes out of a workspace as it is in it, through a stream that
+// A tree comes out of a workspace as it is in it, through a stream that
 // breaks and goes on, and what changes on the way is said.
 func TestADownloadGoesOnWhereItBroke(t *testing.T) {
 	t.Parallel()

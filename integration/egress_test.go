@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// H8: what a persona says of egress holds in its jail; what is refused is told to
+// What a persona says of egress holds in its jail; what is refused is told to
 // the agent with the rule, and is in the step, the history and the audit. A
 // persona that is applied anew is in force with the next task, in the same jail.
 func TestEgressIsWhatThePersonaSays(t *testing.T) {
@@ -100,7 +100,7 @@ func listenAt(t *testing.T, address string) net.Listener {
 	return l
 }
 
-// F4: requests by tool, from the jail and by the node's egress, with caps on
+// Requests by tool, from the jail and by the node's egress, with caps on
 // what comes back.
 func TestRequestsOfAgentsLeaveByTheNode(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ turns:
 	require.NotContains(t, steps[6].Observation, "other")
 }
 
-// F10: an MCP server elsewhere is spoken with from the jail and by the node's
+// An MCP server elsewhere is spoken with from the jail and by the node's
 // egress, which the persona must allow.
 func TestAnMCPServerElsewhere(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
-// N6: the scenarios of the release pass with their scripts on a real stack, in
+// The scenarios of the release pass with their scripts on a real stack, in
 // real jails, by their workspaces; a scenario whose agent does nothing does not
 // pass; the report is the same when it is drawn again.
 func TestTheStarterScenariosPass(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// C9: what is exported of a task's commands is what they wrote in their jail, byte
+// What is exported of a task's commands is what they wrote in their jail, byte
 // for byte, and its recording is asciicast v3.
 func TestAnExportHasEveryByteThatATaskWrote(t *testing.T) {
 	t.Parallel()

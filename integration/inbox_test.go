@@ -76,7 +76,7 @@ func (k ticker) goes() {
 	eventually(k.t, time.Minute, "the jail to go on", func() bool { return k.ticks() != before })
 }
 
-// E3, C1: an approval is asked while the node does not answer, so that the jail
+// An approval is asked while the node does not answer, so that the jail
 // is being frozen when the link is cut; it is given while the node is away, and
 // the call is made once when the node is back. Then the other way round: the
 // jail is frozen, the node is away, and the jail stands until the answer can
@@ -200,7 +200,7 @@ func uncached(v any) any {
 	return v
 }
 
-// C4, D1, E3, E5: a task whose call waits for leave, and that then asks a
+// A task whose call waits for leave, and that then asks a
 // question, goes on each time on another worker. The model is shown the very
 // conversation that it had, as if nobody had waited.
 func TestTheTranscriptIsTheSameOnTheNextWorker(t *testing.T) {

@@ -130,7 +130,7 @@ turns:
 	require.Equal(t, "ran\n", f.cli(0, "task", "logs", steps[1].ID).out, "it ran once")
 }
 
-// H11: a command whose node is cut off for longer than the persona's offline
+// A command whose node is cut off for longer than the persona's offline
 // grace is stopped there, not before and not by anybody else. What it came to,
 // and why, arrives once when the node is back, and the task goes on from it.
 func TestALinkThatIsCutBeyondTheOfflineGrace(t *testing.T) {

@@ -68,7 +68,7 @@ func running(t *testing.T, program string) bool {
 	return false
 }
 
-// F10, F13: an MCP server runs in the agent's jail and lives from call to call;
+// An MCP server runs in the agent's jail and lives from call to call;
 // its calls are steps as any other, with what they changed; one that dies, writes
 // garbage or without end fails its call and is there again for the next; and it
 // ends with the task.
@@ -134,7 +134,7 @@ turns:
 	eventually(t, time.Minute, "the server to end with its task", func() bool { return !running(t, program) })
 }
 
-// F10: a definition that changed, and a tool that is new, wait for a person with
+// A definition that changed, and a tool that is new, wait for a person with
 // what they were and are; who approves the call agrees to it for good.
 func TestAChangedMCPToolWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ turns:
 	require.Len(t, steps, 2, "what is gone is no tool")
 }
 
-// C5: who kills a task kills its MCP servers.
+// Who kills a task kills its MCP servers.
 func TestAKilledTasksMCPServerIsGone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

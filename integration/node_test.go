@@ -23,7 +23,7 @@ func (f *fleet) person(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// H3, H4, H5, H10: what a person does on a node: commands in a jail with their
+// What a person does on a node: commands in a jail with their
 // own exit codes and bytes, on the machine under its lock, a drain, logs, files
 // and a terminal.
 func TestWhatAPersonDoesOnANode(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
-// A2, M4, DESIGN §8: bad input is one clear line that says what to do, and the
+// Bad input is one clear line that says what to do, and the
 // right exit code.
 func TestBadInputIsOneClearLine(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 	}
 }
 
-// H1, O1: a join token enrols one machine, for its time.
+// A join token enrols one machine, for its time.
 func TestJoinTokensEnrolOneMachineInTime(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// E1: in a real jail a run in review mode changes its workspace and reads what is
+// In a real jail a run in review mode changes its workspace and reads what is
 // marked read-only; other hosts are not reached, and a request that sends is held.
 // Accepted, it is sent once; rejected, it never is, and the workspace is as it was.
 // That no command sends to what is read-only is node/egress's to test.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// J1, A4: a handoff's manifest shares files for reading only beside those that
+// A handoff's manifest shares files for reading only beside those that
 // it copies. The target reads them where the manifest says, on another node and
 // on the same one, and can change neither by a command nor by a tool.
 func TestAHandoffSharesFilesForReadingOnly(t *testing.T) {
@@ -97,7 +97,7 @@ turns:
 	}
 }
 
-// J1: people share files with a task for reading only; what its source does
+// People share files with a task for reading only; what its source does
 // after is not seen.
 func TestATaskBeginsWithSharedFiles(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ turns:
 	require.Contains(t, f.cli(4, "agent", "files", "put", "reader", put+"/a.go", "shared/"+made+"/src").err, "for reading only")
 }
 
-// J1: files that are in the way of what a task was promised are named, with
+// Files that are in the way of what a task was promised are named, with
 // what to do, and are not touched.
 func TestFilesInTheWayOfArtifactsAreNamed(t *testing.T) {
 	t.Parallel()

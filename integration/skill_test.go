@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// H6: each skill runs in the jail and reads there, and what comes back is short
+// Each skill runs in the jail and reads there, and what comes back is short
 // and cites where it was read; what it cannot answer it says.
 func TestSkillsReduceDataInTheJail(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ turns:
 	require.EqualValues(t, log.Len(), steps[0].Outcome["bytes_read"])
 }
 
-// F11, H6: the operator's own skills run in the jail, where nobody can change
+// The operator's own skills run in the jail, where nobody can change
 // them; each node lists its own, with what is wrong with one.
 func TestOperatorsOwnSkills(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ turns:
 	require.NotContains(t, steps[3].Observation, "broken")
 }
 
-// H6: in a jail with little memory, a skill that may not read something, or meets
+// In a jail with little memory, a skill that may not read something, or meets
 // far more than fits, answers within its bounds and says so; the jail goes on.
 func TestSkillsSayWhatTheyMayNotReadOrHold(t *testing.T) {
 	t.Parallel()

@@ -48,7 +48,7 @@ func (f *fleet) below(id string) (tasks []kin) {
 	return tasks
 }
 
-// J1, J3, D4: a parent's subtasks run side by side on real workers while it holds
+// A parent's subtasks run side by side on real workers while it holds
 // no slot; a worker that dies meanwhile costs nothing, and one of them hands its
 // work on. The parent's next turn has what came of all of them.
 func TestSubtasksOfAParentWhoseWorkerDies(t *testing.T) {

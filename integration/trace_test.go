@@ -127,7 +127,7 @@ const tracedScript = `turns:
       - {tool: complete_task, arguments: {summary: done}}
 `
 
-// N1, N3: one trace leads from the call that submits a task, over the worker
+// One trace leads from the call that submits a task, over the worker
 // that claims it, to the command in its jail, which is told of it; the node logs
 // its id.
 func TestOneTraceAcrossHubWorkerAndNode(t *testing.T) {
@@ -168,7 +168,7 @@ func TestOneTraceAcrossHubWorkerAndNode(t *testing.T) {
 	require.NotContains(t, strings.ToLower(node.output.String()), "otlp")
 }
 
-// N1, N3: a model call is a span of the task's trace at the worker and, below
+// A model call is a span of the task's trace at the worker and, below
 // it, in the hub's relay, which says what it cost; the provider is told nothing
 // of the trace.
 func TestTheTraceOfAModelCall(t *testing.T) {
@@ -231,7 +231,7 @@ Do it.
 	}
 }
 
-// N3: where nobody collects, commands are told of no trace.
+// Where nobody collects, commands are told of no trace.
 func TestNoTraceUnlessSomebodyCollects(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
-// DESIGN §7: everything on one machine, from nothing; a kill -9 loses nothing,
+// Everything on one machine, from nothing; a kill -9 loses nothing,
 // a second start finds everything again, and Ctrl-C leaves nothing running.
 func TestUpSurvivesKillAndStopsClean(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 	require.Contains(t, up.output.String(), "signal: killed")
 }
 
-// DESIGN §7: what is missing is said in one line, with what to do.
+// What is missing is said in one line, with what to do.
 func TestUpSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	if containerd.Running(jail.DefaultContainerd) {

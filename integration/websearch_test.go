@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// F14: an agent searches by the engine that was connected, by its node's way out;
-// the key is in no place that the jail, the record or a log has. F13: before one is
+// An agent searches by the engine that was connected, by its node's way out;
+// the key is in no place that the jail, the record or a log has. Before one is
 // connected the agent is told so, and its task goes on.
 func TestAnAgentSearchesTheWeb(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// H7, F3, C9: what a task changed, by whatever tool, is shown step by step and
+// What a task changed, by whatever tool, is shown step by step and
 // taken back; what others changed later is not.
 func TestATasksChangesAreShownAndTakenBack(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ turns:
 	require.Contains(t, preview.out, "+ d/keep")
 	require.Contains(t, preview.err, "nothing was done yet")
 	require.Contains(t, preview.err, "can be undone for another")
-	require.Contains(t, preview.err, "not undone: what the command does outside of /workspace", "H7: what cannot be undone is said before")
+	require.Contains(t, preview.err, "not undone: what the command does outside of /workspace", "what cannot be undone is said before")
 	require.Contains(t, preview.err, "(shell_exec, step 3)")
 	f.cli(3, "task", "files", "cat", id, "d/keep")
 	done := f.cli(0, "task", "undo", id, "--last", "1", "--yes")
@@ -136,7 +136,7 @@ turns:
 	}
 }
 
-// H7: after its window an undo is refused, and says how long it was open.
+// After its window an undo is refused, and says how long it was open.
 func TestTheTimeToUndoIsOver(t *testing.T) {
 	t.Parallel()
 	f := newFleetOn(t, "--undo-window", "1ms")
@@ -245,7 +245,7 @@ turns:
 	_ = watching.Wait()
 }
 
-// H7, K6: a task that goes on from a checkpoint gets the workspace of that
+// A task that goes on from a checkpoint gets the workspace of that
 // checkpoint, and never another one unasked.
 func TestATaskThatGoesOnGetsTheCheckpointsWorkspace(t *testing.T) {
 	t.Parallel()

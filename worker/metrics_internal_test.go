@@ -22,7 +22,7 @@ func (a answering) Generate(context.Context, *model.Request, model.Sink) (*deckh
 	return a.turn, a.err
 }
 
-// N2: model calls are counted by how they ended, and the worker's metrics keep
+// Model calls are counted by how they ended, and the worker's metrics keep
 // Prometheus' rules and are documented.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
 )
 
-// C2: a worker tells its hub of pressure at once, the first time and later, takes
+// A worker tells its hub of pressure at once, the first time and later, takes
 // nothing new meanwhile, and says when it is over. Renewals are minutes apart
 // here: none of this waits for one.
 func TestAWorkerUnderPressureTakesNothingNew(t *testing.T) {

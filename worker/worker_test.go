@@ -233,7 +233,7 @@ func TestATaskThatIsClaimedDuringAStopIsHandedBackToo(t *testing.T) {
 	}
 }
 
-// DESIGN §4: a worker stops itself before its lease can have ended on the hub's
+// A worker stops itself before its lease can have ended on the hub's
 // clock.
 func TestATaskStopsBeforeALeaseThatCannotBeRenewedHasEnded(t *testing.T) {
 	t.Parallel()
@@ -327,7 +327,7 @@ func TestLeasesOutliveManyRenewals(t *testing.T) {
 	require.Less(t, hub.Calls("RenewLeases"), hub.Calls("ExecuteStep")+20)
 }
 
-// C2: a worker without a task tells that it is there, and takes none while it
+// A worker without a task tells that it is there, and takes none while it
 // is drained.
 func TestADrainedWorkerTakesNothingNew(t *testing.T) {
 	t.Parallel()

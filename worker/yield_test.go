@@ -10,7 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
 )
 
-// E3: a task that waits for a person holds no slot: another one runs on the
+// A task that waits for a person holds no slot: another one runs on the
 // only slot meanwhile, and the first goes on with the same history afterwards.
 func TestATaskThatWaitsForAPersonHoldsNoSlot(t *testing.T) {
 	t.Parallel()

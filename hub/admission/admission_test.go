@@ -84,7 +84,7 @@ func sorted(tasks ...db.Task) []string {
 
 func priority(p int32) func(*task.Submission) { return func(s *task.Submission) { s.Priority = p } }
 
-// C2: the organisation's cap holds, the highest priority goes first, and the
+// The organisation's cap holds, the highest priority goes first, and the
 // others know why they wait.
 func TestPriorityAndTheOrganisationsCap(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func TestPriorityAndTheOrganisationsCap(t *testing.T) {
 	require.Equal(t, sorted(low), r.admit())
 }
 
-// C2: a user's cap holds, and users take turns.
+// A user's cap holds, and users take turns.
 func TestUsersCapAndTurns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *admission.Config) { c.MaxActive, c.MaxPerUser = 4, 3 })
@@ -117,7 +117,7 @@ func TestUsersCapAndTurns(t *testing.T) {
 	require.Equal(t, sorted(ann[3]), r.admit())
 }
 
-// C2: with one slot and everybody's tasks short, turns alternate.
+// With one slot and everybody's tasks short, turns alternate.
 func TestTurnsAreRemembered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *admission.Config) { c.MaxActive = 1 })
@@ -134,7 +134,7 @@ func TestTurnsAreRemembered(t *testing.T) {
 	require.Equal(t, []string{"ann", "bob", "ann", "bob", "ann", "ann"}, turns)
 }
 
-// C2: people reorder.
+// People reorder.
 func TestReorderedTasks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *admission.Config) { c.MaxActive = 1 })
@@ -175,7 +175,7 @@ func TestReorderedTasks(t *testing.T) {
 	require.ErrorContains(t, r.Tasks.Reorder(t.Context(), tasktest.Org, a.ID, task.Reorder{First: true}, tasktest.By("boss")), "not in the queue")
 }
 
-// C2, H8: nothing starts on a node that is away, locked, drained or under
+// Nothing starts on a node that is away, locked, drained or under
 // pressure, and the task says so.
 func TestNodesThatTakeNothing(t *testing.T) {
 	t.Parallel()
@@ -210,7 +210,7 @@ func TestNodesThatTakeNothing(t *testing.T) {
 	require.Equal(t, []string{job.ID}, r.admit())
 }
 
-// A4: an agent's home is where its first task began; a task that was
+// An agent's home is where its first task began; a task that was
 // admitted, and taken back before a worker claimed it, may begin elsewhere.
 func TestAnAgentsHomeIsWhereItsFirstTaskBegan(t *testing.T) {
 	t.Parallel()
@@ -231,7 +231,7 @@ func TestAnAgentsHomeIsWhereItsFirstTaskBegan(t *testing.T) {
 	require.Equal(t, "node_two", *home())
 }
 
-// C2: what cannot start stands in nobody's way, however much of it there is:
+// What cannot start stands in nobody's way, however much of it there is:
 // three hundred tasks of an agent that is paused, has no node, or has one
 // workspace for all, go before one of the same person's that can start.
 func TestWhatCannotStartStarvesNobody(t *testing.T) {
@@ -281,7 +281,7 @@ func TestWhatCannotStartStarvesNobody(t *testing.T) {
 	}
 }
 
-// C2: all tasks of an agent that is paused say so, however many there are, and
+// All tasks of an agent that is paused say so, however many there are, and
 // none does when it was resumed.
 func TestAllTasksOfAPausedAgentSayWhyTheyWait(t *testing.T) {
 	t.Parallel()
@@ -303,7 +303,7 @@ func TestAllTasksOfAPausedAgentSayWhyTheyWait(t *testing.T) {
 	require.Len(t, r.admit(), 2)
 }
 
-// C2: more may start at once than are considered at a time.
+// More may start at once than are considered at a time.
 func TestALongQueueStartsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *admission.Config) { c.MaxActive, c.MaxPerUser = 1000, 1000 })

@@ -42,7 +42,7 @@ func (r *rig) told() []string {
 	return out
 }
 
-// I5: a month's runs are counted when they begin, once each; people are told at
+// A month's runs are counted when they begin, once each; people are told at
 // four fifths and at the end; what finds none left waits and says for what; what
 // is left rolls over, and the next month begins anew.
 func TestAPlansRuns(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAPlansRuns(t *testing.T) {
 	require.Len(t, r.admit(), 2)
 }
 
-// I5: any number of hubs that admit at once start no more runs than there are.
+// Any number of hubs that admit at once start no more runs than there are.
 func TestHubsShareAPlansRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

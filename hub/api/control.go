@@ -70,7 +70,7 @@ func (h *Control) Kill(ctx context.Context, req *connect.Request[deckhandv1.Kill
 	return connect.NewResponse(res), nil
 }
 
-// scope reads what is to be killed, and refuses whoever may not.
+// scope reads what is to be killed, and refuses callers who may not kill it.
 func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.KillScope, ref string) (hold.Scope, string, error) {
 	if scope != deckhandv1.KillScope_KILL_SCOPE_ORGANISATION && ref == "" {
 		return "", "", fault.New(fault.Invalid, "object_id is missing").WithFix("name what is to be killed")

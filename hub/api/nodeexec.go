@@ -143,7 +143,7 @@ func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckh
 	return connect.NewResponse(&deckhandv1.KillNodeExecResponse{Exec: execMessage(row)}), nil
 }
 
-// onHost refuses whoever is no administrator what is about the machine itself.
+// onHost refuses calls about the machine itself to everybody but administrators.
 func onHost(id auth.Identity, execID string, host bool) error {
 	if !host || id.Role == nodeexec.AdminRole {
 		return nil

@@ -138,7 +138,7 @@ func (h *Queue) task(ctx context.Context, who auth.Identity, ref string) (string
 	return id, row.Task, err
 }
 
-// ownOrGiven refuses whoever may not say what becomes of a task: it is its
+// ownOrGiven refuses callers who may not decide what becomes of a task: it is its
 // submitter's, that of the person who has it to do, and an administrator's.
 func ownOrGiven(who auth.Identity, t db.Task) error {
 	if t.Assignee != "" && t.Assignee == who.UserName {

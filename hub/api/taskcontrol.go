@@ -37,7 +37,7 @@ func viewer(ctx context.Context) task.Viewer {
 	return task.Viewer{OrgID: id.OrgID, Name: id.UserName, All: id.Role == adminRole}
 }
 
-// own refuses whoever may not control a task.
+// own refuses callers who may not control a task.
 func own(id auth.Identity, t db.Task) error {
 	if t.CreatedBy == id.UserName || id.Role == "admin" {
 		return nil

@@ -11,7 +11,7 @@
 // A file that changed since it was promised is not copied: the task is told that
 // it is missing. Nothing that is at the target is replaced unless that is asked
 // for, or it is what was copied there before. Where either node is away, nothing
-// is lost: whoever asks again goes on where it was.
+// is lost: a second request continues where the first stopped.
 //
 // What is shared is copied as well, so that it stays what was handed over
 // whatever its source does, but the target can only read it: the node makes the

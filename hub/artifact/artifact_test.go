@@ -48,7 +48,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// J1: a source that stays away is waited for, for an hour from the promise; then
+// A source that stays away is waited for, for an hour from the promise; then
 // the task begins without its files, and its agent is told.
 func TestASourceThatStaysAwayIsGivenUpOn(t *testing.T) {
 	t.Parallel()

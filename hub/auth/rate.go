@@ -23,7 +23,7 @@ const (
 	failures       = 10
 	failuresAtOnce = 200
 	// A bucket is forgotten after a minute, by which time it would be full again:
-	// whoever goes on all the time has one burst a minute besides.
+	// a caller that never stops has one burst a minute besides.
 	rateKept    = time.Minute
 	rateBuckets = 1 << 16
 	// networkBits of an IPv6 address are a network's; the rest one host may choose.

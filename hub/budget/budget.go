@@ -16,7 +16,7 @@
 //	bounded    the answer broke off, or said nothing of its use: what is known of
 //	           it, and for the rest the most that it can have been
 //	unsent     the provider never had it, or refused it: nothing
-//	lost       whoever made the call is gone: all that was set aside
+//	lost       the caller died: all that was set aside
 //
 // When the hub dies with calls under way, the sweeper finds them lost once the
 // longest time that a call may take is over. Until then they count as spent.

@@ -99,7 +99,7 @@ func cost(micros int64) budget.Cost {
 	return budget.Cost{Basis: budget.Reported, Usage: price.Usage{Input: 1, Output: 2}, Micros: micros}
 }
 
-// I4: fifty children at once, on two hubs, never pass their parent's cap, which
+// Fifty children at once, on two hubs, never pass their parent's cap, which
 // is exact: what is left is less than one more call.
 func TestFiftyChildrenAtOnceNeverPassTheCap(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestFiftyChildrenAtOnceNeverPassTheCap(t *testing.T) {
 	t.Logf("%d calls, %d refused", made.Load(), refused.Load())
 }
 
-// I4, C13: a retry or a fork is of its first task's lineage, and shares what
+// A retry or a fork is of its first task's lineage, and shares what
 // that may spend.
 func TestAForkDoesNotBeginAnew(t *testing.T) {
 	t.Parallel()
@@ -186,7 +186,7 @@ func TestSettlingTwiceCountsOnce(t *testing.T) {
 	require.Zero(t, reserved)
 }
 
-// I6: 50 USD a day and 500 a month, unless somebody says otherwise; a new day
+// 50 USD a day and 500 a month, unless somebody says otherwise; a new day
 // begins anew, and a call counts for the day on which it began.
 func TestDaysAndMonths(t *testing.T) {
 	t.Parallel()
@@ -218,7 +218,7 @@ func TestDaysAndMonths(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// I4: whoever dies with a call under way has spent all of it.
+// A caller that dies with a call under way has spent all of its reservation.
 func TestALostCallIsSpent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -240,7 +240,7 @@ func TestALostCallIsSpent(t *testing.T) {
 	require.EqualValues(t, 700, spent)
 }
 
-// I4: at 80 % it says so, once.
+// At 80 % it says so, once.
 func TestAWarningAtFourFifths(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I3: a month costs what it has cost, and what is left of it goes on as the last
+// A month costs what it has cost, and what is left of it goes on as the last
 // week.
 func TestAForecastGoesOnAsTheLastWeek(t *testing.T) {
 	t.Parallel()

@@ -112,7 +112,7 @@ func TestWakeupGoesToOneWorkerOfItsPool(t *testing.T) {
 	require.Zero(t, consumer.CachedInfo().NumPending, "acknowledged once, gone for all")
 }
 
-// O1: a worker's credentials reach its own pool's wake-ups and nothing else.
+// A worker's credentials reach its own pool's wake-ups and nothing else.
 func TestWorkerCanDoNothingButPullAndAcknowledge(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "127.0.0.1:0")

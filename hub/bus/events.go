@@ -35,7 +35,7 @@ func (b *Bus) SubscribeEvents(orgID string, fn func(taskID string)) (stop func()
 }
 
 // PublishThinking passes on a piece of a turn that is still being streamed, as
-// it is. It is lost for whoever does not listen.
+// it is. It is lost for those that do not listen.
 func (b *Bus) PublishThinking(orgID, taskID string, piece []byte) error {
 	if err := tokens(orgID, taskID); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (b *Bus) SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (st
 	return b.subscribe(thinkingSubject(orgID, taskID), func(m *nats.Msg) { fn(m.Data) })
 }
 
-// PublishLifecycle sends an event of an organisation to whoever listens in the
+// PublishLifecycle sends an event of an organisation to those that listen in the
 // events account, and does not wait: see FlushEvents. The kind is a path of
 // words with dots between them.
 func (b *Bus) PublishLifecycle(orgID, kind string, data []byte) error {

@@ -80,7 +80,7 @@ func TestPagesAndFilesAreServed(t *testing.T) {
 	require.Contains(t, body, "<base")
 }
 
-// L6: the console works under a sub-path, and through a proxy.
+// The console works under a sub-path, and through a proxy.
 func TestSubPathIsSaidByFlagOrProxy(t *testing.T) {
 	t.Parallel()
 	plain, err := console.New(console.Config{Files: built})

@@ -90,7 +90,7 @@ func (r *rig) connect(t *testing.T, name, key string) error {
 	return err
 }
 
-// I1, O4: a key is tested when it is connected, is sealed, serves its own
+// A key is tested when it is connected, is sealed, serves its own
 // organisation only, and is gone when it is disconnected.
 func TestAKeyFromConnectToDisconnect(t *testing.T) {
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestAKeyFromConnectToDisconnect(t *testing.T) {
 	require.True(t, fault.Is(r.Disconnect(t.Context(), org, "anthropic", event.Actor{}), fault.NotFound))
 }
 
-// I1: a key of the wrong form never leaves; one that the provider refuses is
+// A key of the wrong form never leaves; one that the provider refuses is
 // not stored.
 func TestKeysThatAreNotTaken(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ func (e *execs) ReadLog(req *nodev1.ReadLogRequest, stream nodev1.ExecService_Re
 	return fault.New(fault.Precondition, "the log ends here").WithCode(fault.ToolFailed)
 }
 
-// D10 in part: work reaches the node over the link that the node dialled.
+// Work reaches the node over the link that the node dialled.
 func TestHubCallsTheNodeOverTheLinkThatTheNodeDialled(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -85,7 +85,7 @@ func TestHubCallsTheNodeOverTheLinkThatTheNodeDialled(t *testing.T) {
 	require.Equal(t, []string{"runc"}, link.Hello().GetRuntimes())
 	h.store.change(id.NodeID(), func(row *nodeRow) { require.Equal(t, "test", row.hello.GetVersion()) })
 
-	// N1: the correlation id travels with the call.
+	// The correlation id travels with the call.
 	ctx := logging.WithCorrelation(t.Context(), "corr-1")
 	started, err := link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
 		ExecId: "step_1", JailId: "jail_1", Argv: []string{"true"}, Stdin: make([]byte, 1<<20),
@@ -118,7 +118,7 @@ func TestErrorsOfTheNodeReachTheHubAsTheyWere(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound))
 	require.Equal(t, "step_9", fault.As(err).ObjectID)
 
-	// O3: what breaks a rule of the proto is refused, and the field is named.
+	// What breaks a rule of the proto is refused, and the field is named.
 	_, err = link.Exec().StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{ExecId: "step_1", JailId: "jail_1"}})
 	require.True(t, fault.Is(err, fault.Invalid))
 	require.ErrorContains(t, err, "spec.argv")
@@ -187,7 +187,7 @@ func TestAnOlderEpochIsRefusedByTheNode(t *testing.T) {
 	require.Greater(t, h.connected(id).Epoch(), int64(100))
 }
 
-// H1: revoking a node drops its link at once, and it does not come back.
+// Revoking a node drops its link at once, and it does not come back.
 func TestARevokedNodeIsDroppedAndRefused(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -18,7 +18,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H1, H3: a whole node, from its join token to a command's output.
+// A whole node, from its join token to a command's output.
 func TestAWholeNodeRunsACommandInAJail(t *testing.T) {
 	h := newHub(t)
 	jails := jailtest.Config(t)

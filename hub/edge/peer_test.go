@@ -84,7 +84,7 @@ func (s *slowExecs) ReadLog(_ *nodev1.ReadLogRequest, out nodev1.ExecService_Rea
 	return out.Context().Err()
 }
 
-// DESIGN §4 Edge: a call that lands on another replica is forwarded there.
+// A call that lands on another replica is forwarded there.
 func TestANodeIsCalledThroughTheReplicaThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	first, second, where := pair(t)
@@ -97,7 +97,7 @@ func TestANodeIsCalledThroughTheReplicaThatHoldsIt(t *testing.T) {
 	way, err := second.Node(id.NodeID())
 	require.NoError(t, err)
 
-	// N1: the correlation id travels over both hops; large messages too.
+	// The correlation id travels over both hops; large messages too.
 	ctx := logging.WithCorrelation(t.Context(), "corr-2")
 	started, err := way.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
 		ExecId: "step_1", JailId: "jail_1", Argv: []string{"true"}, Stdin: make([]byte, 1<<20),

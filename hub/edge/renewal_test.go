@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// H1: 24-hour certificates renewed by the link, at two thirds of their life.
+// 24-hour certificates renewed by the link, at two thirds of their life.
 func TestTheCertificateIsRenewedOverTheLinkAtTwoThirdsOfItsLife(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

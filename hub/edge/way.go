@@ -58,7 +58,9 @@ func (w Way) Snapshots() nodev1.SnapshotServiceClient {
 }
 
 // Egress returns the hub's own way out through the node.
-func (w Way) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServiceClient(resting{w.calls}) }
+func (w Way) Egress() nodev1.EgressServiceClient {
+	return nodev1.NewEgressServiceClient(resting{w.calls})
+}
 
 // Node returns the service about the node as a whole.
 func (w Way) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(resting{w.calls}) }

@@ -70,7 +70,7 @@ func (h *hub) enrol(id *identity.Identity, token, name string) error {
 	})
 }
 
-// H1: a single-use join token enrols the key that the machine made itself.
+// A single-use join token enrols the key that the machine made itself.
 func TestAMachineEnrolsWithItsOwnKey(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/event"
 )
 
-// L6: a watch from now on has nothing of before, and all of transactions that
+// A watch from now on has nothing of before, and all of transactions that
 // were under way then, also of those that began before others that had ended.
 func TestAWatchFromNowOn(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestAWatchFromNowOn(t *testing.T) {
 	require.Subset(t, types, []string{"under_way", "after", "detail"})
 }
 
-// L2: a task's history is read from its end, and from any place in it.
+// A task's history is read from its end, and from any place in it.
 func TestPartsOfATasksHistory(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_a", "task_b")

@@ -103,7 +103,7 @@ func (h *history) watcher(cfg event.WatcherConfig) *event.Watcher {
 	return event.NewWatcher(cfg)
 }
 
-// DESIGN §4 Events: transactions of different length that commit in any order;
+// Transactions of different length that commit in any order;
 // each watch sees each event once, those of a task in order, also when it comes
 // back from its cursor again and again.
 func TestManyWritersAndEachWatchSeesEachEventOnce(t *testing.T) {
@@ -254,7 +254,7 @@ func TestACursorOlderThanRetentionIsToldSo(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// M1: a watch of some types gets those only, and a heartbeat's cursor stands
+// A watch of some types gets those only, and a heartbeat's cursor stands
 // after what was left out.
 func TestAWatchOfSomeTypes(t *testing.T) {
 	t.Parallel()

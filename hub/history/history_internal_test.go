@@ -17,7 +17,7 @@ func runs(n int) []db.RunsOfAgentRow {
 	return out
 }
 
-// C8: with fewer than five runs there is no history; with five there are the
+// With fewer than five runs there is no history; with five there are the
 // middle and the 90th percentile.
 func TestFiveRunsMakeAnEstimate(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestFiveRunsMakeAnEstimate(t *testing.T) {
 	}, estimate(runs(5), far{}))
 }
 
-// C8: after each iteration the estimate is of the runs that had as many, at the
+// After each iteration the estimate is of the runs that had as many, at the
 // pace and the price of this one.
 func TestAnEstimateGoesOnFromWhereTheRunIs(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func release(h *db.Hold) string {
 	return fmt.Sprintf("an administrator releases it with: deckhand hold release %s", h.ID)
 }
 
-// Refuse is the error of whoever asks for what a hold forbids.
+// Refuse is the error of a call that a hold forbids.
 func Refuse(h *db.Hold) error {
 	return fault.New(fault.Precondition, "%s", what(h)).WithCode(fault.Killed).WithObject(h.ID).WithFix("%s", release(h))
 }

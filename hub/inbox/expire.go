@@ -75,7 +75,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 		return err
 	}
 	why := fmt.Sprintf("nobody answered %s in time", item.ID)
-	// E6: a call that the clock refused is on record as one that a person did.
+	// A call that the clock refused is on record as one that a person did.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: event.Hub, Action: "inbox.expired", ObjectKind: "inbox_item", ObjectID: item.ID, Reason: why,
 		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview},

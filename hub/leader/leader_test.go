@@ -75,7 +75,7 @@ func (e *election) next() term {
 	}
 }
 
-// DESIGN §4: one hub does the leader's work, and another takes over.
+// One hub does the leader's work, and another takes over.
 func TestOneLeadsAndAnotherTakesOver(t *testing.T) {
 	t.Parallel()
 	e := &election{t: t, url: postgrestest.Database(t), terms: make(chan term, 100)}

@@ -238,7 +238,7 @@ func Hold(ctx context.Context, tx *event.Tx, orgID string, le Lease) (db.Task, e
 }
 
 // Check returns the leased task without locking it; a stale lease is refused.
-// It takes no organisation: whoever has the token may ask.
+// It takes no organisation: the token is proof enough.
 func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
 	t, err := l.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{
 		ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token),

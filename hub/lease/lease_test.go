@@ -31,7 +31,7 @@ func admitted(t *testing.T, n int) (f *tasktest.Fixture, worker string, tasks []
 	return f, worker, tasks
 }
 
-// C2, two copies of one wake-up: of two claims at once one wins.
+// Two copies of one wake-up: of two claims at once one wins.
 func TestOfManyClaimsOneWins(t *testing.T) {
 	t.Parallel()
 	f, worker, tasks := admitted(t, 1)

@@ -18,7 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/scrape/scrapetest"
 )
 
-// N2: what is registered keeps Prometheus' rules and is documented; what a
+// What is registered keeps Prometheus' rules and is documented; what a
 // worker or a model may choose becomes no label.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

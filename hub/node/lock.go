@@ -66,7 +66,7 @@ func LockedBy(nodeName string, l *db.NodeLock) string {
 	return fmt.Sprintf("node %s is locked by %s: %s", nodeName, l.UserName, l.Reason)
 }
 
-// locked is the error of whoever must wait for a lock.
+// locked is the error of a task that must wait for a lock.
 func locked(n db.Node, l *db.NodeLock) *fault.Error {
 	return fault.New(fault.Precondition, "%s", LockedBy(n.Name, l)).WithCode(fault.NodeLocked).WithObject(n.ID).
 		WithFix("wait for them, or see who holds what: deckhand node locks")
@@ -240,7 +240,7 @@ func Blocked(n db.Node, held *db.NodeLock) string {
 }
 
 // takeBack has what was admitted to a node, and not claimed yet, wait in the
-// queue again. Whoever calls it holds the admission's lock.
+// queue again. The caller holds the admission's lock.
 func takeBack(ctx context.Context, q *db.Queries, node db.Node, reason string) error {
 	if err := q.TakeBackFromNode(ctx, db.TakeBackFromNodeParams{OrgID: node.OrgID, NodeID: node.ID, Reason: reason}); err != nil {
 		return fmt.Errorf("take back what waits for node %s: %w", node.ID, err)

@@ -4,7 +4,7 @@
 //
 // A command is a row before it is sent to its node, with its redacted argv in
 // clear and the whole request sealed, and again when it has ended. Its id is
-// the node's ledger key, so it starts at most once. Whoever started it may go
+// the node's ledger key, so it starts at most once. Its starter may go
 // away: the service follows each to its end, writes what became of it, and
 // gives back the lock that it took.
 //

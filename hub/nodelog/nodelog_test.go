@@ -134,7 +134,7 @@ func read(t testing.TB, node tool.Node, req *nodev1.ReadLogRequest) string {
 	}
 }
 
-// O4, N1: a value that only the hub knows is masked in what it reads of a node's
+// A value that only the hub knows is masked in what it reads of a node's
 // log, however it is cut, wherever a reading begins and ends; offsets hold.
 func TestAKnownValueIsMaskedInALog(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestMaskingDoesNotDependOnHowALogIsRead(t *testing.T) {
 	})
 }
 
-// O4: a search tells nothing of a value: neither its text nor that a guess is
+// A search tells nothing of a value: neither its text nor that a guess is
 // right.
 func TestASearchTellsNothingOfAValue(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ const (
 )
 
 // SearchLog searches a log. What was found in a value is not answered, and the
-// search goes on behind it: whoever guesses at one would be told by either.
+// search goes on behind it: a guess at one would be confirmed by either.
 func (e execs) SearchLog(ctx context.Context, req *nodev1.SearchLogRequest, opts ...grpc.CallOption) (*nodev1.SearchLogResponse, error) {
 	res, err := e.ExecServiceClient.SearchLog(ctx, req, opts...)
 	if err != nil || e.redact.Reach() == 0 {

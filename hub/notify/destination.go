@@ -240,7 +240,7 @@ func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1
 			return err
 		}
 		if row.Kind == kindEmail && secret == "" {
-			// A password is not for whoever names another server.
+			// A password is not sent to another server.
 			if was, is := before.GetEmail(), spec.GetEmail(); kept.Now != "" && is.GetUsername() != "" &&
 				(was.GetHost() != is.GetHost() || was.GetPort() != is.GetPort() || was.GetUsername() != is.GetUsername()) {
 				return fault.New(fault.Invalid, "spec.email names another server or user, and secret is empty").WithFix("give the password again")

@@ -47,7 +47,7 @@ func (r *rig) tested(id string) db.Notice {
 	return row.Notice
 }
 
-// E7: a hub does not reach its own network for others, unless it is told to, and
+// A hub does not reach its own network for others, unless it is told to, and
 // follows nobody anywhere.
 func TestNobodyIsSentIntoTheHubsNetwork(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestWrongDestinationsAreRefused(t *testing.T) {
 	require.True(t, fault.Is(r.notify.Disable(t.Context(), "org_other", d.ID, "", person), fault.NotFound))
 }
 
-// E7: Slack gets a text in which nothing is mark-up that strangers wrote, and its
+// Slack gets a text in which nothing is mark-up that strangers wrote, and its
 // URL, which is a secret, is on no record.
 func TestSlackGetsEscapedText(t *testing.T) {
 	t.Parallel()
@@ -238,7 +238,7 @@ func (m *mailbox) spec(t *testing.T) *deckhandv1.EmailDestination {
 	}
 }
 
-// E7: mail has the headers that it is to have and no others, whatever an agent
+// Mail has the headers that it is to have and no others, whatever an agent
 // wrote, and is sent again under its id while the server refuses it.
 func TestMailHasNoHeaderOfStrangers(t *testing.T) {
 	t.Parallel()
@@ -300,7 +300,7 @@ func TestASilentMailServerHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, "dead", r.tested(d.ID).State)
 }
 
-// M5: lifecycle events on NATS: in order, for those who may listen and nothing
+// Lifecycle events on NATS: in order, for those who may listen and nothing
 // else, and none left out while NATS was away.
 func TestEventsAreOnNATS(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func verified(t *testing.T, secret string, g got) bool {
 	return w.Verify(g.body, g.header) == nil
 }
 
-// E7, M5: what people are asked and what fails is told to a webhook, once, as a
+// What people are asked and what fails is told to a webhook, once, as a
 // signed CloudEvent.
 func TestAWebhookGetsSignedCloudEvents(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestAWebhookGetsSignedCloudEvents(t *testing.T) {
 	require.Equal(t, map[string]int{"approval_requested": 2, "task.failed": 1, "input_required": 1}, rec.kinds())
 }
 
-// M5: the lifecycle's types, and what each carries.
+// The lifecycle's types, and what each carries.
 func TestTheLifecycleIsTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -192,7 +192,7 @@ func TestAHappeningIsAnnounced(t *testing.T) {
 	}
 }
 
-// E7: whatever a receiver does, a notice is sent again under its id until it is
+// Whatever a receiver does, a notice is sent again under its id until it is
 // taken.
 func TestANoticeIsSentUntilItIsTaken(t *testing.T) {
 	t.Parallel()
@@ -328,7 +328,7 @@ func TestAReceiverThatIsGoneEndsItsDestination(t *testing.T) {
 	require.Len(t, r.notices(d.ID), 1)
 }
 
-// E7: what nobody takes for as long as notices are tried is kept, and is sent
+// What nobody takes for as long as notices are tried is kept, and is sent
 // again when a person says so.
 func TestADeadNoticeIsRedriven(t *testing.T) {
 	t.Parallel()
@@ -360,7 +360,7 @@ func TestADeadNoticeIsRedriven(t *testing.T) {
 	r.settled(d.ID, "delivered", 2)
 }
 
-// E7: a hub that dies between sending and storing that it did has the notice sent
+// A hub that dies between sending and storing that it did has the notice sent
 // again, under the same id, when its lease is over.
 func TestWhatAHubHadTakenIsSentByAnother(t *testing.T) {
 	t.Parallel()
@@ -494,7 +494,7 @@ func TestASecretIsSealedAndRotated(t *testing.T) {
 	require.Len(t, rec.got(), 2)
 }
 
-// N5: notices are kept as long as they are kept; a task's events as long as they
+// Notices are kept as long as they are kept; a task's events as long as they
 // are to be told.
 func TestNoticesArePruned(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,7 @@
 //
 // What a login needs to go on is in a sealed cookie of its browser, so that any
 // hub can end what another began, and nobody can have somebody else's browser
-// end theirs. Whoever the provider knows by a subject is one user from then on.
+// end theirs. A subject of the provider is one user from then on.
 // The groups that the provider names say which role they have, at every login.
 // Somebody who is there already under the same name, and is not of the provider,
 // is not taken over.

@@ -3,7 +3,7 @@
 // minute. An organisation that nobody has put on a plan is on self-hosted, which
 // limits nothing.
 //
-// A run is a task that starts, whoever submitted it; it is counted once, in the
+// A run is a task that starts, regardless of who submitted it; it is counted once, in the
 // transaction that admits it, and so no number of hubs starts more than there
 // are. A task that finds none left waits in the queue: nothing is lost, and it
 // starts with the next month or another plan.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A8: a pattern matches a model's whole name, and nothing of a pattern but * is
+// A pattern matches a model's whole name, and nothing of a pattern but * is
 // special.
 func TestPatternsOfModels(t *testing.T) {
 	t.Parallel()

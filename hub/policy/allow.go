@@ -77,7 +77,7 @@ func DigestOf(arguments map[string]any) []byte {
 	return sum[:]
 }
 
-// Always stores a rule that allows calls like one (E4). What is known to be
+// Always stores a rule that allows calls like one. What is known to be
 // dangerous is asked about all the same.
 func (s *Service) Always(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, arguments map[string]any, w Always, by event.Actor) (db.AllowRule, error) {
 	c := Call{Tool: item.Tool, Arguments: arguments}

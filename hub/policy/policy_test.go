@@ -36,7 +36,7 @@ rules:
   - {name: branch, effect: ask, tool: merge, args: {branch: "release/**"}}
 `
 
-// G2, G3: deny beats ask beats allow; the strictest part of a script wins; what
+// Deny beats ask beats allow; the strictest part of a script wins; what
 // cannot be known asks.
 func TestRulesDecideCalls(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func TestRulesHoldForNodesTimesAndAgents(t *testing.T) {
 	}
 }
 
-// G3, and a policy file with an error: every error is told with its line.
+// And a policy file with an error: every error is told with its line.
 func TestAPolicyWithErrorsSaysWhatIsWrongAndWhere(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -153,7 +153,7 @@ func TestDangersMayBeDeniedOrLetPass(t *testing.T) {
 			t.Errorf("%s: got %+v, want %q", script, got, want)
 		}
 	}
-	// G6: also in what an earlier call wrote.
+	// Also in what an earlier call wrote.
 	call := shellCall("bash tidy.sh")
 	call.Written = shell.Record{}.With("/workspace/tidy.sh", "rm -rf /")
 	if got := set.Decide(call); got.Effect != policy.Deny || len(got.Dangers) != 1 {

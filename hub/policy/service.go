@@ -235,7 +235,7 @@ type Replayed struct {
 	Was, WouldBe Decision
 }
 
-// Replay returns what a policy would have decided on the newest steps (G4). With
+// Replay returns what a policy would have decided on the newest steps. With
 // an agent, it is tried in the place of that agent's own.
 func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string, steps int32) (out []Replayed, read, unreadable int, err error) {
 	candidate, err := Parse(file, []byte(text))

@@ -16,7 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/store/db"
 )
 
-// This file is about calls that look alike (E8): when people have approved many
+// This file is about calls that look alike: when people have approved many
 // of one agent, tool and shape, and rejected none, they are offered to be asked
 // no more. It is offered once, and one later rejection takes it back.
 

@@ -8,7 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/price"
 )
 
-// I3: cost of a call from the shipped table.
+// Cost of a call from the shipped table.
 func TestCostOfACall(t *testing.T) {
 	table := price.Shipped()
 	m, ok := table.Of("anthropic", "claude-sonnet-4-5-20250929")

@@ -3,7 +3,7 @@
 //
 // Among tasks of one priority the next turn is of the share (a person) that has
 // the fewest tasks under way; of several with as few, of the one whose last
-// turn is the longest ago. So whoever fills the queue delays others by one task
+// turn is the longest ago. So a user who fills the queue delays others by one task
 // each, and nobody starves. The share with the empty name goes first: a person
 // with the right to do so put its tasks at the front.
 //

@@ -32,7 +32,7 @@ func order(t require.TestingT, jobs []job, turns map[string]queue.Turn, take fun
 
 func all(job) bool { return true }
 
-// C2: priority first, then in turns, then in the order given.
+// Priority first, then in turns, then in the order given.
 func TestPriorityThenTurnsThenPlace(t *testing.T) {
 	t.Parallel()
 	jobs := []job{
@@ -49,7 +49,7 @@ func TestPriorityThenTurnsThenPlace(t *testing.T) {
 		nil, func(j job) bool { return j.share == "bob" }), "what cannot start uses no turn")
 }
 
-// C2: every task is visited once, and never before one of a higher priority.
+// Every task is visited once, and never before one of a higher priority.
 func TestEachIsVisitedOnceByPriority(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -82,7 +82,7 @@ func TestEachIsVisitedOnceByPriority(t *testing.T) {
 	})
 }
 
-// C2: whatever others submit, and however few slots there are, a user whose
+// Whatever others submit, and however few slots there are, a user whose
 // task waits is served within as many starts as there are users.
 func TestNobodyStarves(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ var anthropicStream = []string{
 	"event: message_stop\ndata: " + `{"type":"message_stop"}`,
 }
 
-// I3, I4: usage to the token, whatever the format, streamed or whole; and what
+// Usage to the token, whatever the format, streamed or whole; and what
 // broke off or says nothing is bounded by a rule that can be told.
 func TestWhatACallUsedIsReadOffTheWire(t *testing.T) {
 	t.Parallel()
@@ -269,7 +269,7 @@ func TestACallerWhoLeavesIsSettled(t *testing.T) {
 	require.Equal(t, budget.Bounded, (<-r.settled).Basis)
 }
 
-// I1, I4, G1: what is not the task's to call is refused, in the provider's own
+// What is not the task's to call is refused, in the provider's own
 // words, and costs nothing.
 func TestCallsThatAreRefused(t *testing.T) {
 	t.Parallel()
@@ -369,7 +369,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 	}
 }
 
-// I2: errors reach the worker as they are, cost nothing, and tell no key.
+// Errors reach the worker as they are, cost nothing, and tell no key.
 func TestErrorsOfAProviderArePassedOn(t *testing.T) {
 	t.Parallel()
 	status := 429

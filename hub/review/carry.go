@@ -178,7 +178,7 @@ func (s *Service) stand(ctx context.Context, t db.Task, kill bool) (standing, er
 }
 
 // Unchanged refuses to accept a workspace that is not as it was when its review
-// was shown: whoever accepts it must have seen it. Where it was not noted yet how
+// was shown: the person who accepts it must have seen it. Where it was not noted yet how
 // the workspace stands, that is done now, and the item is no longer what was shown.
 // It implements inbox.Reviews.
 func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {

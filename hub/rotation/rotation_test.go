@@ -67,7 +67,7 @@ func (h *hub) holds(t *testing.T, name string) {
 	require.Equal(t, "value of "+name, string(value))
 }
 
-// O4: the key that seals is replaced while two hubs seal and open; the leader
+// The key that seals is replaced while two hubs seal and open; the leader
 // stops in the middle, and another goes on; in the end nothing needs the old key,
 // which is gone, and every value is there.
 func TestTheKeyIsReplacedWhileHubsWork(t *testing.T) {

@@ -28,7 +28,7 @@ func engine(t *testing.T, name string, answer http.HandlerFunc) (search.Engine, 
 	return search.Engine{Provider: p, BaseURL: server.URL, Key: config.Secret(key)}, server.Client()
 }
 
-// F14: each engine is asked as its API documents it, and its answer is read.
+// Each engine is asked as its API documents it, and its answer is read.
 func TestEveryEngineIsAskedInItsOwnWay(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -49,7 +49,7 @@ func (s *Sessions) EndByProvider(ctx context.Context, l Logout, by event.Actor) 
 }
 
 // Attempt counts an attempt of a stranger from an address to be believed, as those to
-// log in are counted, and refuses one too many. Whoever was believed calls forgive.
+// log in are counted, and refuses one too many. For a token that was believed, forgive is called.
 func (s *Sessions) Attempt(ctx context.Context, address string) (forgive func(context.Context), err error) {
 	counted, err := s.count(ctx, address, "")
 	return counted.forgive, err

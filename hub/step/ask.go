@@ -44,7 +44,7 @@ func mustAsk(record *tool.Tool, p *persona.Persona) string {
 
 // autonomous says that only a tool's danger asks for a person: a rule of the
 // policy may allow that, while what the persona asks about is asked about all the
-// same, until a person says otherwise in an answer (E1).
+// same, until a person says otherwise in an answer.
 func autonomous(record *tool.Tool, p *persona.Persona) bool {
 	category := tool.CategoryName(record.Category)
 	return p.Mode != persona.Supervised && !slices.Contains(p.Approvals.Tools, record.Name) && !slices.Contains(p.Approvals.Categories, category)

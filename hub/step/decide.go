@@ -148,7 +148,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	case decided.Effect == policy.Deny:
 		out.denied = fault.New(fault.Denied, "the policy denies it: %s", decided.Why).WithCode(fault.PermissionDenied).WithFix("do it another way")
 	case agent.Mode == persona.Review && record.Leaves != nil && record.Leaves(arguments):
-		out.held = true // whoever accepts the run answers what would be asked
+		out.held = true // accepting the run answers what would be asked
 	case server != nil && server.Ask != "":
 		out.ask = server.Ask
 	case record.Asks:

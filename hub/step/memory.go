@@ -10,7 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
 )
 
-// starved is what follows from a command that was killed for memory (C10).
+// starved is what follows from a command that was killed for memory.
 type starved struct {
 	// note is for the model, who decides whether to run the command again: what
 	// it did before it was killed stays done.

@@ -78,7 +78,7 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Tas
 }
 
 // limited refuses a call where its tool, or its category, was called as often as
-// a policy lets it be (F12), and says whether a policy counts such calls.
+// a policy lets it be, and says whether a policy counts such calls.
 func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, category string, set policy.Set) (counted bool, refused *fault.Error, err error) {
 	limits := set.Limits(name, category)
 	if len(limits) == 0 {
@@ -96,7 +96,7 @@ func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, categor
 		WithCode(fault.RateLimited).WithFix("go on without it, or wait"), nil
 }
 
-// auditDangers puts a call on record that is known to be dangerous (G6).
+// auditDangers puts a call on record that is known to be dangerous.
 func auditDangers(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
 	if len(d.Dangers) == 0 {
 		return nil
@@ -141,7 +141,7 @@ func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d p
 	return err
 }
 
-// recategorised returns a tool with the category that policies give it (F12).
+// recategorised returns a tool with the category that policies give it.
 func recategorised(record *tool.Tool, set policy.Set) *tool.Tool {
 	registered := tool.CategoryName(record.Category)
 	if name := set.Category(record.Name, registered); name != registered {

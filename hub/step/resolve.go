@@ -95,7 +95,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	return effect, err
 }
 
-// always stores the rule that comes with an approval (E4).
+// always stores the rule that comes with an approval.
 func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, item db.InboxItem, a inbox.Answer) error {
 	raw := []byte(a.ArgumentsJSON)
 	if a.ArgumentsJSON == "" {
@@ -143,7 +143,7 @@ func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.
 		WithFix("reject it, approve it with other arguments, or have an administrator change the policy")
 }
 
-// said is what the agent sees of an answer that is neither yes nor no (E2).
+// said is what the agent sees of an answer that is neither yes nor no.
 var said = map[inbox.Verdict]string{
 	inbox.Suggest: "%s did not approve this call of %s; it was not made. They suggest another way: %s",
 	inbox.Replan:  "%s did not approve this call of %s; it was not made. They want another plan: %s\nReplace your plan (update_plan) before you do anything else.",

@@ -90,7 +90,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
 	}
 	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
-		// Only whoever holds the task waits for its node, and sees the step.
+		// Only the holder of the task waits for its node, and sees the step.
 		_, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
 		if store.IsNotFound(err) {
 			err = lease.Stale(le)

@@ -2,7 +2,7 @@
 // with the intent written before anything happens and the outcome after.
 //
 // A call is named for ever by (task, turn, call index), and the node runs the
-// step's id at most once. So whoever dies in between (worker, hub, link), the
+// step's id at most once. So, when anything dies in between (worker, hub, link), the
 // next one proposes and executes again and is attached to what already runs.
 // Each run of a step has a name of its own on the node (its exec id), which a
 // node runs at most once. A run that a node recorded and never started is made

@@ -15,7 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// O2: every table that holds somebody's data says whose.
+// Every table that holds somebody's data says whose.
 func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Database(t)

@@ -14,7 +14,7 @@
 //
 // Nothing of this is kept in memory. After a commit that moves one of a family,
 // and from time to time, a hub looks for parents whose subtasks have ended and
-// for subtasks whose parent has. So whoever dies in between delays it by a look.
+// for subtasks whose parent has. So a process that dies in between delays it by one sweep.
 // A child's transaction never locks its parent's row: locks go from the older
 // task to the newer.
 package subtask

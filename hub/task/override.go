@@ -12,7 +12,7 @@ import (
 )
 
 // Override is what a task runs with instead of what its persona says: set by
-// whoever retries it, and by the hub where its jail had too little memory. Zero fields leave the persona's.
+// the person who retries it, and by the hub where its jail had too little memory. Zero fields leave the persona's.
 type Override struct {
 	// MemoryBytes is the jail's memory.
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`

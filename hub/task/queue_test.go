@@ -32,7 +32,7 @@ func state(f *tasktest.Fixture, id string) task.State {
 	return task.State(f.Task(id).State)
 }
 
-// C11: a task starts when all that it waits for have succeeded, and says which
+// A task starts when all that it waits for have succeeded, and says which
 // one it waits for.
 func TestATaskWaitsForOthers(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestATaskWaitsForOthers(t *testing.T) {
 	require.Equal(t, task.Queued, state(f, f.Submit(agent, "ann", after(a.ID)).ID), "what has succeeded is not waited for")
 }
 
-// C11: where one does not succeed, what waits for it is cancelled with the
+// Where one does not succeed, what waits for it is cancelled with the
 // reason, and what waits for that one too.
 func TestWhatWaitsForAFailureIsCancelled(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestWhatWaitsForAFailureIsCancelled(t *testing.T) {
 	}
 }
 
-// C12: a person's task waits for them, is handed on to an agent, or done by
+// A person's task waits for them, is handed on to an agent, or done by
 // hand.
 func TestAssignment(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestAssignment(t *testing.T) {
 	require.Equal(t, agent, f.Task(nobodys.ID).AgentID)
 }
 
-// C10: a transient failure is tried again up to three times, without a slot
+// A transient failure is tried again up to three times, without a slot
 // meanwhile; then a person gets it, with the cause and what can be done.
 func TestRetriesAndEscalation(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func TestRetriesAndEscalation(t *testing.T) {
 	require.Zero(t, f.Task(other).Failures)
 }
 
-// C2: what a task's wait is reckoned from.
+// What a task's wait is reckoned from.
 func TestEstimates(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)

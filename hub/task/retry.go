@@ -16,7 +16,7 @@ import (
 // Failure is the end of a run that trying again may mend.
 type Failure struct {
 	Code, Message string
-	// After is how long to wait at least, where whoever refused said so.
+	// After is how long to wait at least, where the refusal said so.
 	After time.Duration
 }
 
@@ -58,7 +58,7 @@ func Fail(ctx context.Context, tx *event.Tx, t db.Task, f Failure, by event.Acto
 	return nil
 }
 
-// Escalate gives a task to a person: whoever submitted it, unless it is
+// Escalate gives a task to a person: its submitter, unless it is
 // somebody's already. The reason says what the matter is and what can be done.
 func Escalate(ctx context.Context, tx *event.Tx, t db.Task, cause, code string, by event.Actor) error {
 	if err := tx.NameAssignee(ctx, db.NameAssigneeParams{OrgID: t.OrgID, ID: t.ID}); err != nil {

@@ -291,7 +291,7 @@ func (sub *Submission) kin(params *db.CreateTaskParams) {
 		params.ParentID, params.ParentStepID = &from.ID, &sub.ParentStep
 	}
 	if sub.Source != nil {
-		// Whoever waits for the source waits for the one that takes over.
+		// Tasks that wait for the source now wait for the one that takes over.
 		from = sub.Source
 		params.HandedFrom, params.Manifest = &from.ID, sub.Manifest
 		params.ParentID, params.ParentStepID = from.ParentID, from.ParentStepID

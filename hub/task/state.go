@@ -32,7 +32,7 @@ const (
 	Cancelled        State = "cancelled"
 )
 
-// transitions is DESIGN's table of task states: from, and where it may go.
+// transitions says from each state which others a task may go to.
 var transitions = map[State][]State{
 	// To succeeded: a person did it by hand.
 	Pending:  {Queued, Succeeded, Cancelled},

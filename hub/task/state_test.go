@@ -12,7 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/task"
 )
 
-// C1: the code's table and the database's are one.
+// The code's table and the database's are one.
 func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 	t.Parallel()
 	conn := migrated(t)
@@ -46,7 +46,7 @@ func migrated(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-// C1: every state is reached from pending, and no path leaves a final one.
+// Every state is reached from pending, and no path leaves a final one.
 func TestEveryStateIsReachableAndFinalOnesEnd(t *testing.T) {
 	t.Parallel()
 	seen := map[task.State]bool{task.Pending: true}
@@ -65,7 +65,7 @@ func TestEveryStateIsReachableAndFinalOnesEnd(t *testing.T) {
 	}
 }
 
-// C1, C13: the database refuses what the table does not have, whoever asks.
+// The database refuses what the table does not have.
 func TestTheDatabaseRefusesEveryOtherMove(t *testing.T) {
 	t.Parallel()
 	conn := migrated(t)
@@ -104,7 +104,7 @@ func TestTheDatabaseRefusesEveryOtherMove(t *testing.T) {
 	}
 }
 
-// C1: a row that contradicts its state is refused, whoever writes it.
+// A row that contradicts its state is refused, whoever writes it.
 func TestTheDatabaseRefusesWhatAStateCannotBe(t *testing.T) {
 	t.Parallel()
 	conn := migrated(t)

@@ -145,7 +145,7 @@ func newWalker(t *testing.T) (*walker, string) {
 	return w, f.Agent("walker", persona.ScopeTask)
 }
 
-// C1, C13: however a task is pushed about, it goes only where the promised table
+// However a task is pushed about, it goes only where the promised table
 // lets it, never leaves a final state, and each of its moves is in its history,
 // those of people in the audit too.
 func TestATaskGoesOnlyWhereItsTableSays(t *testing.T) {
@@ -174,7 +174,7 @@ func TestATaskGoesOnlyWhereItsTableSays(t *testing.T) {
 	})
 }
 
-// C1: each state is reached by the code's own moves, and each move out of it is
+// Each state is reached by the code's own moves, and each move out of it is
 // made or refused as promised.
 func TestEveryMoveFromEveryState(t *testing.T) {
 	t.Parallel()

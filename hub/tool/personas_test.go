@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/provider"
 )
 
-// A3: the personas that come along can be applied as they are.
+// The personas that come along can be applied as they are.
 func TestTheShippedPersonasAreValid(t *testing.T) {
 	t.Parallel()
 	tools, err := tool.NewRegistry()

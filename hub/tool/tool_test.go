@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 )
 
-// F1, H7: of every tool it is known whether it can be undone, and what cannot.
+// Of every tool it is known whether it can be undone, and what cannot.
 func TestEveryToolSaysWhatCannotBeUndone(t *testing.T) {
 	t.Parallel()
 	r, err := tool.NewRegistry()

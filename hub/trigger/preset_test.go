@@ -32,7 +32,7 @@ func fixtures(t *testing.T, name string) map[string]json.RawMessage {
 	return out
 }
 
-// B4: every kind of event that GitHub's and GitLab's documentation describes goes
+// Every kind of event that GitHub's and GitLab's documentation describes goes
 // through parse, filter and mapping. The bodies are our own, in those shapes.
 func TestEveryKindOfEventIsMapped(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// O1: a login as nobody takes as long as one as somebody.
+// A login as nobody takes as long as one as somebody.
 func TestNobodysPasswordCostsAsMuchAsAnybodys(t *testing.T) {
 	t.Parallel()
 	cost, err := bcrypt.Cost([]byte(nobody))

@@ -18,7 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/vault"
 )
 
-// O4: sealed at rest, bound to one object, readable after a restart.
+// Sealed at rest, bound to one object, readable after a restart.
 func TestWhatIsSealedOpensOnlyForItsObject(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keyset.json")
@@ -175,7 +175,7 @@ func TestAHubWithoutTheNewRootKeySaysWhichItLacks(t *testing.T) {
 	require.Equal(t, "x", string(value))
 }
 
-// DESIGN §4: the keyset is encrypted with a key that a URI names: in a file, in a
+// The keyset is encrypted with a key that a URI names: in a file, in a
 // variable, or in a KMS by Tink's registry; with another it is not opened.
 func TestTheKeysetIsSealedByAKeyThatAURINames(t *testing.T) {
 	file := "file://" + filepath.Join(t.TempDir(), "keyset.json")

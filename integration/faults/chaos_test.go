@@ -98,7 +98,7 @@ func newFleet(t testing.TB, slots int) *fleet {
 	return f
 }
 
-// C1, C3, H3, H11: processes die every two seconds and links are cut, at
+// Processes die every two seconds and links are cut, at
 // random; every task ends right all the same, and nothing is left behind.
 func TestChaos(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ func alive(t testing.TB, argument string) (n int) {
 	return n
 }
 
-// C5: one order ends fifty tasks in jails of their own: each is confirmed, and
+// One order ends fifty tasks in jails of their own: each is confirmed, and
 // the machine has none of their processes left. Those of a node that is cut off
 // stop by the time that the answer names, and what ran there is confirmed once
 // it is back.

@@ -15,7 +15,7 @@ import (
 // takeover is how long leader work may rest when its hub dies.
 const takeover = 15 * time.Second
 
-// DESIGN §4: of two hubs the one that leads is killed, and a worker with it. The
+// Of two hubs the one that leads is killed, and a worker with it. The
 // other one leads, the node comes to it, and a watch misses nothing.
 func TestTheHubThatLeadsIsKilled(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (r *rig) holder(taskID string) *unit {
 	return r.workers[i]
 }
 
-// C1: one worker at a time has a task.
+// One worker at a time has a task.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	r := newMatrixRig(t)

@@ -97,7 +97,7 @@ func (m *matrix) String() string {
 	return b.String()
 }
 
-// C3, H3, DESIGN §4: whichever process dies at whichever moment of a step, its
+// Whichever process dies at whichever moment of a step, its
 // command never runs twice, its output is whole, and the task ends or waits for
 // a person who is told why.
 func TestTheCrashMatrix(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// E7: a hub is killed between sending a notice and storing that it did. The
+// A hub is killed between sending a notice and storing that it did. The
 // receiver gets it once more, under the same id.
 func TestAHubKilledAfterItSentANotice(t *testing.T) {
 	t.Parallel()

@@ -213,7 +213,7 @@ func outage() time.Duration {
 	return outageLasts
 }
 
-// C1, DESIGN §4: what is away for a while costs nothing but the time.
+// What is away for a while costs nothing but the time.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	r := newOutageRig(t)

@@ -19,7 +19,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// B1, B3: a hub is killed between the commit of a delivery and its answer. The
+// A hub is killed between the commit of a delivery and its answer. The
 // sender, who was not answered, sends again: one delivery, one task.
 func TestAHubKilledBeforeItAnswersAWebhook(t *testing.T) {
 	t.Parallel()

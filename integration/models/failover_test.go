@@ -26,7 +26,7 @@ func unreachable() map[string]modeltest.Answer {
 	}
 }
 
-// DESIGN §5, I2: when a model does not answer, the next one of the persona goes
+// When a model does not answer, the next one of the persona goes
 // on in the middle of the task, whatever formats the two speak: no command runs
 // twice, nobody is shown another's thoughts, each call is paid at its own price,
 // and the history says who took over and why.

@@ -89,7 +89,7 @@ func mishaps() map[string]mishap {
 	}
 }
 
-// D1, I3, I4: whatever a model or the way to it does, the task ends in the right
+// Whatever a model or the way to it does, the task ends in the right
 // state, no command runs twice, and the budget has what the calls cost: nothing
 // stays set aside, and the task and its model calls agree.
 func TestWhateverAModelDoesTheTaskEndsRight(t *testing.T) {

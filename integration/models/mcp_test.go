@@ -79,7 +79,7 @@ func offered(v any) []string {
 	return out
 }
 
-// F10, in every wire format: of many tools of an MCP server a model is told the
+// In every wire format: of many tools of an MCP server a model is told the
 // names, finds one, and is told of it alone. A picture in a result reaches the
 // models that take them, and the others learn that there was one.
 func TestAModelFindsAToolAmongMany(t *testing.T) {

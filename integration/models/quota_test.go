@@ -49,7 +49,7 @@ func (r *rig) status(agent string) deckhandv1.AgentStatus {
 	return res.Msg.GetAgent().GetStatus()
 }
 
-// I2: a quota that is spent pauses the task until the time that the provider
+// A quota that is spent pauses the task until the time that the provider
 // states; then it goes on by itself where it was, and costs none of its retries.
 func TestASpentQuotaPausesUntilTheStatedTime(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestASpentQuotaPausesUntilTheStatedTime(t *testing.T) {
 	}
 }
 
-// A5, D6: the relay refuses a call past the task's own budget, which is its limit
+// The relay refuses a call past the task's own budget, which is its limit
 // of cost: the run pauses or stops, as its persona says, and its agent is
 // suspended. A budget of the organisation's pauses the run, and is not the
 // agent's doing.
@@ -113,7 +113,7 @@ func TestABudgetThatTheRelayKeeps(t *testing.T) {
 	require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.status("thrifty"))
 }
 
-// I2: a model that does not answer is left alone by all tasks of a worker; after
+// A model that does not answer is left alone by all tasks of a worker; after
 // a while one call looks whether it does, the others meanwhile go on with
 // another; when it does, all ask it again.
 func TestABreakerIsHalfOpenForOneCall(t *testing.T) {
@@ -172,7 +172,7 @@ func TestABreakerIsHalfOpenForOneCall(t *testing.T) {
 	require.Equal(t, "anthropic", by(r.submit("tester", "go")), "it answers again")
 }
 
-// D8: the model that a persona names for it writes the summaries, and is paid for
+// The model that a persona names for it writes the summaries, and is paid for
 // as the task's calls are; where it does not answer, the task's own model does.
 func TestAnotherModelWritesTheSummaries(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func told(v any) []string {
 	return out
 }
 
-// G7, D8 and the stream stalls of DESIGN §5, in every wire format: a prompt that
+// The recoveries from errors and from streams that stall, in every wire format: a prompt that
 // a model finds too long is shortened and the work goes on; what a tool answers
 // stands behind a fence that it cannot forge, and a model that obeys it all the
 // same gets no tool that it has not; and a model that falls silent in the middle

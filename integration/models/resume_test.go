@@ -76,7 +76,7 @@ func transcriptOf(t *testing.T, body map[string]any) string {
 	return ""
 }
 
-// DESIGN §5, D1: a task whose worker is killed in the middle of any phase is carried on
+// A task whose worker is killed in the middle of any phase is carried on
 // by another with the very same transcript, in every wire format, and each
 // command runs once.
 func TestAKilledWorkersTaskGoesOnWithTheSameTranscript(t *testing.T) {

@@ -28,7 +28,7 @@ func target(t *testing.T, text string) allowlist.Target {
 	return out
 }
 
-// H8: default deny, wildcards, ports, and the rule that would allow it.
+// Default deny, wildcards, ports, and the rule that would allow it.
 func TestARuleAllowsItsHostsAndPortsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -93,7 +93,7 @@ func TestMethodsAreAllowedWhereTheyAreSeen(t *testing.T) {
 	assert.NotNil(t, only.Match(some, "GET"))
 }
 
-// H8: private, loopback, link-local and the like are refused unless they are
+// Private, loopback, link-local and the like are refused unless they are
 // named.
 func TestAnAddressIsOfTheWideWorldOrNamed(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func fixed(f *ast.File, e ast.Expr) bool {
 	return false
 }
 
-// O1: whoever sees how long a comparison takes must not learn how much of a
+// Whoever sees how long a comparison takes must not learn how much of a
 // secret was right: crypto/subtle or hmac.Equal compare secrets.
 func TestSecretsAreComparedInConstantTime(t *testing.T) {
 	t.Parallel()

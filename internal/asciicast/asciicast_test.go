@@ -10,7 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/asciicast"
 )
 
-// H4: intervals are since the event before, a size that comes first is the
+// Intervals are since the event before, a size that comes first is the
 // header's, and a character that was cut is put together again.
 func TestARecordingIsAsciicastV3(t *testing.T) {
 	t.Parallel()

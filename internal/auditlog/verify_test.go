@@ -61,7 +61,7 @@ func verify(data []byte) error {
 	return err
 }
 
-// O5: a byte that is another one is found, wherever it is.
+// A byte that is another one is found, wherever it is.
 func TestAFlippedByteIsFoundWhereverItIs(t *testing.T) {
 	t.Parallel()
 	small := export(t, key, 3, 2)
@@ -100,7 +100,7 @@ func TestAFlippedByteIsFoundWhereverItIs(t *testing.T) {
 	}
 }
 
-// O5: nothing can be left out, put in, put elsewhere or cut off.
+// Nothing can be left out, put in, put elsewhere or cut off.
 func TestLinesAreAllThereAndInOrder(t *testing.T) {
 	t.Parallel()
 	whole := export(t, key, 3, 2)

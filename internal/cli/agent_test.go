@@ -26,7 +26,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// A1: an agent is one file.
+// An agent is one file.
 func TestAFolderOfPersonasIsApplied(t *testing.T) {
 	t.Parallel()
 	h, dir := newHub(t), t.TempDir()
@@ -52,7 +52,7 @@ func TestAFolderOfPersonasIsApplied(t *testing.T) {
 	require.Len(t, h.applied, 2)
 }
 
-// A2: every problem has its line, and nothing is stored while there is one.
+// Every problem has its line, and nothing is stored while there is one.
 func TestEveryProblemOfEveryPersonaIsShown(t *testing.T) {
 	t.Parallel()
 	h, dir := newHub(t), t.TempDir()

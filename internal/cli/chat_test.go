@@ -8,7 +8,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// L4: a chat is asked and answered on the command line too, and acts on nothing.
+// A chat is asked and answered on the command line too, and acts on nothing.
 func TestAChatIsAnswered(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

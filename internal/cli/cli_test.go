@@ -158,7 +158,7 @@ func TestAServerThatIsNoHubIsNamed(t *testing.T) {
 	require.Contains(t, got.errorLine(t), "what answers at "+server.URL+" is not a Deckhand hub")
 }
 
-// O1: without a good token nothing is answered.
+// Without a good token nothing is answered.
 func TestAWrongTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -171,7 +171,7 @@ func TestAWrongTokenIsRefused(t *testing.T) {
 	}
 }
 
-// M4: what happened, what to do, code.
+// What happened, what to do, code.
 func TestErrorsOfTheHubAreOneLine(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

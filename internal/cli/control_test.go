@@ -100,7 +100,7 @@ func sent[T proto.Message](t *testing.T, h *testHub) T {
 	return request
 }
 
-// C3: pause and resume.
+// Pause and resume.
 func TestTasksArePausedAndResumed(t *testing.T) {
 	t.Parallel()
 	h := withTasks(t)
@@ -114,7 +114,7 @@ func TestTasksArePausedAndResumed(t *testing.T) {
 	require.Equal(t, 3, h.run(t, "task", "pause", "task_zzz").code)
 }
 
-// D6: an admin lets a run have more.
+// An admin lets a run have more.
 func TestARunIsLetHaveMore(t *testing.T) {
 	t.Parallel()
 	h := withTasks(t)

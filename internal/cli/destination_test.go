@@ -42,7 +42,7 @@ func (*testHub) RedriveNotices(context.Context, *connect.Request[deckhandv1.Redr
 	return connect.NewResponse(&deckhandv1.RedriveNoticesResponse{Redriven: 3}), nil
 }
 
-// E7, M5: what is typed is what is asked for, and secrets are on no command line.
+// What is typed is what is asked for, and secrets are on no command line.
 func TestDestinationsAreMade(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -68,7 +68,7 @@ func (h *lyingHub) get(t *testing.T, into string) result {
 	return execute(t.Context(), "agent", "files", "get", "keeper", ".", into, "--hub", server.URL, "--token", testToken)
 }
 
-// H2: whatever a hub says, nothing is written outside of the folder.
+// Whatever a hub says, nothing is written outside of the folder.
 func TestADownloadStaysInItsFolder(t *testing.T) {
 	t.Parallel()
 	link := func(name, target string) *deckhandv1.UploadEntry {

@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// DESIGN §8: every kind of error has its exit code, and every error one line.
+// Every kind of error has its exit code, and every error one line.
 func TestEveryErrorHasItsExitCodeAndOneLine(t *testing.T) {
 	t.Parallel()
 	fromHub := func(kind fault.Kind) error {

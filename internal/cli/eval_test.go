@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// D7: a command prints the precision and recall of the guardrails, without a hub.
+// A command prints the precision and recall of the guardrails, without a hub.
 func TestEvalGuardrailsPrintsPrecisionAndRecall(t *testing.T) {
 	t.Parallel()
 	got := execute(t.Context(), "eval", "guardrails", "-o", "json")

@@ -93,7 +93,7 @@ func withInbox(t *testing.T) *testHub {
 	return h
 }
 
-// E6: whoever decides sees what would happen, and nothing of it reaches the
+// Whoever decides sees what would happen, and nothing of it reaches the
 // terminal as an escape sequence.
 func TestTheInboxIsShown(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestInboxItemsAreAnswered(t *testing.T) {
 	require.Equal(t, "error: inbox_ddd4 has been answered: reject by bob at noon: see what came of it: deckhand inbox show inbox_ddd4", late.errorLine(t))
 }
 
-// E3: who waits for a task is told what it waits for and which command answers
+// Who waits for a task is told what it waits for and which command answers
 // it, and waits on.
 func TestATaskThatWaitsSaysWhatAnswersIt(t *testing.T) {
 	t.Parallel()

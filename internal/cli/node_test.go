@@ -9,7 +9,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// H1: one command enrols a machine.
+// One command enrols a machine.
 func TestAJoinTokenComesWithTheCommandToUseItWith(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

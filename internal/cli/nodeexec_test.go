@@ -132,7 +132,7 @@ func piece(offset int64, stream, data string) *deckhandv1.ReadNodeLogResponse {
 	return &deckhandv1.ReadNodeLogResponse{Offset: offset, Stream: stream, Data: []byte(data), Time: timestamppb.New(time.Unix(offset, 0))}
 }
 
-// H3: streams apart, byte for byte, over a cut link; the exit code is the
+// Streams apart, byte for byte, over a cut link; the exit code is the
 // command's own.
 func TestNodeExecIsTheCommandItRuns(t *testing.T) {
 	t.Parallel()
@@ -219,7 +219,7 @@ func TestNodeExecTypedWrongIsUsage(t *testing.T) {
 	require.Equal(t, "error: node web-1 is locked by bob: kernel: wait (AGENT_019)\n", got.stderr)
 }
 
-// H5: a search shows places; --since is a time for the node to begin with.
+// A search shows places; --since is a time for the node to begin with.
 func TestNodeLogs(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -269,7 +269,7 @@ jail_1     triage  -       1 MiB of 4 MiB  3 of 512  -
 	require.Contains(t, h.run(t, "node", "list").stdout, "locked by alice: kernel; drained by bob: new disk")
 }
 
-// H4: what is typed goes there, what comes back is shown as it is, and the
+// What is typed goes there, what comes back is shown as it is, and the
 // terminal is as it was before.
 func TestAShell(t *testing.T) {
 	t.Parallel()

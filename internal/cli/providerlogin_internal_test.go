@@ -15,7 +15,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// I1: the address that is shown asks for a code with PKCE and a state; a code
+// The address that is shown asks for a code with PKCE and a state; a code
 // that comes with another state is not taken.
 func TestALoginTakesTheCodeThatItAskedFor(t *testing.T) {
 	t.Parallel()

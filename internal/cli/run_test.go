@@ -16,7 +16,7 @@ import (
 
 const taskID = "task_0123456789abcdefghjk"
 
-// B8: a run with a goal, and one with the persona's own instructions.
+// A run with a goal, and one with the persona's own instructions.
 func TestARunIsSubmitted(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -45,7 +45,7 @@ func TestARunIsSubmitted(t *testing.T) {
 	require.Empty(t, request.GetGoal())
 }
 
-// D1: phases are seen as they happen.
+// Phases are seen as they happen.
 func TestWaitShowsPhasesAndPrintsTheResult(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

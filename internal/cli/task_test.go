@@ -100,7 +100,7 @@ func TestAnEmptyListTeachesTheNextCommand(t *testing.T) {
 	}
 }
 
-// C6: pages.
+// Pages.
 func TestAListGoesOverPages(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -157,7 +157,7 @@ func TestStepsAreListed(t *testing.T) {
 	require.Contains(t, h.run(t, "task", "steps", "task_b").stderr, "no steps yet")
 }
 
-// H3: binary-safe, nothing lost or repeated.
+// Binary-safe, nothing lost or repeated.
 func TestLogsAreRawWhereTheyAreNotShown(t *testing.T) {
 	t.Parallel()
 	h := withTasks(t)

@@ -46,7 +46,7 @@ func (h *testHub) lastRequest(name string) proto.Message {
 	return h.last[name]
 }
 
-// B1, B7, B9: what is typed is what is asked for.
+// What is typed is what is asked for.
 func TestTriggersAreMade(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -90,7 +90,7 @@ func TestTriggersAreMade(t *testing.T) {
 	}
 }
 
-// B1: what a persona's webhook needs is told once, and beside the data.
+// What a persona's webhook needs is told once, and beside the data.
 func TestTriggersOfAPersonaAreTold(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -68,7 +68,7 @@ func TestMalformedValueIsNamed(t *testing.T) {
 	require.ErrorContains(t, config.Load(flags(), "", &target{}), "lease-ttl")
 }
 
-// O4: a secret does not print itself, whatever prints it.
+// A secret does not print itself, whatever prints it.
 func TestSecretNeverPrints(t *testing.T) {
 	s := target{Token: "hunter2hunter2"}
 	data, err := json.Marshal(s)

@@ -14,7 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// M4: a code, what happened and what to do survive both transports.
+// A code, what happened and what to do survive both transports.
 func TestErrorsSurviveBothTransports(t *testing.T) {
 	for kind := fault.Internal; kind <= fault.Canceled; kind++ {
 		in := fault.New(kind, "task %s did it", "task_1").WithCode(fault.BudgetLimit).WithFix("raise it").WithObject("task_1")

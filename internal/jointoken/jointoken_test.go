@@ -24,7 +24,7 @@ func TestTokenComesBackAsItWasMade(t *testing.T) {
 	require.Equal(t, ident.Hash(secret), read.Hash())
 }
 
-// O4: printing a token does not show it.
+// Printing a token does not show it.
 func TestTokenNeverPrints(t *testing.T) {
 	t.Parallel()
 	token := jointoken.New(jointoken.Fingerprint(nil))

@@ -13,7 +13,7 @@ func mcpFile(front string) []byte {
 	return []byte("---\nname: a\ndescription: d\nprovider: anthropic\nmodel: m\nlimits: {iterations: 3}\ntools: [shell_exec]\n" + front + "\n---\nGo.\n")
 }
 
-// F10: a persona names its MCP servers; what it leaves out has a default.
+// A persona names its MCP servers; what it leaves out has a default.
 func TestAPersonaNamesItsMCPServers(t *testing.T) {
 	t.Parallel()
 	p, err := persona.Parse("a.md", mcpFile(`context: {summary_model: {provider: openai, model: gpt-5-mini}}
@@ -37,7 +37,7 @@ egress: {allow: [mcp.example.com]}`), persona.Known{})
 	require.Equal(t, "notes", p.MCPServerOf("mcp__notes__add").Name)
 	require.Nil(t, p.MCPServerOf("mcp__note__add"))
 	require.Nil(t, p.MCPServerOf("shell_exec"))
-	require.Equal(t, persona.Fallback{Provider: "openai", Model: "gpt-5-mini"}, p.Context.SummaryModel, "D8")
+	require.Equal(t, persona.Fallback{Provider: "openai", Model: "gpt-5-mini"}, p.Context.SummaryModel)
 }
 
 func TestEveryProblemOfAnMCPServerIsReported(t *testing.T) {

@@ -74,7 +74,7 @@ You read logs.
 A rule is no end.
 `
 
-// A1: one file holds role, limits and instructions.
+// One file holds role, limits and instructions.
 func TestEveryKeyIsRead(t *testing.T) {
 	t.Parallel()
 	got, err := persona.Parse("a.md", []byte(whole), known)
@@ -126,7 +126,7 @@ func TestWhatIsNotSaidHasADefault(t *testing.T) {
 	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
 }
 
-// A2: line numbers, unknown keys and tools, missing limits, what to write
+// Line numbers, unknown keys and tools, missing limits, what to write
 // instead, and all of it at once.
 func TestEveryProblemIsReportedWithItsLineAndWhatToWrite(t *testing.T) {
 	t.Parallel()
@@ -178,7 +178,7 @@ bad.md:21: the body is empty: below the second --- line write the agent's instru
 `), err.Error())
 }
 
-// E1, E3: what is wrong with an approval policy is said where it stands.
+// What is wrong with an approval policy is said where it stands.
 func TestApprovalsThatContradictThemselves(t *testing.T) {
 	t.Parallel()
 	_, err := persona.Parse("bad.md", []byte(`---
@@ -277,7 +277,7 @@ func readOnly(rules []allowlist.Rule) []allowlist.Rule {
 	return rules
 }
 
-// H8, A2: what is wrong with an egress, and what to write.
+// What is wrong with an egress, and what to write.
 func TestAnEgressIsCheckedLineByLine(t *testing.T) {
 	t.Parallel()
 	_, err := persona.Parse("bad.md", []byte(`---

@@ -48,7 +48,7 @@ func TestAPersonaNamesItsTriggers(t *testing.T) {
 	require.EqualValues(t, 9, manual.Spec.GetPriority())
 }
 
-// A2: what is wrong is said with its line.
+// What is wrong is said with its line.
 func TestWrongTriggersAreRefusedWithTheirLine(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{

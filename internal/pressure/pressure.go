@@ -1,7 +1,7 @@
 // Package pressure says whether a machine has room for new work: it compares
 // what the machine has free with limits, and puts what is short into a sentence
 // with the figure and the limit. Nodes and workers tell their hub that sentence,
-// and the hub starts nothing new there while there is one (C2).
+// and the hub starts nothing new there while there is one.
 //
 // What begins at once ends with delay: a figure that swings about its limit is
 // one pressure and not many. A figure that cannot be read is no pressure.

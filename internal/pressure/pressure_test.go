@@ -21,7 +21,7 @@ var roomy = pressure.Figures{MemoryTotal: 1000, MemoryAvailable: 500, DiskTotal:
 
 var usual = pressure.Limits{MinMemory: 10, MinDisk: 5, MaxLoad: 2}
 
-// C2: the sentence names the figure and the limit.
+// The sentence names the figure and the limit.
 func TestTheSentenceNamesFigureAndLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,7 +101,7 @@ func (m *machine) after(d time.Duration) string {
 	return sentence
 }
 
-// C2: pressure shows with the first look, and is over when nothing was short for
+// Pressure shows with the first look, and is over when nothing was short for
 // 10 s; a figure that swings about its limit is one pressure.
 func TestPressureBeginsAtOnceAndEndsAfterAWhile(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
-// O4: known values and known shapes are masked wherever they stand.
+// Known values and known shapes are masked wherever they stand.
 func TestSecretsAreMasked(t *testing.T) {
 	var r redact.Redactor
 	r.Add("correct-horse-battery", "short", "correct-horse")
@@ -51,7 +51,7 @@ func TestSecretsAreMasked(t *testing.T) {
 	require.Equal(t, "[redacted]", nobody.String(token))
 }
 
-// O4: a value is known in whatever a program writes it in.
+// A value is known in whatever a program writes it in.
 func TestAValueIsKnownInItsEncodings(t *testing.T) {
 	t.Parallel()
 	const secret = "p@ss \"wörd\"/<&>+=?\nline"

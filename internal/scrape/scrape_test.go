@@ -37,7 +37,7 @@ func TestMetricsAreServedUntilItStops(t *testing.T) {
 	require.Error(t, err)
 }
 
-// N4: a role says whether it is ready, and what it lacks.
+// A role says whether it is ready, and what it lacks.
 func TestReadinessIsServedWithWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	var problem atomic.Pointer[string]

@@ -31,7 +31,7 @@ func planTool(t testing.TB) *deckhandv1.Tool {
 	return &deckhandv1.Tool{Name: "update_plan", InputSchema: schema}
 }
 
-// D10: the model sees what is wrong with its call, by field, with the code.
+// The model sees what is wrong with its call, by field, with the code.
 func TestWrongArgumentsAreSaidByField(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ arguments, says string }{

@@ -9,7 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/resident"
 )
 
-// The daemon is to be small beside the work of its machine (DESIGN §6): it
+// The daemon is to be small beside the work of its machine: it
 // trades some processor time, of which it uses next to none, for memory.
 const (
 	gcPercent = 40

@@ -12,7 +12,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// N2: commands are counted by how they ended, and the node's metrics keep
+// Commands are counted by how they ended, and the node's metrics keep
 // Prometheus' rules and are documented.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

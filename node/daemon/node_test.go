@@ -37,7 +37,7 @@ func systemd(t *testing.T, address string) func() string {
 	}
 }
 
-// H1: systemd's watchdog is fed by contact with the hub and by nothing else.
+// Systemd's watchdog is fed by contact with the hub and by nothing else.
 func TestSystemdIsToldHowTheDaemonDoes(t *testing.T) {
 	t.Parallel()
 	abstract := ident.New("notify")
@@ -62,7 +62,7 @@ func TestSystemdIsToldHowTheDaemonDoes(t *testing.T) {
 	(&notifier{}).ready() // without systemd nothing is said
 }
 
-// H10: a command on the machine has the same ledger, log and end as one in a
+// A command on the machine has the same ledger, log and end as one in a
 // jail, and its whole tree is killed as truthfully.
 func TestHostModeHasLedgerLogAndKill(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestHostModeHasLedgerLogAndKill(t *testing.T) {
 	}
 }
 
-// H10: the node itself runs nothing on the machine that is under nobody's lock,
+// The node itself runs nothing on the machine that is under nobody's lock,
 // or that its own configuration does not allow, whatever runs there already.
 func TestTheMachineIsForThoseWhoHoldItsLock(t *testing.T) {
 	t.Parallel()
@@ -168,7 +168,7 @@ func newExecsOn(t *testing.T, jails *jail.Manager) (*exec.Service, *ledger.Ledge
 	return service, book
 }
 
-// H1: a drained node makes no new jail, and what works in those that it has
+// A drained node makes no new jail, and what works in those that it has
 // goes on to its end.
 func TestADrainedNodeTakesNothingNew(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func asTimeout(err error, late *net.Error) bool {
 	return false
 }
 
-// H8: a thousand connections at once are served, and beyond what a jail may have
+// A thousand connections at once are served, and beyond what a jail may have
 // each is told so.
 func TestAThousandConnectionsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestWhatIsNoHTTPIsRefused(t *testing.T) {
 	}
 }
 
-// H8: rules change as the jail runs, for new connections and for those that are.
+// Rules change as the jail runs, for new connections and for those that are.
 func TestRulesChangeAtOnce(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, true, hello)
@@ -193,7 +193,7 @@ func TestRulesChangeAtOnce(t *testing.T) {
 	require.ErrorContains(t, r.proxy.Change(jailID, rulesOf("not a host")), "no name of a host")
 }
 
-// C5: what is cut is cut at once, and stays so until it is resumed.
+// What is cut is cut at once, and stays so until it is resumed.
 func TestACutEndsEveryConnection(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, true, hello)

@@ -19,7 +19,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H8: what a rule names passes; all else is refused with the reason and the rule,
+// What a rule names passes; all else is refused with the reason and the rule,
 // and told of the exec.
 func TestPlainHTTPPassesWhereARuleAllowsIt(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestPlainHTTPPassesWhereARuleAllowsIt(t *testing.T) {
 	assert.Nil(t, r.proxy.End(jailID, "step_1"))
 }
 
-// H8: addresses are judged after the look-up and at each connection, however
+// Addresses are judged after the look-up and at each connection, however
 // they are written.
 func TestWhatIsNotOfTheWideWorldIsRefused(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestWhatIsNotOfTheWideWorldIsRefused(t *testing.T) {
 	}
 }
 
-// H8: DNS rebinding. The name is looked up once for each connection, and the
+// DNS rebinding. The name is looked up once for each connection, and the
 // address that was judged is the one that is connected to.
 func TestANameThatTurnsToAPrivateAddressIsRefusedFromThenOn(t *testing.T) {
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestMethodsAreHeldWhereTheyAreSeen(t *testing.T) {
 	assert.ErrorContains(t, err, "access denied", "nor is TLS")
 }
 
-// H8: TLS must name the host that the tunnel is for.
+// TLS must name the host that the tunnel is for.
 func TestATunnelIsForTheHostThatTLSNames(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, true, hello)

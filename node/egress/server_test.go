@@ -50,7 +50,7 @@ func open(t *testing.T, hub nodev1.EgressServiceClient, jail, host, port string,
 	return stream, fault.FromGRPC(err)
 }
 
-// F14: the hub's own requests leave by the node, wherever it says, and by no rule
+// The hub's own requests leave by the node, wherever it says, and by no rule
 // of the jail's; addresses of private networks are reached only where they were
 // named.
 func TestTheHubHasAWayOutOfItsOwn(t *testing.T) {
@@ -96,7 +96,7 @@ func TestTheHubHasAWayOutOfItsOwn(t *testing.T) {
 	require.True(t, fault.Is(fault.FromGRPC(err), fault.Invalid), "%v", err)
 }
 
-// C5: what cuts a jail off cuts the hub's tunnels on its behalf.
+// What cuts a jail off cuts the hub's tunnels on its behalf.
 func TestACutEndsTheHubsTunnels(t *testing.T) {
 	r := newRig(t, egress.Config{}, &nodev1.Egress{})
 	asked := make(chan struct{})

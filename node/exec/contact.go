@@ -11,7 +11,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H11: while a node is cut off from its hub, each exec goes on for its offline
+// While a node is cut off from its hub, each exec goes on for its offline
 // grace. The inits of the jails count it, since they outlive the daemon; what
 // they count from is the contact that the daemon tells them of.
 

@@ -23,7 +23,7 @@ func (n *node) write(id string, offset int64, text string, eof bool) int64 {
 	return resp.GetWritten()
 }
 
-// H3: input after the start, each byte once.
+// Input after the start, each byte once.
 func TestInputIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -79,7 +79,7 @@ func TestInputThatIsNotReadIsNotTaken(t *testing.T) {
 	requireFault(t, err, fault.Precondition, "reads no more input")
 }
 
-// H3: signals, to the command or to its tree.
+// Signals, to the command or to its tree.
 func TestASignalGoesWhereItIsSent(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -111,7 +111,7 @@ func TestASignalGoesWhereItIsSent(t *testing.T) {
 	requireFault(t, err, fault.Precondition, "has ended")
 }
 
-// H3, H4: a terminal in a jail, its sizes in its log.
+// A terminal in a jail, its sizes in its log.
 func TestATerminalIsRecorded(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -160,7 +160,7 @@ func TestATerminalIsRecorded(t *testing.T) {
 	requireFault(t, err, fault.Invalid, "rows")
 }
 
-// H4: control characters of a terminal reach what runs in front.
+// Control characters of a terminal reach what runs in front.
 func TestControlCInATerminalInterrupts(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -231,7 +231,7 @@ func TestACommandThatWritesTooMuchIsStopped(t *testing.T) {
 	require.Equal(t, "", strings.TrimSpace(text), "nothing runs on")
 }
 
-// H11: cut off for longer than its grace, a command is stopped, daemon or no
+// Cut off for longer than its grace, a command is stopped, daemon or no
 // daemon; one with contact goes on.
 func TestTheOfflineGraceIsCountedFromTheLastContact(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func (l *lines) String() string {
 	return l.all.String()
 }
 
-// N1: the end of a command is in the node's log with the correlation id of who
+// The end of a command is in the node's log with the correlation id of who
 // asked for it.
 func TestTheLogSaysForWhomACommandRan(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,7 @@ func (n *node) fetch(jailID, url string) (*nodev1.Exec, string) {
 	return n.run(command(jailID, "/usr/bin/python3", "-c", fetch, url))
 }
 
-// H8: what a persona allows is reached by the environment alone, and what it does
+// What a persona allows is reached by the environment alone, and what it does
 // not is refused with the reason, the exec and the rule that would allow it.
 func TestACommandReachesWhatIsAllowed(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestACommandReachesWhatIsAllowed(t *testing.T) {
 	assert.Equal(t, []string{"api.test", "turns.test"}, known.asked, "what is not allowed is not looked up")
 }
 
-// H8: there is no way round the proxy.
+// There is no way round the proxy.
 func TestThereIsNoOtherWayOut(t *testing.T) {
 	t.Parallel()
 	n, known := withEgress(t)
@@ -215,7 +215,7 @@ func certificate(t *testing.T, name string) (tls.Certificate, []byte) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// H8: git over https.
+// Git over https.
 func TestGitClonesOverHTTPS(t *testing.T) {
 	t.Parallel()
 	n, known := withEgress(t)
@@ -256,7 +256,7 @@ func TestGitClonesOverHTTPS(t *testing.T) {
 	assert.Contains(t, out.GetEgress().GetRefusals()[0].GetAllow(), "evil.test")
 }
 
-// H8: a package manager, which finds the proxy by itself.
+// A package manager, which finds the proxy by itself.
 func TestAPackageIsFetched(t *testing.T) {
 	t.Parallel()
 	n, known := withEgress(t)
@@ -289,7 +289,7 @@ cat thing_1.0_all.deb`))
 	assert.GreaterOrEqual(t, out.GetEgress().GetHosts()[0].GetRequests(), int64(2))
 }
 
-// H8: a TCP forward has a port in the jail, and rules change as the jail runs.
+// A TCP forward has a port in the jail, and rules change as the jail runs.
 func TestAForwardHasAPortInTheJail(t *testing.T) {
 	t.Parallel()
 	n, _ := withEgress(t)
@@ -358,7 +358,7 @@ while s.recv(4096): pass
 print('over', flush=True)`)
 }
 
-// C5: freezing or killing a jail cuts its connections within 100 ms.
+// Freezing or killing a jail cuts its connections within 100 ms.
 func TestTheKillSwitchCutsEveryConnection(t *testing.T) {
 	t.Parallel()
 	n, _ := withEgress(t)
@@ -409,7 +409,7 @@ func TestTheKillSwitchCutsEveryConnection(t *testing.T) {
 	open() // it is not cut for good
 }
 
-// H8: a thousand connections of one command at once.
+// A thousand connections of one command at once.
 func TestAThousandConnectionsOfOneCommand(t *testing.T) {
 	t.Parallel()
 	n, known := withEgress(t)

@@ -13,7 +13,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H2, H12: what a command tries against its walls, and what must hold after.
+// What a command tries against its walls, and what must hold after.
 func TestACommandStaysInItsJail(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -91,7 +91,7 @@ func TestACommandStaysInItsJail(t *testing.T) {
 	require.Equal(t, "secret\n", string(raw))
 }
 
-// H2: what a persona shows of the host is there, and read-only.
+// What a persona shows of the host is there, and read-only.
 func TestAFolderOfTheHostIsShownReadOnly(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -187,7 +187,7 @@ time.sleep(float(sys.argv[1]))`
 	require.Regexp(t, `^got [1-9]`, text, "the other jail has some left")
 }
 
-// H2: a jail is held to its memory, and the exec says what happened.
+// A jail is held to its memory, and the exec says what happened.
 func TestAHogDiesAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -207,7 +207,7 @@ func TestAHogDiesAndSaysWhy(t *testing.T) {
 	require.Equal(t, nodev1.ExecState_EXEC_STATE_RUNNING, resp.GetExec().GetState(), "a bystander died with it")
 }
 
-// H2: a fork storm ends at the jail's limit; init lives, says so, and ends it.
+// A fork storm ends at the jail's limit; init lives, says so, and ends it.
 func TestAForkStormIsHeldAndEnded(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -17,7 +17,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H3: exit codes and truthful reasons.
+// Exit codes and truthful reasons.
 func TestACommandEndsAsItDid(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -52,7 +52,7 @@ func TestACommandEndsAsItDid(t *testing.T) {
 	}
 }
 
-// H3: binary-safe, no limit on a line's length, streams told apart.
+// Binary-safe, no limit on a line's length, streams told apart.
 func TestOutputIsKeptAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -105,7 +105,7 @@ func TestOutputIsKeptAsItWasWritten(t *testing.T) {
 	})
 }
 
-// H3: get-or-create by id.
+// Get-or-create by id.
 func TestAnIdSpawnsOnce(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -192,7 +192,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// C5: killing means that the whole tree is gone.
+// Killing means that the whole tree is gone.
 func TestAKillEndsTheWholeTree(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

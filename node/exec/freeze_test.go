@@ -181,7 +181,7 @@ func TestAFrozenJailCanBeKilled(t *testing.T) {
 	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, still.GetJail().GetState(), "nothing to hold")
 }
 
-// G1: one order ends everything in a jail, while it forks as fast as it can.
+// One order ends everything in a jail, while it forks as fast as it can.
 func TestKillingAJailLeavesNothingButItsInit(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -225,7 +225,7 @@ func TestKillingAJailLeavesNothingButItsInit(t *testing.T) {
 	require.Zero(t, killed.GetMembersLeft())
 }
 
-// H2: an order to kill that overtakes the order to start wins, also over a
+// An order to kill that overtakes the order to start wins, also over a
 // restart of the daemon.
 func TestAnExecThatWasKilledBeforeItStartedNeverStarts(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func (n *node) read(req *nodev1.ReadLogRequest) (string, error) {
 	}
 }
 
-// H5: by offset, by time and from the end.
+// By offset, by time and from the end.
 func TestALogIsReadInManyWays(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -73,7 +73,7 @@ func TestALogIsReadInManyWays(t *testing.T) {
 	requireFault(t, err, fault.Invalid, "more than one")
 }
 
-// H5: search on the node.
+// Search on the node.
 func TestALogIsSearchedOnTheNode(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -122,7 +122,7 @@ func TestSecretsInALogAreMaskedWhereItIsRead(t *testing.T) {
 	require.Equal(t, "my correct-horse-battery and sk-ant-abcdefghijklmnopq\n", string(raw))
 }
 
-// H5: retention deletes whole logs of ended execs, and says so.
+// Retention deletes whole logs of ended execs, and says so.
 func TestOldLogsAreDeletedWhole(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, func(c *exec.Config) { c.LogBytes, c.CollectEvery = 2500, 20*time.Millisecond })
@@ -165,7 +165,7 @@ func TestOldLogsAreDeletedWhole(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// H3: both streams at full speed, each whole and in its order.
+// Both streams at full speed, each whole and in its order.
 func TestBothStreamsAtFullSpeed(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -215,7 +215,7 @@ func (r *repeated) take(p []byte) bool {
 	return true
 }
 
-// H3: a line of 1 GB, in the soak, read and searched.
+// A line of 1 GB, in the soak, read and searched.
 func TestALineThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

@@ -16,7 +16,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H3: the daemon goes away while a command prints, and comes back: the command
+// The daemon goes away while a command prints, and comes back: the command
 // never noticed, and its log and exit code are whole.
 func TestACommandOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H1: many jails at once, 50 in the soak, each with a command of its own; the
+// Many jails at once, 50 in the soak, each with a command of its own; the
 // next daemon finds every one, and each can be killed.
 func TestManyJailsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func daemon(text string) {
 	fail(server.Serve(listener))
 }
 
-// H3: the daemon is killed, while commands start and print; not one of them
+// The daemon is killed, while commands start and print; not one of them
 // notices, runs twice, or loses a byte.
 func TestADaemonThatIsKilled(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func parseUser(text string) (uid, gid uint32, err error) {
 }
 
 // validateHost refuses a command on the machine itself that is under nobody's
-// lock (H10).
+// lock.
 func validateHost(s *nodev1.ExecSpec) error {
 	lock := s.GetHostLock()
 	named := lock.GetLockId() != "" && lock.GetHolder() != ""

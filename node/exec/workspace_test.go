@@ -48,7 +48,7 @@ func changed(e *nodev1.Exec) []string {
 	return out
 }
 
-// H7: what a command changed is known with its end, and taken back.
+// What a command changed is known with its end, and taken back.
 func TestACommandsChangesAreKnownAndTakenBack(t *testing.T) {
 	t.Parallel()
 	n := prepared(t)

@@ -66,7 +66,7 @@ func streams(writes []write) []byte {
 	return out
 }
 
-// H5: any range of a log reads exactly the bytes that were written there, each
+// Any range of a log reads exactly the bytes that were written there, each
 // from its own stream.
 func TestEveryRangeReadsWhatWasWritten(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestEveryRangeReadsWhatWasWritten(t *testing.T) {
 	})
 }
 
-// H3: a crash tears the index anywhere; no byte of output is lost or repeated,
+// A crash tears the index anywhere; no byte of output is lost or repeated,
 // and those that a whole record tells of keep their stream.
 func TestATornIndexLosesNoByte(t *testing.T) {
 	t.Parallel()
@@ -142,7 +142,7 @@ func TestATornIndexLosesNoByte(t *testing.T) {
 	})
 }
 
-// H3: a follower sees everything, whenever it comes, and ends with the log.
+// A follower sees everything, whenever it comes, and ends with the log.
 func TestAFollowerReadsTwoStreamsToTheEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -195,7 +195,7 @@ func TestAFollowerEndsWithItsContextAndItsReader(t *testing.T) {
 	require.ErrorIs(t, r.Read(t.Context(), execlog.Range{}, func(execlog.Chunk) error { return stop }), stop)
 }
 
-// H2: what a jail could put in the place of its log does not lead the daemon
+// What a jail could put in the place of its log does not lead the daemon
 // out of the folder, nor make it hang.
 func TestWhatIsNoLogIsRefused(t *testing.T) {
 	t.Parallel()

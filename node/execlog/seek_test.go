@@ -51,7 +51,7 @@ func text(tb testing.TB, r *Reader, rng Range) string {
 	return out.String()
 }
 
-// H5: by time, and what a clock that jumps does to it.
+// By time, and what a clock that jumps does to it.
 func TestALogIsReadByTime(t *testing.T) {
 	t.Parallel()
 	r := made(t, func(w *Writer, clock *time.Time) {
@@ -204,7 +204,7 @@ func TestASecretAtTheEndOfALiveLogIsHeldBack(t *testing.T) {
 	require.Equal(t, "sk-ant-abc", <-got, "nothing more comes: it is none")
 }
 
-// H5: a search answers what a regexp of the whole answers.
+// A search answers what a regexp of the whole answers.
 func TestASearchIsThatOfTheWhole(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

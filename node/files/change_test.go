@@ -16,7 +16,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// F3: an edit happens whole or not at all, and only to the file it expects.
+// An edit happens whole or not at all, and only to the file it expects.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)
@@ -109,7 +109,7 @@ func TestChangesThatWereInterrupted(t *testing.T) {
 	}
 }
 
-// H2: neither a move nor a deletion leads out of the workspace.
+// Neither a move nor a deletion leads out of the workspace.
 func TestMovesAndDeletionsStayInside(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)

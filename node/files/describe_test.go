@@ -43,7 +43,7 @@ func pathsOf(entries []*nodev1.UploadEntry) (out []string) {
 	return out
 }
 
-// J1: artifacts are named by paths and patterns.
+// Artifacts are named by paths and patterns.
 func TestFilesAreDescribedByPathsAndPatterns(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)
@@ -146,7 +146,7 @@ func TestFilesAreDownloaded(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 }
 
-// F3: an upload that says what it replaces loses nobody's work.
+// An upload that says what it replaces loses nobody's work.
 func TestAnUploadReplacesOnlyWhatItExpects(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)

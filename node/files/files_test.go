@@ -144,7 +144,7 @@ func TestReadAnswersTheRangeThatWasAskedFor(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid))
 }
 
-// H2: what the file API refuses is a sandbox violation with the path, and no
+// What the file API refuses is a sandbox violation with the path, and no
 // byte is read or changed.
 func TestPathThatLeavesTheWorkspaceIsRefused(t *testing.T) {
 	t.Parallel()
@@ -213,7 +213,7 @@ func TestLinkThatStaysInTheWorkspaceIsFollowed(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 }
 
-// H2: a process in the jail that swaps a folder for a link while the daemon
+// A process in the jail that swaps a folder for a link while the daemon
 // walks does not lead it out.
 func TestLinksThatChangeDuringACallLeadNowhere(t *testing.T) {
 	t.Parallel()
@@ -317,7 +317,7 @@ func TestErrorsNameThePathAndTheKind(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid))
 }
 
-// F3: a write may name the digest it expects.
+// A write may name the digest it expects.
 func TestWriteHappensOnlyOverTheExpectedContent(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)

@@ -13,7 +13,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// C9: a file of 5 GB, nearly all of it a hole, is listed, read in ranges, added
+// A file of 5 GB, nearly all of it a hole, is listed, read in ranges, added
 // to and moved without being read as a whole.
 func TestAFileOf5GB(t *testing.T) {
 	t.Parallel()

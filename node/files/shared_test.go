@@ -33,7 +33,7 @@ func share(t *testing.T, api nodev1.FileServiceClient, into string, all ...sent)
 	return stream.CloseAndRecv()
 }
 
-// J1: what is shared with a workspace is read there and not changed: the kernel
+// What is shared with a workspace is read there and not changed: the kernel
 // refuses the jail's own user, and the service refuses whoever asks it.
 func TestWhatIsSharedIsForReadingOnly(t *testing.T) {
 	t.Parallel()

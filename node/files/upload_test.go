@@ -116,7 +116,7 @@ func TestAnUploadGoesOnWhereItBroke(t *testing.T) {
 	require.True(t, bytes.Equal([]byte(large), content))
 }
 
-// H2: what is uploaded stays inside, and is what it is said to be.
+// What is uploaded stays inside, and is what it is said to be.
 func TestUploadsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s, dir := service(t)

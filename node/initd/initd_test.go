@@ -173,7 +173,7 @@ func childrenOf(pid int) []int {
 	return out
 }
 
-// DESIGN §6: a tiny binary that costs next to nothing while it waits.
+// A tiny binary that costs next to nothing while it waits.
 func TestAnIdleInitIsSmall(t *testing.T) {
 	t.Parallel()
 	m, _, id := start(t)

@@ -241,7 +241,7 @@ func TestADeadShimLosesTheJailAndNoLog(t *testing.T) {
 	requireWhole(t, output(t, m, id, count))
 }
 
-// H2: nothing that a jail had outlives its init.
+// Nothing that a jail had outlives its init.
 func TestADeadInitEndsAllThatItStarted(t *testing.T) {
 	t.Parallel()
 	m := jailtest.Manager(t, jailtest.Config(t))

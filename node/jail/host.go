@@ -23,7 +23,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Host mode (H10) is an entry among the jails that is none: the same init, with
+// Host mode is an entry among the jails that is none: the same init, with
 // the same ledger and logs, as a plain process of root on the machine. It lives
 // in a systemd scope, or where there is no systemd in a cgroup that we make, so
 // that its whole tree is known and outlives the daemon. Nobody gets there by a

@@ -21,7 +21,7 @@ func hostSpec() *nodev1.JailSpec {
 	return &nodev1.JailSpec{JailId: jail.HostID, Rootfs: jail.RootMachine}
 }
 
-// H10: nobody reaches the machine by a name.
+// Nobody reaches the machine by a name.
 func TestHostModeIsForThoseWhoSaySo(t *testing.T) {
 	t.Parallel()
 	cfg := jailtest.Config(t)
@@ -59,7 +59,7 @@ func TestHostModeIsForThoseWhoSaySo(t *testing.T) {
 	require.ErrorContains(t, err, "--no-host-mode")
 }
 
-// H10: commands run as root on the machine itself, their output and ends are
+// Commands run as root on the machine itself, their output and ends are
 // kept like those of a jail, and they outlive the daemon.
 func TestHostModeRunsOnTheMachineAndOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestHostModeRunsOnTheMachineAndOutlivesTheDaemon(t *testing.T) {
 	require.NoError(t, err, "its end is on disk")
 }
 
-// H10: the whole tree is known, whatever it does: two forks away in a session
+// The whole tree is known, whatever it does: two forks away in a session
 // of its own is still inside.
 func TestTheWholeTreeOfHostModeIsKnown(t *testing.T) {
 	t.Parallel()

@@ -170,7 +170,7 @@ print('the stub is', stub)
 assert stub != 1
 `
 
-// The escape corpus (H2, H12): for each case no byte is read or changed, which
+// The escape corpus: for each case no byte is read or changed, which
 // the host verifies.
 func TestNoByteIsReadOrChangedThroughTheWalls(t *testing.T) {
 	t.Parallel()
@@ -355,7 +355,7 @@ for name, args in {
 	}
 }
 
-// H2: a fork storm is one jail's own business: the host, and the neighbour, go on.
+// A fork storm is one jail's own business: the host, and the neighbour, go on.
 func TestAForkStormLeavesTheHostUsable(t *testing.T) {
 	t.Parallel()
 	m := jailtest.Manager(t, jailtest.Config(t))
@@ -388,7 +388,7 @@ while True:
 	requireGone(t, pids)
 }
 
-// H2: what one jail fills is its own, to the byte.
+// What one jail fills is its own, to the byte.
 func TestAJailFillsItsOwnDiskOnly(t *testing.T) {
 	t.Parallel()
 	cfg := jailtest.Config(t)

@@ -86,7 +86,7 @@ func TestAKeeperLooksByItself(t *testing.T) {
 	require.Equal(t, nodev1.JailState_JAIL_STATE_STOPPED, one.GetState())
 }
 
-// H1: a drained node goes on with what it has, and takes nothing new, whoever
+// A drained node goes on with what it has, and takes nothing new, whoever
 // restarts its daemon.
 func TestADrainOutlastsTheDaemon(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestAHalfMadeJailIsRemoved(t *testing.T) {
 }
 
 // What the runtime makes behind containerd's back, because whoever asked died, is
-// ended and removed (H10); what is another containerd's is left alone.
+// ended and removed; what is another containerd's is left alone.
 func TestWhatTheRuntimeLeftIsRemoved(t *testing.T) {
 	t.Parallel()
 	cfg := jailtest.Config(t)

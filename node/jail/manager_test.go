@@ -162,7 +162,7 @@ func TestWhatCannotBeMadeIsRefused(t *testing.T) {
 		kind   fault.Kind
 		says   string
 	}{
-		// DESIGN §6: never a weaker runtime in its place.
+		// Never a weaker runtime in its place.
 		"a runtime that the node lacks": {func(s *nodev1.JailSpec) { s.Runtime = "kata" }, fault.Precondition, `lacks the runtime "kata"; it has: runc`},
 		"a root that is not known":      {func(s *nodev1.JailSpec) { s.Rootfs = "ubuntu" }, fault.Invalid, "rootfs"},
 		"an id that leaves its folder":  {func(s *nodev1.JailSpec) { s.JailId = "../x" }, fault.Invalid, "jail_id"},

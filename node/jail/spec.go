@@ -23,7 +23,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// H2: what a jail has unless its spec says otherwise.
+// What a jail has unless its spec says otherwise.
 const (
 	defaultCPUMillis = 2000
 	defaultMemory    = 4 << 30

@@ -154,7 +154,7 @@ func TestAFinishedExecStaysAsItEnded(t *testing.T) {
 	require.True(t, existed)
 }
 
-// H3: results are kept as long as they are promised, and then collected.
+// Results are kept as long as they are promised, and then collected.
 func TestOldResultsAreCollected(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -184,7 +184,7 @@ func TestOldResultsAreCollected(t *testing.T) {
 	require.False(t, existed)
 }
 
-// H2: what the hub may not have on record is kept for much longer, however the
+// What the hub may not have on record is kept for much longer, however the
 // clock jumps while the node is alone: a step that is left started must find
 // its end here.
 func TestWhatTheHubMayNotHaveIsKept(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/logging"
 )
 
-// N1: what goes wrong in a call is in the node's log with the correlation id
+// What goes wrong in a call is in the node's log with the correlation id
 // that the hub gave the call; one that is none is not taken over.
 func TestTheLogNamesTheCallersCorrelationID(t *testing.T) {
 	t.Parallel()

@@ -146,7 +146,7 @@ func (h *heartbeats) Recv() (*nodev1.SessionRequest, error) {
 	return &nodev1.SessionRequest{Message: &nodev1.SessionRequest_Heartbeat{Heartbeat: &nodev1.Heartbeat{}}}, nil
 }
 
-// H1, H11: contact with the hub is what was heard of it, and nothing else.
+// Contact with the hub is what was heard of it, and nothing else.
 func TestEachMessageOfTheHubIsContact(t *testing.T) {
 	t.Parallel()
 	contacts := 0

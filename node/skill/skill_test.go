@@ -38,7 +38,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// H6: a question in words finds the place that defines it: inside identifiers,
+// A question in words finds the place that defines it: inside identifiers,
 // by stems and by words that programmers use for one another.
 func TestAQuestionFindsThePlace(t *testing.T) {
 	t.Parallel()

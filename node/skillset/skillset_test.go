@@ -13,7 +13,7 @@ import (
 
 const front = "---\nname: restart-web\ndescription: Restart the web server and look whether it came back.\n---\nRun ./run.\n"
 
-// F11, H6: each skill is checked when it is loaded, and what is wrong with one is
+// Each skill is checked when it is loaded, and what is wrong with one is
 // said and harms no other.
 func TestSkillsAreCheckedWhenTheyAreLoaded(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func reasonsOf(out *nodev1.UndoChangesResponse) (got []string) {
 	return got
 }
 
-// F3, H7: what a later step changed is not taken back without being asked, and
+// What a later step changed is not taken back without being asked, and
 // the report names that step.
 func TestConflictsWithLaterSteps(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestWhatCannotBeKeptIsSaid(t *testing.T) {
 	require.Zero(t, m.step(t, s, "step_3", "true").GetUnkept())
 }
 
-// C9: a file of 5 GB, nearly all of it a hole, costs what is in it.
+// A file of 5 GB, nearly all of it a hole, costs what is in it.
 func TestAFileOf5GBWithHoles(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -250,7 +250,7 @@ func TestPathsThatAreTooDeep(t *testing.T) {
 	m.step(t, s, "step_2", "rm -r x*")
 }
 
-// H7: changes are forgotten by age and for want of room, with the contents that
+// Changes are forgotten by age and for want of room, with the contents that
 // nothing else refers to.
 func TestOldChangesAreCollected(t *testing.T) {
 	t.Parallel()

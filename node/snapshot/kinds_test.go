@@ -19,7 +19,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// C9: a workspace of 50 000 files is recorded whole, what a step changed there
+// A workspace of 50 000 files is recorded whole, what a step changed there
 // is found, and given back.
 func TestAWorkspaceOf50000Files(t *testing.T) {
 	t.Parallel()

@@ -122,7 +122,7 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// H7: for random trees and random commands, an undo of one step, of several
+// For random trees and random commands, an undo of one step, of several
 // and of all gives back the tree of before, byte for byte and mode for mode.
 func TestUndoGivesBackAnyTree(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ func (m *machine) prepare(t *testing.T) (before, after []string) {
 	return before, after
 }
 
-// H7: the daemon is killed in the middle of an undo: afterwards the workspace
+// The daemon is killed in the middle of an undo: afterwards the workspace
 // is exactly that of before it or that of after it.
 func TestSIGKILLDuringAnUndo(t *testing.T) {
 	t.Parallel()

@@ -156,7 +156,7 @@ func paths(changes []*nodev1.FileChange) []string {
 	return out
 }
 
-// H7: whatever a step did is known, and taken back to the last byte and mode.
+// Whatever a step did is known, and taken back to the last byte and mode.
 func TestWhatAStepChangedIsKnownAndTakenBack(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

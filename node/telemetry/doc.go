@@ -1,4 +1,4 @@
-// Package telemetry tells what the machine and its jails use (H9): CPU time,
+// Package telemetry tells what the machine and its jails use: CPU time,
 // memory, processes, disk and the pressure on them, every 15 s, and every
 // second while somebody watches. What the last hour brought is kept in memory;
 // a daemon that dies loses it, and the next begins anew.

@@ -78,7 +78,7 @@ func start(t *testing.T, m *jail.Manager, id string, script ...string) {
 	require.Empty(t, resp.GetStatus().GetStartError())
 }
 
-// H9: a jail that burns a CPU, fills its workspace and is killed for memory is
+// A jail that burns a CPU, fills its workspace and is killed for memory is
 // seen to, and its neighbour is not.
 func TestWhatAJailUsesIsSeen(t *testing.T) {
 	t.Parallel()

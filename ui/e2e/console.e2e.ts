@@ -22,7 +22,7 @@ const everyPage = async (suffix: string) => {
 };
 
 describe("the console", () => {
-  it("lets nobody in without a token, and goes on to where one wanted to go (O1, L5)", async () => {
+  it("lets nobody in without a token, and goes on to where one wanted to go", async () => {
     await page.goto(`${url}/tasks?agent=nobody`);
     await page.getByRole("button", { name: "Log in" }).waitFor();
     await inBothThemes(page, "login");
@@ -36,13 +36,13 @@ describe("the console", () => {
     await live(page);
   });
 
-  it("teaches the first command where there is nothing (L5)", async () => {
+  it("teaches the first command where there is nothing", async () => {
     await everyPage("empty");
     await page.goto(`${url}/fleet`);
     await page.getByText("deckhand agent apply -f personas/").waitFor();
   });
 
-  it("runs an agent by a word, and shows what it thinks and does as it happens (L1, L2, C4, C7)", async () => {
+  it("runs an agent by a word, and shows what it thinks and does as it happens", async () => {
     await persona(
       "writer",
       `
@@ -91,7 +91,7 @@ turns:
     }
   });
 
-  it("takes back what a task changed, after a look at it (H7)", async () => {
+  it("takes back what a task changed, after a look at it", async () => {
     const id = await newest();
     await page.goto(`${url}/tasks/${id}?tab=changes`);
     await page.getByTestId("undo-left").getByText("Can be undone for").waitFor();
@@ -107,7 +107,7 @@ turns:
     await expect(cli("task", "files", "cat", id, "notes/hello.txt")).rejects.toThrow();
   });
 
-  it("pauses an agent before its next tool call, and lets it go on (C3)", async () => {
+  it("pauses an agent before its next tool call, and lets it go on", async () => {
     await persona(
       "slow",
       `
@@ -135,7 +135,7 @@ turns:
     expect((await steps(id)).map((s) => s.state)).toEqual(Array(3).fill("STEP_STATE_SUCCEEDED"));
   });
 
-  it("approves with changed arguments by keyboard, and counts what waits (E2, E3, L3)", async () => {
+  it("approves with changed arguments by keyboard, and counts what waits", async () => {
     await persona(
       "careful",
       `
@@ -171,7 +171,7 @@ turns:
     await page.getByTestId("inbox-count").waitFor({ state: "detached" });
   });
 
-  it("steers a running agent, and kills it (C4, C5)", async () => {
+  it("steers a running agent, and kills it", async () => {
     await persona(
       "looper",
       `
@@ -198,7 +198,7 @@ turns:
     expect(await state(id)).toBe("TASK_STATE_CANCELLED");
   });
 
-  it("catches up when the hub was killed and is back: no reload, no gap, no repeat (L6)", async () => {
+  it("catches up when the hub was killed and is back: no reload, no gap, no repeat", async () => {
     await tell(page, "looper", "Go on for long");
     const id = await newest();
     await page.goto(`${url}/tasks/${id}`);
@@ -228,7 +228,7 @@ turns:
     }).toEqual(wanted);
   });
 
-  it("acts on a frozen selection, and kills after a typed word (L1, L5)", async () => {
+  it("acts on a frozen selection, and kills after a typed word", async () => {
     await tell(page, "looper", "Go on for the last time");
     const id = await newest();
     await page.goto(`${url}/fleet?q=looper`);
@@ -244,7 +244,7 @@ turns:
     await poll(() => state(id)).toBe("TASK_STATE_CANCELLED");
   });
 
-  it("finds tasks by words, and saves them (C6, L3)", async () => {
+  it("finds tasks by words, and saves them", async () => {
     await page.goto(`${url}/tasks`);
     await page.getByLabel("Words of the goal or the result").fill("FOR THE LAST");
     await page.getByRole("link", { name: "Go on for the last time" }).waitFor();
@@ -263,7 +263,7 @@ turns:
 
   work(() => page);
 
-  it("has one stream for all tabs, and another leads when the first is closed (L6)", async () => {
+  it("has one stream for all tabs, and another leads when the first is closed", async () => {
     const other = await page.context().newPage();
     await other.goto(`${url}/fleet`);
     await live(other);
@@ -277,7 +277,7 @@ turns:
     await page.getByText("It says hello.").first().waitFor();
   });
 
-  it("finds things by keyboard, and shows its shortcuts (L5)", async () => {
+  it("finds things by keyboard, and shows its shortcuts", async () => {
     await page.goto(`${url}/tasks`);
     await page.getByRole("heading", { name: "Tasks", level: 1 }).waitFor();
     await page.keyboard.press("?");
@@ -293,7 +293,7 @@ turns:
     await page.getByRole("heading", { level: 1, name: /careful/ }).waitFor();
   });
 
-  it("is accessible with everything on it, in both themes (L5)", async () => {
+  it("is accessible with everything on it, in both themes", async () => {
     await everyPage("full");
     // On a narrow screen nothing is lost to the side, either.
     await page.setViewportSize({ width: 400, height: 800 });
@@ -309,7 +309,7 @@ turns:
     expect(problems, "what the browser complained of").toEqual([]);
   });
 
-  it("shows that one is logged out, and nothing more (O1)", async () => {
+  it("shows that one is logged out, and nothing more", async () => {
     await page.getByRole("button", { name: /Account of/ }).click();
     await page.getByRole("menuitem", { name: "Log out" }).click();
     await page.getByRole("button", { name: "Log in" }).waitFor();

@@ -9,7 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/guard"
 )
 
-// D7: on the labelled set, half of which is stuck, the stop has a precision of
+// On the labelled set, half of which is stuck, the stop has a precision of
 // at least 0.90 and a recall of at least 0.80.
 func TestTheGuardKnowsWhoIsStuck(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
 )
 
-// D7: an agent that goes round in circles is told so once, and paused within
+// An agent that goes round in circles is told so once, and paused within
 // three iterations, with what a person can do. When somebody lets it go on it has
 // a new chance.
 func TestAnAgentInACircleIsNudgedThenPaused(t *testing.T) {

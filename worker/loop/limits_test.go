@@ -11,7 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
 )
 
-// D6: where the persona says so, a run pauses at a limit and says how it is let
+// Where the persona says so, a run pauses at a limit and says how it is let
 // have more.
 func TestARunPausesAtItsLimitWhereThePersonaSaysSo(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// C12: a task's context and conversation reach the model with its goal.
+// A task's context and conversation reach the model with its goal.
 func TestTheOpeningHasContextAndConversation(t *testing.T) {
 	t.Parallel()
 	text := opening(&deckhandv1.Task{

@@ -76,7 +76,7 @@ func paired(t *testing.T, r anthropictest.Request) {
 	require.Empty(t, open, "a call without its result")
 }
 
-// D8: the oldest turns give way to a summary before the prompt grows over its
+// The oldest turns give way to a summary before the prompt grows over its
 // limit, only at whole tool calls, and a value from iteration 3 is used in
 // iteration 60. What the loop foretells is within 5 % of what the provider says.
 func TestALongTaskStaysUnderItsLimitAndRemembers(t *testing.T) {

@@ -100,7 +100,7 @@ func each(t *testing.T, fn func(t *testing.T, f modeltest.Format)) {
 	}
 }
 
-// E5: text, reasoning and parallel calls stream in, with usage to the token.
+// Text, reasoning and parallel calls stream in, with usage to the token.
 func TestAStreamedTurnArrivesWhole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, f modeltest.Format) {
@@ -478,7 +478,7 @@ func TestStopReasonsAreNeutral(t *testing.T) {
 	})
 }
 
-// D1: a turn that says nothing, one that tells no usage, one of 300 calls and
+// A turn that says nothing, one that tells no usage, one of 300 calls and
 // one of 5 MB are turns like any other; one of 9 MB is not.
 func TestTurnsOfAnySizeUpToTheBound(t *testing.T) {
 	t.Parallel()

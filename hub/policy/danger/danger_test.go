@@ -25,7 +25,7 @@ func load(t testing.TB, file string) (out []example) {
 	return out
 }
 
-// G6: what is known to be dangerous is recognised however it is spelt, and what
+// What is known to be dangerous is recognised however it is spelt, and what
 // only looks like it is let pass. Sets a and b were written before the
 // first run and mended after it together, set c after that: of what nobody has seen,
 // expect some 5 % to be missed.

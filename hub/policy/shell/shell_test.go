@@ -15,7 +15,7 @@ func commands(s shell.Script) (out []string) {
 	return out
 }
 
-// G2: compound commands are split with a real parser into what would be run.
+// Compound commands are split with a real parser into what would be run.
 func TestAScriptIsSplitIntoTheCommandsThatItWouldRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -75,7 +75,7 @@ func TestAScriptIsSplitIntoTheCommandsThatItWouldRun(t *testing.T) {
 	}
 }
 
-// G2: what cannot be understood says so.
+// What cannot be understood says so.
 func TestAScriptThatCannotBeUnderstoodSaysSo(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{

@@ -24,7 +24,7 @@ func run(t testing.TB, s mapping.Source, body string) (mapping.Output, error) {
 // fenced is a value as it stands in a prompt.
 func fenced(value string) string { return `<tool_output tool="trigger">` + value + `</tool_output>` }
 
-// B4: CEL picks values, and the goal has them as data.
+// CEL picks values, and the goal has them as data.
 func TestAGoalHasThePayloadsValuesAsData(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -55,7 +55,7 @@ func TestAGoalHasThePayloadsValuesAsData(t *testing.T) {
 	}
 }
 
-// B4: filters.
+// Filters.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	for filter, want := range map[string]bool{
@@ -69,7 +69,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// B4, B6: an expression that cannot be used is refused with where and why.
+// An expression that cannot be used is refused with where and why.
 func TestWrongExpressionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for says, s := range map[string]mapping.Source{
@@ -91,7 +91,7 @@ func TestWrongExpressionsAreRefused(t *testing.T) {
 	}
 }
 
-// B4, B6: what goes wrong with a payload is an error that says what.
+// What goes wrong with a payload is an error that says what.
 func TestErrorsOfAPayload(t *testing.T) {
 	t.Parallel()
 	big := `{"l":[` + strings.TrimSuffix(strings.Repeat("1,", 3000), ",") + `]}`
@@ -159,7 +159,7 @@ func TestTheFilterIsAskedBeforeTheValuesAreWorkedOut(t *testing.T) {
 	require.ErrorContains(t, err, "mapping.title cannot be worked out")
 }
 
-// B4: a value that is too long is cut, and says so.
+// A value that is too long is cut, and says so.
 func TestALongValueIsCut(t *testing.T) {
 	t.Parallel()
 	out, err := run(t, mapping.Source{Goal: "{{ payload.a }}", Flight: "{{ payload.a }}"}, `{"a":"`+strings.Repeat("ü", 5000)+`"}`)
@@ -168,7 +168,7 @@ func TestALongValueIsCut(t *testing.T) {
 	require.Equal(t, strings.Repeat("ü", 199)+"…", out.Flight)
 }
 
-// B6: bodies of other kinds, and broken ones.
+// Bodies of other kinds, and broken ones.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	deep := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
@@ -209,7 +209,7 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// B3: the key of a delivery.
+// The key of a delivery.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	p, err := mapping.Compile(mapping.Source{Key: "payload.id"})

@@ -17,7 +17,7 @@ func at(t *testing.T, text string) time.Time {
 	return out
 }
 
-// B7: what fires when, through both changes of the clocks.
+// What fires when, through both changes of the clocks.
 func TestNextRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestNextRuns(t *testing.T) {
 	}
 }
 
-// B7, A2: what is no schedule is refused with what to write instead.
+// What is no schedule is refused with what to write instead.
 func TestBadSchedules(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
@@ -83,7 +83,7 @@ func TestBadSchedules(t *testing.T) {
 	}
 }
 
-// B7: whatever the zone, times come one after the other, a schedule of one time
+// Whatever the zone, times come one after the other, a schedule of one time
 // of day comes once a day, and the wall shows it unless it is skipped.
 func TestOnceADayInEveryZone(t *testing.T) {
 	t.Parallel()
@@ -114,7 +114,7 @@ func TestOnceADayInEveryZone(t *testing.T) {
 	})
 }
 
-// B7: of the times that were missed, the newest.
+// Of the times that were missed, the newest.
 func TestMissed(t *testing.T) {
 	t.Parallel()
 	s, err := schedule.Parse("0 * * * *", "")
@@ -133,7 +133,7 @@ func TestMissed(t *testing.T) {
 	require.Equal(t, []time.Time{until.Add(-time.Minute), until}, slots)
 }
 
-// B7: jitter is within its bound and the same on every hub.
+// Jitter is within its bound and the same on every hub.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	slot := at(t, "2026-01-01T12:00:00Z")

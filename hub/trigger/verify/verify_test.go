@@ -84,7 +84,7 @@ func secretOf(rule verify.Rule) string {
 	return "It's a Secret to Everybody"
 }
 
-// B2: each scheme takes what its sender sends, and nothing else.
+// Each scheme takes what its sender sends, and nothing else.
 func TestASchemeTakesWhatItsSenderSigns(t *testing.T) {
 	t.Parallel()
 	for name, rule := range rules {
@@ -121,7 +121,7 @@ func TestASchemeTakesWhatItsSenderSigns(t *testing.T) {
 	}
 }
 
-// B2: a replay older than the tolerance is refused, and so is one of the future.
+// A replay older than the tolerance is refused, and so is one of the future.
 func TestAnOldSignatureIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []verify.Scheme{verify.Slack, verify.Stripe, verify.Standard} {
@@ -137,7 +137,7 @@ func TestAnOldSignatureIsRefused(t *testing.T) {
 	}
 }
 
-// B2: of several signatures one that fits is enough where the scheme has several:
+// Of several signatures one that fits is enough where the scheme has several:
 // a sender in the middle of a rotation signs with both of its secrets.
 func TestOneOfSeveralSignaturesIsEnough(t *testing.T) {
 	t.Parallel()

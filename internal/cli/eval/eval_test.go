@@ -9,7 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/cli/eval"
 )
 
-// N6: twenty scenarios come with the release, each with checks and a script.
+// Twenty scenarios come with the release, each with checks and a script.
 func TestTheStarterFolder(t *testing.T) {
 	t.Parallel()
 	scenarios, err := eval.Load(eval.Starter())
@@ -42,7 +42,7 @@ func TestScenariosThatCannotBeRead(t *testing.T) {
 	require.ErrorContains(t, err, "no *.yaml file")
 }
 
-// N6: each figure is drawn from the cases that it is about, and says so where
+// Each figure is drawn from the cases that it is about, and says so where
 // there are none.
 func TestReport(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func server(t *testing.T) string {
 	return s.URL
 }
 
-// F4: requests with their size caps.
+// Requests with their size caps.
 func TestRequestsAnswerWhatFits(t *testing.T) {
 	url := server(t)
 	out, _, err := httpcall.Get(t.Context(), httpcall.Args{URL: url + "/moved", Headers: map[string]string{"X-One": "1"}})
@@ -94,7 +94,7 @@ func TestRequestsAnswerWhatFits(t *testing.T) {
 	require.ErrorContains(t, err, "may have been carried out")
 }
 
-// F4: a download is whole or not there, and never outside of the workspace.
+// A download is whole or not there, and never outside of the workspace.
 func TestADownloadIsWholeOrNotThere(t *testing.T) {
 	url := server(t)
 	t.Chdir(t.TempDir())

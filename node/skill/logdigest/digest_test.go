@@ -30,7 +30,7 @@ func digest(t *testing.T, args logdigest.Args) string {
 	return out.String()
 }
 
-// H6: a few lines say what is in a log: what failed first, with counts, times
+// A few lines say what is in a log: what failed first, with counts, times
 // and places; then bursts, what is new, and what is common.
 func TestADigestSaysWhatIsInALog(t *testing.T) {
 	t.Parallel()

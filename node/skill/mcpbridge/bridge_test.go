@@ -100,7 +100,7 @@ func (r *rig) call(tool mcpbridge.Tool, arguments string) mcpbridge.Answer {
 	return r.ask(mcpbridge.Request{Tool: tool.Name, Digest: tool.Digest, Arguments: json.RawMessage(arguments), TimeoutMillis: 60_000})
 }
 
-// F10: a server lives from one call to the next, and what it answers comes
+// A server lives from one call to the next, and what it answers comes
 // through: text, an error of its own, a picture, and of too much text the most.
 func TestAServerIsAskedOverItsBridge(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestAServerIsAskedOverItsBridge(t *testing.T) {
 	require.Equal(t, "the sum is 5", r.call(tools["add"], `{"n":0}`).Text, "and goes on")
 }
 
-// F10: a call is made only of a tool that is what was agreed on.
+// A call is made only of a tool that is what was agreed on.
 func TestAChangedDefinitionIsNotCalled(t *testing.T) {
 	t.Parallel()
 	first := serve(t, "", 600)
@@ -146,7 +146,7 @@ func TestAChangedDefinitionIsNotCalled(t *testing.T) {
 	require.Equal(t, "the sum is 1", r.call(said.Tools[0], `{"n":1}`).Text, "it was not called before")
 }
 
-// F10: death, garbage and a message without end are said for what they are, and
+// Death, garbage and a message without end are said for what they are, and
 // end the bridge; nobody waits for ever.
 func TestAServerThatMisbehaves(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func reach(t *testing.T, url string) *rig {
 	return r
 }
 
-// F10: MCP over HTTP. The same bridge, so that calls, bounds and ends are those
+// MCP over HTTP. The same bridge, so that calls, bounds and ends are those
 // of a server in the jail.
 func TestAServerElsewhereIsAskedOverItsBridge(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import { EventStore } from "./store";
 const happened = (seq: number): WatchResponse =>
   create(WatchResponseSchema, { cursor: `${seq}.0`, item: { case: "event", value: { taskId: "task_1", seq: BigInt(seq), type: "progress_update" } } });
 
-// L6: the tab that leads tells the others what came, in order and before it
+// The tab that leads tells the others what came, in order and before it
 // leaves, in few messages.
 it("tells other tabs all that came, in order, in few messages", async () => {
   const other = new BroadcastChannel("tabs");

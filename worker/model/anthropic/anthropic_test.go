@@ -209,7 +209,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// I2: the time at which access is there again is read off the message.
+// The time at which access is there again is read off the message.
 func TestWhenALimitOfUseIsNoMore(t *testing.T) {
 	t.Parallel()
 	again := time.Now().UTC().Add(50 * time.Hour).Truncate(time.Minute)

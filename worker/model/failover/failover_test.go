@@ -78,7 +78,7 @@ func (r *rig) ask(t *testing.T) (string, error) {
 	return turn.GetProvider(), err
 }
 
-// DESIGN §5: a provider that does not answer is failed over to the next one,
+// A provider that does not answer is failed over to the next one,
 // and whoever took over keeps the task.
 func TestTheNextModelGoesOnAndKeepsTheTask(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ const services =
       setBudget: (req) => (calls(req.scope, req.objectId, req.every, req.limit), {}),
     });
 
-// I4: budgets with what of them is spent.
+// Budgets with what of them is spent.
 describe("budgets", () => {
   it("show bars, and say in words what they show", async () => {
     const { container } = showPage("/budgets", budgetRoutes, services());
@@ -75,7 +75,7 @@ describe("budgets", () => {
   });
 });
 
-// I5, A8: what of the plan's runs is used, and which models may be called.
+// What of the plan's runs is used, and which models may be called.
 describe("the plan", () => {
   const set = vi.fn();
   const show = (role?: string) =>

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { asPersona, overrideOf, problemsOf } from "./override";
 
-// A8: what one run has in the place of what its persona says.
+// What one run has in the place of what its persona says.
 describe("the choices of a run", () => {
   it("are nothing where nothing was chosen", () => {
     expect(overrideOf(asPersona)).toBeUndefined();

@@ -57,7 +57,7 @@ describe("notifications", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
-  // E7: destinations are made, changed and given another secret, which is shown once.
+  // Destinations are made, changed and given another secret, which is shown once.
   it("are made, changed and rotated", async () => {
     const calls = vi.fn();
     showPage("/notifications", destinationRoutes, services(calls));

@@ -8,7 +8,7 @@ const turn = (taskId: string, seq: number, time: number): LiveEvent => ({
 });
 const task = { iteration: 1, eventSeq: 1n, usage: { costMicros: 7n } } as Parameters<typeof going>[0];
 
-describe("Pace (L1)", () => {
+describe("Pace", () => {
   it("adds the turns that ended since the task was asked for, each once", () => {
     const pace = new Pace();
     pace.take([turn("a", 1, 0), turn("a", 2, 10_000), turn("a", 2, 10_000), turn("b", 9, 10_000)]);

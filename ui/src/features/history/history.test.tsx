@@ -11,7 +11,7 @@ import { historyRoutes } from "./route";
 import { since } from "./search";
 import { left, likely } from "./words";
 
-// C8: the middle and the 90th percentile; nothing is made up without history.
+// The middle and the 90th percentile; nothing is made up without history.
 describe("an estimate", () => {
   it("is said in a line", () => {
     expect(likely(create(EstimateSchema, { runs: 0, basis: "no history" }))).toBeUndefined();
@@ -32,7 +32,7 @@ describe("an estimate", () => {
   });
 });
 
-// C6: statistics by agent, tool, outcome and period.
+// Statistics by agent, tool, outcome and period.
 describe("statistics", () => {
   const services =
     (calls = vi.fn()): Parameters<typeof showPage>[2] =>

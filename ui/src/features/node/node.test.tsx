@@ -58,7 +58,7 @@ describe("a node's words and address", () => {
   });
 });
 
-// H9: figures per jail and host.
+// Figures per jail and host.
 describe("samples", () => {
   const at = (second: number, jails: Record<string, bigint>) =>
     create(WatchNodeTelemetryResponseSchema, {
@@ -136,7 +136,7 @@ describe("the list", () => {
     expect((await screen.findByRole("alert")).textContent).toContain("PERMISSION_DENIED");
   });
 
-  // H1: a single-use join token, and the one command with it.
+  // A single-use join token, and the one command with it.
   it("enrols: the token is in one command", async () => {
     const asked = vi.fn();
     let there = [node()];
@@ -235,7 +235,7 @@ describe("a node's page", () => {
     await waitFor(() => expect(screen.getByRole("dialog").textContent).toContain("10 B"));
   });
 
-  // H1: revoke, and no click does it by mistake.
+  // Revoke, and no click does it by mistake.
   it("is revoked only by its typed name", async () => {
     const calls = vi.fn();
     showPage("/nodes/web-1", nodeRoutes, services({}, calls));
@@ -257,7 +257,7 @@ describe("a node's page", () => {
     await waitFor(() => expect(calls).toHaveBeenCalledWith("drain", "new disks"));
   });
 
-  // H4: a person is asked before a terminal that is no jail.
+  // A person is asked before a terminal that is no jail.
   it("opens a terminal on the machine only after a question, and says where it is", async () => {
     const { history } = showPage("/nodes/web-1", nodeRoutes, services());
     const user = userEvent.setup();
@@ -274,7 +274,7 @@ describe("a node's page", () => {
     expect(screen.queryByRole("button", { name: "Terminal on the machine" })).toBeNull();
   });
 
-  // H10: another's lock is not taken by the way.
+  // Another's lock is not taken by the way.
   it("says whose lock is broken, and forces only then", async () => {
     const calls = vi.fn();
     showPage("/nodes/web-1", nodeRoutes, services({ lock: { by: "bob", reason: "new kernel" } }, calls));

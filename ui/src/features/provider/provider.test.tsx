@@ -61,7 +61,7 @@ describe("providers", () => {
     expect(await screen.findByText(/No model was called/)).toBeTruthy();
   });
 
-  // I1: connected since, expiry, last use and usage shown; I2: a refused key.
+  // Connected since, expiry, last use and usage shown; a refused key.
   it("show whose key ends, whose is refused, and what was used", async () => {
     const calls = vi.fn();
     const { container } = showPage("/providers", providerRoutes, services(calls));
@@ -76,7 +76,7 @@ describe("providers", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
-  // I1: a key goes in and never comes out: not even into the page that sent it.
+  // A key goes in and never comes out: not even into the page that sent it.
   it("forget a key that was sent, also when it is refused", async () => {
     const calls = vi.fn();
     showPage("/providers", providerRoutes, services(calls, true));
@@ -102,7 +102,7 @@ describe("providers", () => {
     await user.type(await screen.findByLabelText("Type anthropic to confirm"), "anthropic{Enter}");
     await waitFor(() => expect(calls).toHaveBeenCalledWith("disconnect", "anthropic"));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
-    // I3: prices can be overridden.
+    // Prices can be overridden.
     await user.click(await screen.findByRole("button", { name: "Set the price of claude" }));
     await user.type(screen.getByLabelText("Input"), "3");
     await user.click(screen.getByRole("button", { name: "Set it" }));
@@ -118,7 +118,7 @@ describe("providers", () => {
     for (const name of ["Connect a provider", "Disconnect", "Another key", "Set a price"]) expect(screen.queryByRole("button", { name })).toBeNull();
   });
 
-  // I3: the price table, shipped and overridden.
+  // The price table, shipped and overridden.
   it("show what models cost, and who said so", async () => {
     showPage("/providers", providerRoutes, services());
     const user = userEvent.setup();

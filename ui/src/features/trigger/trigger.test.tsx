@@ -150,7 +150,7 @@ describe("the list", () => {
     expect(within(await row("hook-1")).getByText(/started/i)).toBeTruthy();
     expect(asked.sort()).toEqual(["", "trigger_3"]);
   });
-  // B7: the console shows the next five runs.
+  // The console shows the next five runs.
   it("shows five next runs and the last delivery", async () => {
     const { container } = showPage("/triggers", triggerRoutes, services());
     const nightly = (await screen.findByRole("link", { name: "nightly" })).closest("tr")!;
@@ -173,7 +173,7 @@ describe("a trigger", () => {
     expect(screen.getByText(/seen by its maker, bob/)).toBeTruthy();
   });
 
-  // B5: listed, filtered by outcome, in pages.
+  // Listed, filtered by outcome, in pages.
   it("shows its deliveries by outcome, in pages", async () => {
     const calls = vi.fn();
     const { container, history } = showPage("/triggers/on-push", triggerRoutes, services({}, calls));
@@ -189,7 +189,7 @@ describe("a trigger", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
-  // B5: kept with headers, verdict, mapped prompt and task; replayed by a person.
+  // Kept with headers, verdict, mapped prompt and task; replayed by a person.
   it("opens a delivery from its address, as it was sent, and replays it", async () => {
     const calls = vi.fn();
     const { history } = showPage("/triggers/on-push?delivery=delivery_2", triggerRoutes, services({}, calls));
@@ -204,7 +204,7 @@ describe("a trigger", () => {
     await waitFor(() => expect(history.location.search).toContain("delivery_3"));
   });
 
-  // B4: tried on stored deliveries before it is enabled.
+  // Tried on stored deliveries before it is enabled.
   it("tries expressions on a stored delivery, and keeps them", async () => {
     const calls = vi.fn();
     const { container } = showPage("/triggers/on-push?tab=try", triggerRoutes, services({}, calls));
@@ -231,7 +231,7 @@ describe("a trigger", () => {
     expect((screen.getByRole("button", { name: "Try it" }) as HTMLButtonElement).disabled).toBe(true);
   });
 
-  // B8, B2: fired with a goal of one's own; another secret, shown once.
+  // Fired with a goal of one's own; another secret, shown once.
   it("is fired, gets another secret, and is deleted by its name", async () => {
     const calls = vi.fn();
     const { history } = showPage("/triggers/on-push", triggerRoutes, services({}, calls));

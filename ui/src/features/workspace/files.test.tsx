@@ -10,7 +10,7 @@ import { Files } from "./Files";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-// H7: a file is compared with what it was before any step that changed it.
+// A file is compared with what it was before any step that changed it.
 it("a file is compared with any step", async () => {
   const asked = vi.fn();
   const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files taskId="task_1" live={false} /> });
