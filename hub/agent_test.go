@@ -14,7 +14,7 @@ import (
 )
 
 // A paused agent starts nothing new, what waits says why, what is
-// under way goes on, and other agents' tasks do.
+// in progress goes on, and other agents' tasks do.
 func TestAPausedAgentStartsNothingNew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Config(t), nil)

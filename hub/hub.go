@@ -445,7 +445,7 @@ func (h *Hub) nodeChanged(nodeID string, connected bool) {
 	})
 }
 
-// jailed says whether a task has anything to do in a jail.
+// jailed reports whether a task has anything to do in a jail.
 func (h *Hub) jailed(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
 	p, err := h.agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
 	if err == nil {

@@ -18,7 +18,7 @@ const (
 	// learnEvery is how often a hub looks for secrets that other hubs have sealed.
 	learnEvery = 2 * time.Second
 	// learnSlack is how much longer ago than the last look a row may have been
-	// written that was not to be seen then: its transaction was under way.
+	// written that was not to be seen then: its transaction was in progress.
 	learnSlack = time.Minute
 	// reviewEvery is how often it looks at all that there are, and has those
 	// forgotten that have gone since.

@@ -42,7 +42,7 @@ func (c *Config) checkBus() error {
 }
 
 // natsServer returns the embedded bus, or nil when another is used. Its
-// passwords are made anew at each start: workers ask for theirs.
+// passwords are made again at each start: workers ask for theirs.
 func (c *Config) natsServer(authority *ca.CA) (*bus.Server, error) {
 	if c.NATSURL != "" {
 		return nil, nil

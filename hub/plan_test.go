@@ -63,7 +63,7 @@ func TestAPlanBoundsRuns(t *testing.T) {
 }
 
 // A model that is not allowed is refused where a task is submitted with it,
-// and the relay refuses it of tasks that are under way.
+// and the relay refuses it of tasks that are in progress.
 func TestOnlyAllowedModelsAreCalled(t *testing.T) {
 	t.Parallel()
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -16,7 +16,7 @@ import (
 // readyTimeout bounds each look at what the hub needs.
 const readyTimeout = 3 * time.Second
 
-// readiness says whether callers should come to this hub: over HTTP at /readyz
+// readiness reports whether callers should come to this hub: over HTTP at /readyz
 // and as gRPC's health service. A hub that was told to stop is not ready, and
 // neither is one whose database does not answer or is of another release.
 //

@@ -114,7 +114,7 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 }
 
 // A provider that is disconnected is not used any more, not even by calls
-// that are under way.
+// that are in progress.
 func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
 	t.Parallel()
 	url, begun, left := silence(t)

@@ -66,7 +66,7 @@ func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
 	for n := int64(1); n <= 10; n++ {
 		before := calls.Load()
 		require.NoError(t, put(n))
-		valid.Store(n) // the old one is revoked at once; calls that have it are under way
+		valid.Store(n) // the old one is revoked at once; calls that have it are in progress
 		require.Eventually(t, func() bool { return calls.Load() > before+5 || t.Failed() }, patience, time.Millisecond)
 	}
 	close(stop)

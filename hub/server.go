@@ -169,7 +169,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 }
 
 // httpServer serves until it is stopped. Then it goes on for a while, not ready
-// any more; streams are told to go elsewhere, and calls under way may end.
+// any more; streams are told to go elsewhere, and calls in progress may end.
 type httpServer struct {
 	lifecycle.Runner
 

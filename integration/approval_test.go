@@ -35,7 +35,7 @@ turns:
 	return db
 }
 
-// bound says whether a call of a task that waits, or is granted, is bound to a
+// bound reports whether a call of a task that waits, or is granted, is bound to a
 // state of the workspace.
 func bound(t *testing.T, db *pgx.Conn, id string) bool {
 	t.Helper()

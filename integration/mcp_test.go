@@ -54,7 +54,7 @@ func (f *fleet) succeeds(id string) {
 	require.Equal(f.t, "TASK_STATE_SUCCEEDED", last.State, last.Reason)
 }
 
-// running says whether a program runs anywhere on the machine.
+// running reports whether a program runs anywhere on the machine.
 func running(t *testing.T, program string) bool {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")

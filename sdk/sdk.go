@@ -96,7 +96,7 @@ type Client struct {
 // kind, code, message and fix.
 type Error = fault.Error
 
-// New makes a client. It does not connect: the first call does.
+// New creates a client. It does not connect: the first call does.
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(cfg.URL, "/"))
 	switch {

@@ -107,7 +107,7 @@ func silenceOr(ctx context.Context, err error) error {
 	return err
 }
 
-// worthReturning says whether a new connection may mend a broken watch.
+// worthReturning reports whether a new connection may mend a broken watch.
 func worthReturning(err error) bool {
 	e := fault.As(fault.FromConnect(err))
 	if e == nil {

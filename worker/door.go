@@ -2,7 +2,7 @@ package worker
 
 import "sync"
 
-// door says whether a worker takes new tasks: shut while it is drained, and while
+// door reports whether a worker takes new tasks: shut while it is drained, and while
 // its machine is under pressure. Those it has go on.
 type door struct {
 	mu               sync.Mutex

@@ -197,7 +197,7 @@ func (w *Worker) settle(err error) {
 }
 
 func (w *Worker) claim(ctx context.Context, wake wakeup) (*deckhandv1.ClaimTaskResponse, error) {
-	// A claim under way is not broken off by a stop: its answer is needed to
+	// A claim in progress is not broken off by a stop: its answer is needed to
 	// hand the task back.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()

@@ -41,7 +41,7 @@ type Worker struct {
 	// slots holds one element for each task that runs.
 	slots chan struct{}
 	door  *door
-	// pressure says whether this machine has room for new tasks.
+	// pressure reports whether this machine has room for new tasks.
 	pressure *pressure.Watch
 	tasks    sync.WaitGroup
 	// registered is what the hub answered last; never nil once running.

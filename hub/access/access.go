@@ -41,7 +41,7 @@ type Lists struct {
 	found    *expirable.LRU[string, []rule]
 }
 
-// New makes Lists.
+// New creates Lists.
 func New(s *store.Store, recorder *event.Recorder) *Lists {
 	return &Lists{s, recorder, expirable.NewLRU[string, []rule](remembered, nil, rememberFor)}
 }
@@ -66,7 +66,7 @@ func (l *Lists) rules(ctx context.Context, orgID string) ([]rule, error) {
 	return out, nil
 }
 
-// covers says whether a rule is about a caller's call of a procedure.
+// covers reports whether a rule is about a caller's call of a procedure.
 func (r rule) covers(id auth.Identity, procedure string) bool {
 	full, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
 	service := full[strings.LastIndex(full, ".")+1:]

@@ -29,7 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
-// Config says what Admission works with.
+// Config holds the dependencies of Admission.
 type Config struct {
 	Recorder *event.Recorder
 	Queries  *db.Queries
@@ -65,7 +65,7 @@ type Admission struct {
 	kicks chan string // organisations to look at
 }
 
-// New makes an Admission.
+// New creates an Admission.
 func New(cfg Config) *Admission {
 	if cfg.Decided == nil {
 		cfg.Decided = func(int, int) {}
@@ -193,7 +193,7 @@ func (a *Admission) admit(ctx context.Context, orgID string, reasons bool) error
 	})
 }
 
-// crowded says that a share may have more tasks than those.
+// crowded reports whether a share may have more tasks than those.
 func crowded(tasks []db.QueuedTasksRow) bool {
 	n := map[string]int{}
 	for _, t := range tasks {

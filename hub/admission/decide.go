@@ -23,7 +23,7 @@ type round struct {
 	orgID  string
 	active []db.ActiveTasksRow
 	slots  int              // that the organisation has left
-	users  map[string]int   // tasks under way, by user
+	users  map[string]int   // tasks in progress, by user
 	busy   map[string]user  // who keeps a jail
 	pools  map[string]*pool // that have workers, by name
 	nodes  []db.AllNodesRow // by name
@@ -57,7 +57,7 @@ func ahead(slots int) int { return max(2, slots/4) }
 // heard lately.
 const unheard = 16
 
-// look reads what is under way.
+// look reads what is in progress.
 func (a *Admission) look(ctx context.Context, tx *event.Tx, orgID string) (*round, error) {
 	r := &round{
 		Admission: a, orgID: orgID, users: map[string]int{}, pools: map[string]*pool{},
@@ -131,7 +131,7 @@ func (r *round) lookAround(ctx context.Context, tx *event.Tx) (err error) {
 	return err
 }
 
-// full says that nothing can start, whatever it is.
+// full reports whether nothing can start, whatever it is.
 func (r *round) full() bool {
 	if r.slots <= 0 || r.holds.Task(hold.Task{}) != nil {
 		return true

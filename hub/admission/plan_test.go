@@ -19,7 +19,7 @@ func (r *rig) plans() *plan.Service {
 	return plan.New(plan.Config{Store: r.Store, Recorder: r.Recorder, Now: func() time.Time { return r.now }})
 }
 
-// on has the organisation on a plan; with runs of a month in the place of its own.
+// on has the organisation on a plan; with runs of a month instead of its own.
 func (r *rig) on(name string, runs *int64) {
 	r.T.Helper()
 	require.NoError(r.T, r.cfg.Plans.Set(r.T.Context(), tasktest.Org, name, runs, tasktest.By("root")))

@@ -38,7 +38,7 @@ type Service struct {
 	versions *lru.Cache[string, db.AgentVersion]
 }
 
-// NewService makes a Service; known says which tools and providers a persona
+// NewService creates a Service; known says which tools and providers a persona
 // may name.
 func NewService(s *store.Store, recorder *event.Recorder, known persona.Known) *Service {
 	parsed, err1 := lru.New[string, *persona.Persona](parsedPersonas)

@@ -19,7 +19,7 @@ const (
 )
 
 // Pause keeps new tasks of an agent from starting, until somebody resumes it.
-// What is under way goes on; what was admitted and is not claimed yet waits in
+// What is in progress goes on; what was admitted and is not claimed yet waits in
 // the queue again. Pausing it again changes the reason.
 func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.Actor) error {
 	return s.recorder.Tx(ctx, func(tx *event.Tx) error {

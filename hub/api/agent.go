@@ -26,7 +26,7 @@ type Agents struct {
 	admit  func(orgID string)
 }
 
-// NewAgents makes the handler; admit is called when tasks may start that waited
+// NewAgents creates the handler; admit is called when tasks may start that waited
 // for an agent, or have to wait for one.
 func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, starts *trigger.Service, admit func(orgID string)) *Agents {
 	return &Agents{agents, tasks, given, starts, admit}

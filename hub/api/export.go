@@ -151,7 +151,7 @@ func (h *Histories) exportSteps(ctx context.Context, t db.Task, to exporter) err
 	}
 }
 
-// wroteNothing says whether a run of a step is known to have no output: nobody
+// wroteNothing reports whether a run of a step is known to have no output: nobody
 // has to be asked for it.
 func wroteNothing(s db.Step, execID string) bool {
 	state := step.State(s.State)

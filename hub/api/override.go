@@ -11,7 +11,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// overridden reads what a run has in the place of what its persona says.
+// overridden reads what a run has instead of what its persona says.
 // Less than the persona gives it, and more care, whoever submits it may have;
 // more, and less care, an administrator. The organisation's budgets, its plan and
 // the models that it may call hold all the same.

@@ -112,7 +112,7 @@ func (h *Tasks) again(ctx context.Context, id auth.Identity, o *deckhandv1.TaskO
 	return task.Again{By: actor(id), Role: id.Role, IdempotencyKey: key, Override: override}, err
 }
 
-// Override reads what a task that runs once more has in the place of what it had.
+// Override reads what a task that runs once more has instead of what it had.
 func (h *Tasks) Override(ctx context.Context, id auth.Identity, o *deckhandv1.TaskOverride) (out task.Override, err error) {
 	out = task.Override{MemoryBytes: o.GetMemoryBytes(), Provider: o.GetProvider(), Model: o.GetModel()}
 	if err := out.Check(); err != nil {

@@ -62,7 +62,7 @@ type Config struct {
 // Artifacts copies files between workspaces.
 type Artifacts struct{ cfg Config }
 
-// New makes Artifacts.
+// New creates Artifacts.
 func New(cfg Config) *Artifacts {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -250,7 +250,7 @@ func (a *Artifacts) stillThere(ctx context.Context, c *Collection) (same []*node
 	return same, missing, nil
 }
 
-// alike says whether two entries have the same content.
+// alike reports whether two entries have the same content.
 func alike(a, b *nodev1.UploadEntry) bool {
 	return a != nil && a.GetType() == b.GetType() && a.GetDigest() == b.GetDigest() && a.GetTarget() == b.GetTarget()
 }

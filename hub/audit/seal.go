@@ -75,7 +75,7 @@ type Sealer struct {
 	cfg SealerConfig
 }
 
-// NewSealer makes a Sealer.
+// NewSealer creates a Sealer.
 func NewSealer(cfg SealerConfig) *Sealer {
 	if cfg.Every <= 0 {
 		cfg.Every = defaultEvery

@@ -98,7 +98,7 @@ type Tokens struct {
 	found *expirable.LRU[string, Identity]
 }
 
-// NewTokens makes Tokens.
+// NewTokens creates Tokens.
 func NewTokens(s *store.Store) *Tokens {
 	return &Tokens{store: s, found: expirable.NewLRU[string, Identity](remembered, nil, rememberFor)}
 }

@@ -20,7 +20,7 @@ const (
 	// of it have to come in a second from then on.
 	bodyBegin = 30 * time.Second
 	bodyRate  = 16 << 10
-	// bodyRoom is how many bytes the bodies under way may have together, and
+	// bodyRoom is how many bytes the bodies in progress may have together, and
 	// bodyEach those of one caller.
 	bodyRoom = 512 << 20
 	bodyEach = 128 << 20
@@ -43,7 +43,7 @@ var unhindered = map[string]bool{
 
 // Door stands before all procedures: it admits a caller by a request's headers
 // and only then has its body read, within bounds of size, of time, and of the
-// memory that the bodies under way take together.
+// memory that the bodies in progress take together.
 type Door struct {
 	Guards
 
@@ -60,7 +60,7 @@ type Door struct {
 	streaming map[string]streaming
 }
 
-// NewDoor makes a Door, at which the people of an organisation take turns.
+// NewDoor creates a Door, at which the people of an organisation take turns.
 func NewDoor(g Guards, turns *fair.Turns, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) *Door {
 	return &Door{
 		Guards: g, Refuse: refuse, Next: next, Begin: bodyBegin, room: fair.NewRoom(bodyRoom, bodyEach), turns: turns,

@@ -40,7 +40,7 @@ type Rates struct {
 	failed *expirable.LRU[string, *rate.Limiter]
 }
 
-// NewRates makes Rates; perSecond is 0 for DefaultRate, and negative for no
+// NewRates creates Rates; perSecond is 0 for DefaultRate, and negative for no
 // bounds.
 func NewRates(perSecond int) *Rates {
 	if perSecond == 0 {

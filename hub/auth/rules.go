@@ -25,7 +25,7 @@ const Operators = "org_default"
 // roles, least first.
 var roles = []string{"viewer", "basic", "advanced", "admin"}
 
-// AtLeast says whether a role has all the rights of another. A role that there
+// AtLeast reports whether a role has all the rights of another. A role that there
 // is not has none.
 func AtLeast(role, least string) bool {
 	return slices.Contains(roles, role) && slices.Index(roles, role) >= slices.Index(roles, least)

@@ -32,7 +32,7 @@ func (s Scope) Pool(name string) error {
 		WithCode(fault.PermissionDenied).WithFix("start the worker with --pool %s, or make a token for the pool: deckhand token create NAME --worker --pool %s", s.Pools[0], name)
 }
 
-// All says whether a scope leaves all rights.
+// All reports whether a scope leaves all rights.
 func (s Scope) All() bool { return s.Role == "" && !s.ReadOnly && len(s.Services) == 0 }
 
 // Check refuses a scope that names what there is not.
@@ -90,7 +90,7 @@ func split(procedure string) (service, method string) {
 	return full[strings.LastIndex(full, ".")+1:], method
 }
 
-// Reads says whether a procedure changes nothing.
+// Reads reports whether a procedure changes nothing.
 func Reads(procedure string) bool {
 	_, method := split(procedure)
 	return slices.ContainsFunc(reads, func(word string) bool {

@@ -67,7 +67,7 @@ func (g Guards) stands(ctx context.Context, before Identity, procedure string, r
 	return nil
 }
 
-// streaming says whether a procedure's caller, and whether its hub, sends a stream.
+// streaming reports whether a procedure's caller, and whether its hub, sends a stream.
 type streaming struct{ caller, hub bool }
 
 // streams returns for each procedure with a rule who streams.

@@ -45,7 +45,7 @@ type balance struct {
 	set   int64
 }
 
-// has says whether an amount fits under the limit.
+// has reports whether an amount fits under the limit.
 func (b *balance) has(amount int64) bool { return b.limit < 0 || amount <= b.limit-b.spent-b.reserved }
 
 // apply stores changes of one organisation, in their order, under the lock of its
@@ -192,7 +192,7 @@ func (r *reserve) params(lostAfter time.Duration) db.PutModelCallParams {
 	return p
 }
 
-// reckon puts the true cost in the place of what was set aside.
+// reckon puts the true cost instead of what was set aside.
 func (s *settle) reckon(call db.OpenModelCallsRow, balances map[key]*balance) {
 	if s.cost.Basis == lost {
 		s.cost.Micros = call.ReservedMicros

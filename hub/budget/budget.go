@@ -18,7 +18,7 @@
 //	unsent     the provider never had it, or refused it: nothing
 //	lost       the caller died: all that was set aside
 //
-// When the hub dies with calls under way, the sweeper finds them lost once the
+// When the hub dies with calls in progress, the sweeper finds them lost once the
 // longest time that a call may take is over. Until then they count as spent.
 package budget
 
@@ -95,7 +95,7 @@ const (
 	lost     Basis = "lost"
 )
 
-// Config says what a Ledger works with.
+// Config holds the dependencies of a Ledger.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -118,7 +118,7 @@ type Ledger struct {
 	work    sync.WaitGroup
 }
 
-// New makes a Ledger.
+// New creates a Ledger.
 func New(cfg Config) *Ledger {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -247,7 +247,7 @@ type Cost struct {
 // settleTime bounds a settlement and what it tells.
 const settleTime = 30 * time.Second
 
-// Settle puts the true cost of a call in the place of what was set aside. It
+// Settle puts the true cost of a call instead of what was set aside. It
 // does not end with ctx. When it fails the reservation stands, and is found lost.
 func (l *Ledger) Settle(ctx context.Context, r *Reservation, cost Cost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)

@@ -218,7 +218,7 @@ func TestDaysAndMonths(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A caller that dies with a call under way has spent all of its reservation.
+// A caller that dies with a call in progress has spent all of its reservation.
 func TestALostCallIsSpent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -176,7 +176,7 @@ func (c *CA) EdgeCertificate() (*tls.Certificate, error) {
 	})
 }
 
-// own returns this process's certificate of that common name, made anew when
+// own returns this process's certificate of that common name, made again when
 // less than a third of its life is left.
 func (c *CA) own(template *x509.Certificate) (*tls.Certificate, error) {
 	c.mu.Lock()

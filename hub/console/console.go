@@ -70,7 +70,7 @@ var types = map[string]string{
 // basePath is one that can stand in a page and in a header as it is.
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._~-]*)+$`)
 
-// New makes a Console. That the console was not built is no error: it says so
+// New creates a Console. That the console was not built is no error: it says so
 // to whom asks for it.
 func New(cfg Config) (*Console, error) {
 	base := strings.TrimRight(cfg.BasePath, "/")
@@ -223,7 +223,7 @@ func unchanged(w http.ResponseWriter, r *http.Request, tag string) bool {
 	return false
 }
 
-// accepts says whether an Accept-Encoding names an encoding and does not refuse
+// accepts reports whether an Accept-Encoding names an encoding and does not refuse
 // it with q=0.
 func accepts(header, encoding string) bool {
 	for part := range strings.SplitSeq(header, ",") {

@@ -31,7 +31,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/secretcheck"
 )
 
-// Config says what Credentials works with.
+// Config holds the dependencies of Credentials.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -65,11 +65,11 @@ type Credentials struct {
 	// client tests keys and asks for tokens. It follows no redirect, which would
 	// take a key elsewhere.
 	client *http.Client
-	// renewals are those of logins that this hub has under way.
+	// renewals are those of logins that this hub has in progress.
 	renewals singleflight.Group
 }
 
-// New makes Credentials.
+// New creates Credentials.
 func New(cfg Config) *Credentials {
 	if cfg.Admit == nil {
 		cfg.Admit = func(string) {}
@@ -87,7 +87,7 @@ type Connection struct {
 	// BaseURL is empty for the provider's own.
 	BaseURL string
 	Key     config.Secret
-	// Login is what to connect with in the place of a key, or nil.
+	// Login is what to connect with instead of a key, or nil.
 	Login *Login
 	// ExpiresAt is when the key ends, where that is known.
 	ExpiresAt *time.Time
@@ -95,7 +95,7 @@ type Connection struct {
 }
 
 // Connect tests a key, or the token of a login, with its provider and stores it
-// in the place of the one before.
+// instead of the one before.
 func (c *Credentials) Connect(ctx context.Context, in Connection) (db.Credential, error) {
 	access, err := complete(in)
 	if err != nil {

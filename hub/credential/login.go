@@ -178,7 +178,7 @@ func obtained(row *db.Credential) time.Time {
 	return row.ConnectedAt
 }
 
-// due says that a login's token is to be renewed.
+// due reports whether a login's token is to be renewed.
 func due(row *db.Credential) bool {
 	if row.ExpiresAt == nil {
 		return false

@@ -53,7 +53,7 @@ func ParseAllow(flag, list string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// allowed says whether the operator has named the address.
+// allowed reports whether the operator has named the address.
 func (g Guard) allowed(a netip.Addr) bool {
 	return slices.ContainsFunc(g.Allow, func(p netip.Prefix) bool { return p.Contains(a) })
 }

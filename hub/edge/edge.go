@@ -75,7 +75,7 @@ type Config struct {
 	// hub's processors do their handshakes as fast, and leave tasks most of it.
 	AdmitPerSecond float64
 	AdmitBurst     int
-	// MaxHandshakes bounds the handshakes under way; more connections than that
+	// MaxHandshakes bounds the handshakes in progress; more connections than that
 	// are closed at once, and their nodes come back, later each time: so there
 	// is room for those that are admitted within the HandshakeTimeout. 0 for
 	// 1024.
@@ -94,7 +94,7 @@ type Edge struct {
 
 	cfg      Config
 	admit    *rate.Limiter
-	slots    chan struct{} // one for each handshake under way
+	slots    chan struct{} // one for each handshake in progress
 	turns    chan struct{} // one for each of those that uses a processor
 	refusals rate.Sometimes
 

@@ -135,7 +135,7 @@ func (s *session) begin(ctx context.Context) error {
 	log.Info("node connected", "remote", s.remote, "version", s.hello.GetVersion())
 	s.hold(ctx)
 	if errors.Is(s.reason(), errLeft) {
-		// gRPC closes the connection once the last call under way is answered.
+		// gRPC closes the connection once the last call in progress is answered.
 		select {
 		case <-s.closed:
 		case <-time.After(partingGrace):

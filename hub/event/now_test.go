@@ -12,7 +12,7 @@ import (
 )
 
 // A watch from now on has nothing of before, and all of transactions that
-// were under way then, also of those that began before others that had ended.
+// were in progress then, also of those that began before others that had ended.
 func TestAWatchFromNowOn(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "task_a", "task_b", "task_c")
@@ -57,7 +57,7 @@ func TestAWatchFromNowOn(t *testing.T) {
 		}
 		return nil
 	}), done)
-	// What ended while an older one was under way may come: it could not be read
+	// What ended while an older one was in progress may come: it could not be read
 	// before that had ended.
 	require.NotContains(t, types, "before")
 	require.NotContains(t, types, "left_out")

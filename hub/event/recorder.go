@@ -63,7 +63,7 @@ type RecorderConfig struct {
 // Recorder runs the transactions that append events.
 type Recorder struct{ cfg RecorderConfig }
 
-// NewRecorder makes a Recorder.
+// NewRecorder creates a Recorder.
 func NewRecorder(cfg RecorderConfig) *Recorder {
 	if cfg.Stored == nil {
 		cfg.Stored = func([]Draft) {}

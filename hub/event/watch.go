@@ -75,7 +75,7 @@ type Watcher struct {
 	reads flight.Group[string, []*Stored]
 }
 
-// NewWatcher makes a Watcher.
+// NewWatcher creates a Watcher.
 func NewWatcher(cfg WatcherConfig) *Watcher {
 	if cfg.SlowAfter <= 0 {
 		cfg.SlowAfter = 10 * time.Second

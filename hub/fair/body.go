@@ -23,7 +23,7 @@ type Bounds struct {
 	// Rate is how many bytes of it have to come in a second from then on; with 0
 	// the whole of it has to come within Begin.
 	Rate int64
-	// Room is shared by the bodies under way; without any of it left a read fails
+	// Room is shared by the bodies in progress; without any of it left a read fails
 	// with [ErrFull].
 	Room *Room
 }

@@ -25,7 +25,7 @@ type lane struct {
 	users int // that hold a turn or wait for one
 }
 
-// NewLanes makes Lanes of so many turns for each asker, for which so many more
+// NewLanes creates Lanes of so many turns for each asker, for which so many more
 // may wait.
 func NewLanes(each, waiting int) *Lanes {
 	return &Lanes{each: each, waiting: waiting, of: map[string]*lane{}}
@@ -78,7 +78,7 @@ type Room struct {
 	of    map[string]int64
 }
 
-// NewRoom makes Room of total, of which each asker may have so much.
+// NewRoom creates Room of total, of which each asker may have so much.
 func NewRoom(total, each int64) *Room {
 	return &Room{total: total, each: each, of: map[string]int64{}}
 }

@@ -71,7 +71,7 @@ type asker struct {
 	wake  *time.Timer
 }
 
-// NewTurns makes Turns for the processors of this machine.
+// NewTurns creates Turns for the processors of this machine.
 func NewTurns() *Turns {
 	return &Turns{processors: runtime.GOMAXPROCS(0), now: time.Now, of: map[string]*asker{}}
 }

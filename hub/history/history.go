@@ -36,7 +36,7 @@ type History struct {
 	now  func() time.Time
 }
 
-// New makes a History.
+// New creates a History.
 func New(s *store.Store) *History {
 	return &History{store: s, runs: expirable.NewLRU[string, []db.RunsOfAgentRow](known, nil, knownFor), now: time.Now}
 }

@@ -86,7 +86,7 @@ type Answer struct {
 	unseen bool
 }
 
-// Unseen says that the node was away when the answer was given, so that nobody
+// Unseen reports whether the node was away when the answer was given, so that nobody
 // could look at the workspace that the call is for.
 func (a Answer) Unseen() bool { return a.unseen }
 
@@ -106,7 +106,7 @@ type Steps interface {
 	Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.InboxItem, a Answer) (Effect, error)
 }
 
-// Tasks says whether a task may go on with what a person gives it.
+// Tasks reports whether a task may go on with what a person gives it.
 type Tasks interface {
 	MayRun(ctx context.Context, orgID, id string, with task.Override) error
 }
@@ -124,7 +124,7 @@ type Sealer interface {
 	Seal(value []byte, object string) ([]byte, error)
 }
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -148,7 +148,7 @@ type Service struct {
 	cfg Config
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service { return &Service{cfg: cfg} }
 
 // Answer closes an open item; see Effect for what it stores. Repeating one's

@@ -44,7 +44,7 @@ type Node interface {
 	Jails() nodev1.JailServiceClient
 }
 
-// Config says what a Switch works with.
+// Config holds the dependencies of a Switch.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -66,7 +66,7 @@ type Config struct {
 // Switch is the kill switch.
 type Switch struct{ cfg Config }
 
-// New makes a Switch.
+// New creates a Switch.
 func New(cfg Config) *Switch { return &Switch{cfg} }
 
 // Order is what somebody wants killed.
@@ -266,7 +266,7 @@ func (s *Switch) left(ctx context.Context, tx *event.Tx, o Order) ([]db.Task, er
 	return []db.Task{t}, nil
 }
 
-// inUse says whether another task may have something running in a jail.
+// inUse reports whether another task may have something running in a jail.
 func (s *Switch) inUse(ctx context.Context, q *db.Queries, orgID, jailID, taskID string) (bool, error) {
 	_, err := q.JailUser(ctx, db.JailUserParams{OrgID: orgID, JailID: jailID, TaskID: taskID})
 	if store.IsNotFound(err) {

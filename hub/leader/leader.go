@@ -74,7 +74,7 @@ type named struct {
 	service lifecycle.Service
 }
 
-// New makes an Elector.
+// New creates an Elector.
 func New(cfg Config) (*Elector, error) {
 	fill := func(d *time.Duration, value time.Duration) {
 		if *d <= 0 {
@@ -99,7 +99,7 @@ func (e *Elector) Add(name string, s lifecycle.Service) {
 	e.services = append(e.services, named{name, s})
 }
 
-// Leading says whether this process leads.
+// Leading reports whether this process leads.
 func (e *Elector) Leading() bool { return e.leading.Load() }
 
 // Start begins to stand for election. It does not wait for the outcome.

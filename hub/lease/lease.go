@@ -29,7 +29,7 @@ type Lease struct {
 	Token string
 }
 
-// Config says what Leases works with.
+// Config holds the dependencies of Leases.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -37,7 +37,7 @@ type Config struct {
 	TTL time.Duration
 	// Admit is called after a commit that may let a task start.
 	Admit func(orgID string)
-	// Jailed says whether a task has anything to do on its node. One that has
+	// Jailed reports whether a task has anything to do on its node. One that has
 	// not runs as soon as it is claimed.
 	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
 	// Became, if set, is told what became of how many leases: "renewed", "refused"
@@ -48,7 +48,7 @@ type Config struct {
 // Leases gives, renews, checks and ends leases.
 type Leases struct{ cfg Config }
 
-// New makes Leases.
+// New creates Leases.
 func New(cfg Config) *Leases {
 	if cfg.Became == nil {
 		cfg.Became = func(string, int) {}

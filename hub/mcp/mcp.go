@@ -95,7 +95,7 @@ func add(ctx context.Context, tx *event.Tx, t db.Task, server *persona.MCPServer
 	return tell(tx, t, name, server.Name, "is new")
 }
 
-// offer notes what a server offers in the place of what was agreed on, nil for
+// offer notes what a server offers instead of what was agreed on, nil for
 // that itself.
 func offer(ctx context.Context, tx *event.Tx, t db.Task, row db.McpTool, now *tool.Definition, gone bool) error {
 	params := db.OfferMCPToolParams{OrgID: t.OrgID, AgentID: t.AgentID, Name: row.Name, Gone: gone}

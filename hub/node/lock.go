@@ -73,7 +73,7 @@ func locked(n db.Node, l *db.NodeLock) *fault.Error {
 }
 
 // Lock takes a node for a person until they release it, and answers how many
-// tasks are under way there; those that were admitted to it and have not begun
+// tasks are in progress there; those that were admitted to it and have not begun
 // wait in the queue again. Repeating it answers the lock as it is.
 func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) (lock db.NodeLock, active int64, err error) {
 	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -182,7 +182,7 @@ func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool, 
 	return rows, next, nil
 }
 
-// Drain keeps new tasks off a node and answers how many are under way there;
+// Drain keeps new tasks off a node and answers how many are in progress there;
 // those that were admitted to it and have not begun wait in the queue again.
 func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string) (active int64, err error) {
 	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {

@@ -43,7 +43,7 @@ var (
 	_ enroll.JoinStore = (*Nodes)(nil)
 )
 
-// New makes Nodes. staleAfter is how long a link counts as live after it was
+// New creates Nodes. staleAfter is how long a link counts as live after it was
 // last heard: its replica may have died without saying so. What nodes say in
 // words goes through the redactor.
 func New(s *store.Store, recorder *event.Recorder, mask *redact.Redactor, staleAfter time.Duration) *Nodes {
@@ -200,7 +200,7 @@ func (n *Nodes) RecordRenewal(ctx context.Context, node ca.Node, from enroll.Fro
 	})
 }
 
-// CheckNode says whether a node may have a certificate.
+// CheckNode reports whether a node may have a certificate.
 func (n *Nodes) CheckNode(ctx context.Context, node ca.Node) error {
 	row, err := n.store.NodeByID(ctx, node.ID)
 	switch {
@@ -418,7 +418,7 @@ func Labels(row db.Node) map[string]string {
 	return labels
 }
 
-// Fits says whether a persona that wants those nodes may use a node.
+// Fits reports whether a persona that wants those nodes may use a node.
 func Fits(want persona.Nodes, row db.Node) bool {
 	if len(want.Names) > 0 && !slices.Contains(want.Names, row.Name) {
 		return false

@@ -23,7 +23,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// Config says what Execs works with.
+// Config holds the dependencies of Execs.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -57,7 +57,7 @@ type Execs struct {
 	followers sync.WaitGroup // added to under mu while running is set
 }
 
-// New makes Execs.
+// New creates Execs.
 func New(cfg Config) *Execs {
 	return &Execs{cfg: cfg, wake: make(chan struct{}, 1), ended: map[string]chan struct{}{}}
 }

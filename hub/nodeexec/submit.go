@@ -113,7 +113,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	return db.GetNodeExecRow{}, err
 }
 
-// lost says that an error leaves open whether the node did what was asked.
+// lost reports whether an error leaves open whether the node did what was asked.
 func lost(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Internal)
 }

@@ -141,7 +141,7 @@ func (r *reading) finish() error {
 	return nil
 }
 
-// live says whether more may be written.
+// live reports whether more may be written.
 func (r *reading) live() bool {
 	res, err := r.execs.WaitExec(r.ctx, &nodev1.WaitExecRequest{ExecId: r.req.GetExecId(), Timeout: durationpb.New(time.Millisecond)})
 	return err != nil || res.GetExec().GetEndReason() == nodev1.EndReason_END_REASON_UNSPECIFIED

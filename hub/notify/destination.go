@@ -221,7 +221,7 @@ func unknown(id string) error {
 	return fault.New(fault.NotFound, "there is no destination %q", id).WithObject(id)
 }
 
-// Update puts another spec in the place of a destination's own, and another
+// Update puts another spec instead of a destination's own, and another
 // secret unless that is empty.
 func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.DestinationSpec, secret string, by event.Actor) error {
 	if err := check(spec); err != nil {

@@ -61,7 +61,7 @@ type Bus interface {
 	FlushEvents(ctx context.Context) error
 }
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -103,7 +103,7 @@ type Service struct {
 	flying map[string]int
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service {
 	set := func(d *time.Duration, value time.Duration) {
 		if *d <= 0 {
@@ -179,7 +179,7 @@ func chosen(spec *deckhandv1.DestinationSpec) (choice, error) {
 	return choose(patterns)
 }
 
-// about says whether a destination is told of an agent.
+// about reports whether a destination is told of an agent.
 func (d *destination) about(agent string) bool { return len(d.agents) == 0 || d.agents[agent] }
 
 // secret returns a destination's secret as it was sealed.

@@ -25,7 +25,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// verified says whether a request was signed with a secret, as the library of
+// verified reports whether a request was signed with a secret, as the library of
 // Standard Webhooks sees it.
 func verified(t *testing.T, secret string, g got) bool {
 	t.Helper()

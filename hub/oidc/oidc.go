@@ -135,7 +135,7 @@ type Parts struct {
 	Log      hclog.Logger
 }
 
-// New makes a Login of a configuration that Check has seen.
+// New creates a Login of a configuration that Check has seen.
 func New(cfg Config, p Parts) (*Login, error) {
 	l := &Login{
 		cfg: cfg, store: p.Store, vault: p.Vault, users: p.Users, sessions: p.Sessions, log: p.Log,

@@ -24,7 +24,7 @@ type Service struct {
 	recorder *event.Recorder
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(s *store.Store, recorder *event.Recorder) *Service { return &Service{s, recorder} }
 
 // operator is who makes an organisation, as its own record has it: the names of

@@ -22,7 +22,7 @@ import (
 // own changes count at once.
 const fresh = time.Second
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -41,7 +41,7 @@ type Service struct {
 	known map[string]*Held // by organisation
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -127,7 +127,7 @@ func compile(patterns []string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?s:` + strings.Join(parts, "|") + `)$`)
 }
 
-// Allows says whether a model may be called. One that is scripted costs nothing,
+// Allows reports whether a model may be called. One that is scripted costs nothing,
 // and always may.
 func (h *Held) Allows(name, model string) bool {
 	if p, ok := provider.Of(name); ok && p.Format == provider.Script {
@@ -146,7 +146,7 @@ func (s *Service) CheckModel(ctx context.Context, q *db.Queries, orgID, name, mo
 		WithCode(fault.PermissionDenied).WithFix("use one of those, or have an administrator allow it: deckhand plan models")
 }
 
-// Set puts an organisation on a plan; runs, unless nil, in the place of the
+// Set puts an organisation on a plan; runs, unless nil, instead of the
 // plan's own.
 func (s *Service) Set(ctx context.Context, orgID, name string, runs *int64, by event.Actor) error {
 	p, ok := Of(name)

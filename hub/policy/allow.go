@@ -159,7 +159,7 @@ func subcommand(s string) bool {
 	return s != "" && !strings.ContainsAny(s, "/=.*$ ") && s[0] != '-'
 }
 
-// exact says that a rule for exact arguments, or for their shape, is about a call.
+// exact reports whether a rule for exact arguments, or for their shape, is about a call.
 func (r *Rule) exact(c *Call) bool {
 	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }

@@ -158,7 +158,7 @@ var slash = token{char: '/'}
 
 func (t token) many() bool { return t.kind >= star }
 
-// takes says that a token may stand for a character of another.
+// takes reports whether a token may stand for a character of another.
 func (t token) takes(o token, begun bool) bool {
 	switch t.kind {
 	case char:

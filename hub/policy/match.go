@@ -90,7 +90,7 @@ func (r *Rule) why(m answer) string {
 	return why
 }
 
-// applies says that a rule is about a call, as far as that does not depend on its
+// applies reports whether a rule is about a call, as far as that does not depend on its
 // parts.
 func (r *Rule) applies(c *Call) bool {
 	if len(r.Tools) > 0 && !anyGlob(r.Tools, c.Tool) || len(r.Categories) > 0 && !slices.Contains(r.Categories, c.Category) ||
@@ -217,7 +217,7 @@ func (r *Rule) overFiles(globs []Glob, files []shell.Operand, access shell.Acces
 	return out
 }
 
-// settled is a word with nothing in the place of variables that the script does not
+// settled is a word with nothing instead of variables that the script does not
 // set. They are the environment's, which is not the agent's to choose: a rule that
 // forbids is not about them.
 func settled(w shell.Word) shell.Word {
@@ -319,7 +319,7 @@ func (r *Rule) words(u *unit) (n int) {
 	return n
 }
 
-// installed says that a program is called by its name alone, or lies where the
+// installed reports whether a program is called by its name alone, or lies where the
 // machine's own programs do: ./git and /tmp/git may be anything.
 func installed(name string) bool {
 	i := strings.LastIndexByte(name, '/')

@@ -314,7 +314,7 @@ func decide(rules []*Rule, u *unit) decided {
 	return out
 }
 
-// NeedsLabels says that a rule looks at the labels of nodes.
+// NeedsLabels reports whether a rule looks at the labels of nodes.
 func (s Set) NeedsLabels() bool {
 	for _, src := range s {
 		for _, r := range src.Rules {

@@ -26,7 +26,7 @@ type Opener interface {
 	Open(sealed []byte, object string) ([]byte, error)
 }
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -52,7 +52,7 @@ type held struct {
 	rules  []db.AllowRule
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service {
 	return &Service{cfg: cfg, known: map[string]*held{}, parsed: map[string]*Policy{}}
 }
@@ -236,7 +236,7 @@ type Replayed struct {
 }
 
 // Replay returns what a policy would have decided on the newest steps. With
-// an agent, it is tried in the place of that agent's own.
+// an agent, it is tried instead of that agent's own.
 func (s *Service) Replay(ctx context.Context, orgID, agentID, file, text string, steps int32) (out []Replayed, read, unreadable int, err error) {
 	candidate, err := Parse(file, []byte(text))
 	if err != nil {
@@ -299,7 +299,7 @@ func (s Set) with(p *Policy, agent bool) Set {
 }
 
 // Test returns what a call would get from the policies that hold, or with another
-// one tried in the place of the organisation's, and the commands of its script.
+// one tried instead of the organisation's, and the commands of its script.
 func (s *Service) Test(ctx context.Context, orgID, agentID, text string, c Call) (Decision, []string, error) {
 	set, err := s.For(ctx, s.cfg.Store.Queries, orgID, agentID, db.AgentVersion{}, true)
 	if err != nil {

@@ -146,7 +146,7 @@ func filesOf(cmd *shell.Command) []shell.Operand {
 	return out
 }
 
-// tame says that a file that is written by redirection is one of the workspace,
+// tame reports whether a file that is written by redirection is one of the workspace,
 // or of nobody.
 func tame(w shell.Word) bool {
 	if strings.HasPrefix(w.Text, "/dev/fd/") || w.Text == "/dev/null" || w.Text == "/dev/stdout" || w.Text == "/dev/stderr" || w.Text == "/dev/tty" {

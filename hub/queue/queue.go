@@ -2,7 +2,7 @@
 // people who filled it, then place.
 //
 // Among tasks of one priority the next turn is of the share (a person) that has
-// the fewest tasks under way; of several with as few, of the one whose last
+// the fewest tasks in progress; of several with as few, of the one whose last
 // turn is the longest ago. So a user who fills the queue delays others by one task
 // each, and nobody starves. The share with the empty name goes first: a person
 // with the right to do so put its tasks at the front.
@@ -28,7 +28,7 @@ type Entry struct {
 
 // Turn is where a share stands before the first of its tasks is taken.
 type Turn struct {
-	// Active is how many of its tasks are under way.
+	// Active is how many of its tasks are in progress.
 	Active int
 	// Served is when its last turn was; zero for never.
 	Served time.Time

@@ -18,7 +18,7 @@ const (
 	lookTimeout = 5 * time.Second
 )
 
-// calls are those under way. The zero value is ready.
+// calls are those in progress. The zero value is ready.
 type calls struct {
 	mu   sync.Mutex
 	open map[*call]struct{}
@@ -43,7 +43,7 @@ func (c *calls) begin(ctx context.Context, one *call) (_ context.Context, done f
 	}
 }
 
-// leases returns those of the calls under way, each once.
+// leases returns those of the calls in progress, each once.
 func (c *calls) leases() []lease.Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *calls) end(le lease.Lease) int {
 	return n
 }
 
-// uses returns the credentials of the calls under way, each once. What the hub
+// uses returns the credentials of the calls in progress, each once. What the hub
 // was started with is not disconnected.
 func (c *calls) uses() []credential.Use {
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (c *call) use() credential.Use {
 	return credential.Use{OrgID: c.reservation.OrgID, Provider: c.access.Provider.Name}
 }
 
-// Start begins to look after the calls under way.
+// Start begins to look after the calls in progress.
 func (r *Relay) Start(ctx context.Context) error {
 	return r.Run(ctx, func(ctx context.Context) error {
 		ticker := time.NewTicker(lookEvery)

@@ -47,7 +47,7 @@ type request struct {
 	maxTokens int64
 	// thinks says that the model may think out of sight.
 	thinks bool
-	// body is the request written anew.
+	// body is the request written again.
 	body []byte
 }
 

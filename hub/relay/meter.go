@@ -169,7 +169,7 @@ func newBuffers() *buffers {
 }
 
 // Get implements httputil.BufferPool.
-func (b *buffers) Get() []byte { return *b.pool.Get().(*[]byte) } //nolint:forcetypeassert // New makes nothing else
+func (b *buffers) Get() []byte { return *b.pool.Get().(*[]byte) } //nolint:forcetypeassert // New creates nothing else
 
 // Put implements httputil.BufferPool.
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

@@ -4,7 +4,7 @@
 // budgets, puts the provider's key in place, streams both ways without holding
 // anything back, reads the usage off the wire, and settles.
 //
-// A request is read and written anew before it is sent, so that the provider
+// A request is read and written again before it is sent, so that the provider
 // reads what was checked; fields that nobody checks are refused, as they may
 // cost what nobody reckoned with or act where nobody decided.
 //
@@ -12,7 +12,7 @@
 // worker's next report finds it. What a call costs that broke off, or whose
 // answer did not tell, is bounded: see meter.cost.
 //
-// A call whose lease ends while it is under way is cut off, and so is one whose
+// A call whose lease ends while it is in progress is cut off, and so is one whose
 // provider is disconnected, whichever hub did it: the leases and credentials of
 // all calls are looked at together, from the database, since no other hint may
 // be lost. While the database does not answer,
@@ -84,7 +84,7 @@ type Grant struct {
 	Price func(model string) (price.Model, error)
 }
 
-// Config says what the relay works with.
+// Config holds the dependencies of the relay.
 type Config struct {
 	// Grant returns what a lease holds of a provider, from one look at the
 	// database; a stale lease is refused.
@@ -117,7 +117,7 @@ type Config struct {
 }
 
 // Relay serves model calls. Mount it at Prefix. It is a lifecycle.Service:
-// while it runs, it looks after the calls under way.
+// while it runs, it looks after the calls in progress.
 type Relay struct {
 	lifecycle.Runner
 
@@ -127,7 +127,7 @@ type Relay struct {
 	room  *fair.Room
 }
 
-// New makes a Relay.
+// New creates a Relay.
 func New(cfg Config) *Relay {
 	r := &Relay{cfg: cfg, room: fair.NewRoom(maxRoom, eachRoom)}
 	r.proxy = &httputil.ReverseProxy{

@@ -12,7 +12,7 @@ var holders = []string{
 	"messages", "system", "input", "contents", "systemInstruction", "content", "output", "parts", "functionResponse",
 }
 
-// named are the fields of a piece of content that names it in place of holding
+// named are the fields of a piece of content that names it instead of holding
 // it, in any format.
 var named = []string{"file_url", "file_id", "fileData"}
 
@@ -32,7 +32,7 @@ func held(m map[string]json.RawMessage) error {
 // begin is how the fields begin that name content, or may.
 var begin = [][]byte{[]byte("file"), []byte("source"), []byte("image")}
 
-// mayName says whether any of those fields can be in a text of JSON, at whatever
+// mayName reports whether any of those fields can be in a text of JSON, at whatever
 // depth. Most requests are a long transcript that has none of them, and each call
 // has all of it again: so they are not read for it. A letter that is written as an
 // escape counts as any of them.

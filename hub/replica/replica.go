@@ -47,7 +47,7 @@ type Replica struct {
 
 var _ edge.Directory = (*Replica)(nil)
 
-// New makes a Replica.
+// New creates a Replica.
 func New(cfg Config) *Replica { return &Replica{cfg: cfg} }
 
 // storeTimeout bounds each write of the row.

@@ -27,7 +27,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Config says what Reports works with.
+// Config holds the dependencies of Reports.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -50,7 +50,7 @@ type Config struct {
 // Reports takes reports.
 type Reports struct{ cfg Config }
 
-// New makes Reports.
+// New creates Reports.
 func New(cfg Config) *Reports { return &Reports{cfg} }
 
 // held runs fn in a transaction that holds the lease.

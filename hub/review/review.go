@@ -48,7 +48,7 @@ type Workspaces interface {
 	Undo(ctx context.Context, req workspace.Request) (workspace.Undone, error)
 }
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store      *store.Store
 	Recorder   *event.Recorder
@@ -75,7 +75,7 @@ type Service struct {
 	busy busy
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service {
 	return &Service{cfg: cfg, kick: make(chan struct{}, 1), busy: busy{items: map[string]bool{}}}
 }

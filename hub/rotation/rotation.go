@@ -3,7 +3,7 @@
 //	asked for --- a new key seals, the old ones open ---> sealing anew, in small parts
 //	sealing anew --- nothing is sealed with an old key, and no hub can seal with one ---> old keys deleted
 //
-// What is sealed anew is compared with what was there as it is written: whoever
+// What is sealed again is compared with what was there as it is written: whoever
 // changed it meanwhile is right. A hub that dies in between leaves rows of either
 // key, which all hubs open; the leader that comes after it goes over all of them
 // again. An old key is deleted only when one look at the whole database finds
@@ -29,10 +29,10 @@ import (
 
 // Settle is how long after its replacement a key may still have sealed something:
 // as long as a hub may seal without looking for newer ones, and what it wrote then
-// is under way.
+// is in progress.
 const Settle = vault.MaxAge + 40*time.Second
 
-// Config says what a rotation works with.
+// Config holds the dependencies of a rotation.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -53,7 +53,7 @@ type Rotation struct {
 	cfg Config
 }
 
-// New makes a Rotation.
+// New creates a Rotation.
 func New(cfg Config) *Rotation {
 	if cfg.Settle == 0 {
 		cfg.Settle = Settle

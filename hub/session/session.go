@@ -48,7 +48,7 @@ const (
 // DefaultOrganisation is who logs in without naming one.
 const DefaultOrganisation = "default"
 
-// Config says what a Sessions works with.
+// Config holds the dependencies of a Sessions.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -69,7 +69,7 @@ type Sessions struct {
 	found *expirable.LRU[string, auth.Identity]
 }
 
-// New makes Sessions.
+// New creates Sessions.
 func New(cfg Config) *Sessions {
 	if cfg.Idle <= 0 {
 		cfg.Idle = DefaultIdle

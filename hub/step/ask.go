@@ -42,7 +42,7 @@ func mustAsk(record *tool.Tool, p *persona.Persona) string {
 	return ""
 }
 
-// autonomous says that only a tool's danger asks for a person: a rule of the
+// autonomous reports whether only a tool's danger asks for a person: a rule of the
 // policy may allow that, while what the persona asks about is asked about all the
 // same, until a person says otherwise in an answer.
 func autonomous(record *tool.Tool, p *persona.Persona) bool {

@@ -157,7 +157,7 @@ func withReason(what, reason string) string {
 	return what + ": " + reason
 }
 
-// change puts a person's arguments in the place of the model's, and answers
+// change puts a person's arguments instead of the model's, and answers
 // them masked. The grant is bound to them.
 func (s *Steps) change(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, a inbox.Answer, params *db.ResolveStepParams) (json.RawMessage, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)

@@ -66,7 +66,7 @@ func (s *Steps) leased(ctx context.Context, orgID string, le lease.Lease, stepID
 	return row.Step, row.Task, err
 }
 
-// ready says that a step is granted to be made as it is, on a node that is in
+// ready reports whether a step is granted to be made as it is, on a node that is in
 // reach.
 func (s *Steps) ready(step db.Step) bool {
 	if State(step.State) != Granted || step.GrantedBinding != nil || step.NodeID == nil {

@@ -83,10 +83,10 @@ var transitions = map[State][]State{
 	Cancelled: nil,
 }
 
-// Ended says that the loop has nothing more to wait for.
+// Ended reports whether the loop has nothing more to wait for.
 func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown }
 
-// Config says what Steps works with.
+// Config holds the dependencies of Steps.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -138,7 +138,7 @@ type Steps struct {
 	changes *changes
 }
 
-// New makes Steps.
+// New creates Steps.
 func New(cfg Config) *Steps { return &Steps{cfg, newGrants(), newRecords(), newChanges()} }
 
 // Proposal is one tool call, as the model asked for it.
@@ -322,7 +322,7 @@ func (d draft) event(step db.Step) event.Draft {
 	}}
 }
 
-// conversational says that a tool touches the conversation only, and nobody has
+// conversational reports whether a tool touches the conversation only, and nobody has
 // to be asked.
 func conversational(record *tool.Tool) bool {
 	return record != nil && record.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks

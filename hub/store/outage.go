@@ -15,7 +15,7 @@ import (
 // admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections.
 var goingDown = []string{"57P01", "57P02", "57P03", "53300"}
 
-// Gone says that an error is the database's absence: it cannot be reached, or
+// Gone reports whether an error is the database's absence: it cannot be reached, or
 // ends, or starts. Nothing is wrong with what was asked, which may be asked
 // again; whether a commit took place is not known.
 func Gone(err error) bool {

@@ -74,7 +74,7 @@ func (s *Store) Reseal(ctx context.Context, c SealedColumn, values []Sealed) (wr
 	return written, err
 }
 
-// AnySealedOtherwise says whether any row of a table does not begin with a prefix
+// AnySealedOtherwise reports whether any row of a table does not begin with a prefix
 // of five bytes.
 func (s *Store) AnySealedOtherwise(ctx context.Context, c SealedColumn, prefix []byte) (yes bool, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+c.Table+" WHERE "+c.other("$1")+")", prefix).Scan(&yes)

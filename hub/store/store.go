@@ -105,7 +105,7 @@ func connectFault(cfg *pgx.ConnConfig, err error) error {
 		WithFix("check database-url and that PostgreSQL runs there").WithCause(err)
 }
 
-// Current says whether the database answers and has the schema of this release,
+// Current reports whether the database answers and has the schema of this release,
 // or a later one's: releases beside each other share a database.
 func (s *Store) Current(ctx context.Context) error {
 	version, err := s.SchemaVersion(ctx)
@@ -164,10 +164,10 @@ func (s *Store) Pool() *pgxpool.Stat { return s.pool.Stat() }
 // Close ends all connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// IsNotFound says that a query for one row answered none.
+// IsNotFound reports whether a query for one row answered none.
 func IsNotFound(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
-// Violates says that err is the violation of that constraint or unique index.
+// Violates reports whether err is the violation of that constraint or unique index.
 func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.ConstraintName == constraint

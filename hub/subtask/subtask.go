@@ -42,7 +42,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -73,7 +73,7 @@ type Service struct {
 
 type parent struct{ orgID, taskID string }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service {
 	return &Service{cfg: cfg, kick: make(chan struct{}, 1), stale: map[parent]bool{}}
 }
@@ -114,7 +114,7 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 		return nil, err
 	}
 	// Nothing leaves the workspaces of the tasks below one that is reviewed either,
-	// and what it runs with in the place of its persona's is not for less care.
+	// and what it runs with instead of its persona's is not for less care.
 	sub.Override.Mode = inherited(own.Mode)
 	if work.Manifest == nil {
 		sub.Parent, sub.ParentStep = &t, stepID

@@ -33,7 +33,7 @@ type Override struct {
 	Chat bool `json:"chat,omitempty"`
 }
 
-// Limits are what an admin lets a run have in the place of its persona's; 0
+// Limits are what an admin lets a run have instead of its persona's; 0
 // leaves those.
 type Limits struct {
 	Iterations int32         `json:"iterations,omitempty"`

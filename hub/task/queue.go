@@ -67,7 +67,7 @@ func (s *Service) Standings(ctx context.Context, orgID string, tasks ...db.Task)
 // places is an organisation's queue at a moment.
 type places struct {
 	of     map[string]int32 // by task, from 1
-	active int32            // tasks under way
+	active int32            // tasks in progress
 }
 
 // places looks at the queue. Those who ask at the same time share a look: each
@@ -91,7 +91,7 @@ func (s *Service) places(ctx context.Context, orgID string) (places, error) {
 	return out, err
 }
 
-// estimate reckons how long a task waits: those under way and those before it,
+// estimate reckons how long a task waits: those in progress and those before it,
 // spread over as many as run at once now.
 func estimate(place, active int32, pace db.TaskPaceRow) Standing {
 	st := Standing{Place: place, Wait: -1, Basis: "no history"}

@@ -24,7 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 )
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -46,7 +46,7 @@ type Service struct {
 	looks flight.Group[string, places]
 }
 
-// NewService makes a Service.
+// NewService creates a Service.
 func NewService(cfg Config) *Service {
 	return &Service{cfg: cfg, paces: expirable.NewLRU[string, db.TaskPaceRow](rememberedPaces, nil, paceFor)}
 }

@@ -63,14 +63,14 @@ func Transitions() map[State][]State {
 	return out
 }
 
-// Final says that the state never changes again.
+// Final reports whether the state never changes again.
 func (s State) Final() bool { return len(transitions[s]) == 0 }
 
-// Parked says that nothing of the task goes on before a person says so: it
+// Parked reports whether nothing of the task goes on before a person says so: it
 // holds no slot, and what runs in its workspace is frozen.
 func (s State) Parked() bool { return s == Paused || s == AwaitingApproval || s == NeedsInput }
 
-// May says whether a task in state s may move to another state.
+// May reports whether a task in state s may move to another state.
 func (s State) May(to State) bool { return slices.Contains(transitions[s], to) }
 
 func refuse(id string, from, to State) *fault.Error {

@@ -22,7 +22,7 @@ type Teams struct {
 	users *user.Users
 }
 
-// New makes Teams.
+// New creates Teams.
 func New(s *store.Store, users *user.Users) *Teams { return &Teams{s, users} }
 
 // Find returns the id of a team by an id, the beginning of one, or a name.

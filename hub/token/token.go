@@ -23,7 +23,7 @@ type Service struct {
 	tokens   *auth.Tokens
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(s *store.Store, recorder *event.Recorder, tokens *auth.Tokens) *Service {
 	return &Service{s, recorder, tokens}
 }

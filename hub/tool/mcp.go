@@ -66,7 +66,7 @@ type Definition struct {
 	Digest string `json:"digest"`
 }
 
-// IsMCP says that a tool of that name is one of an MCP server's.
+// IsMCP reports whether a tool of that name is one of an MCP server's.
 func IsMCP(name string) bool { return strings.HasPrefix(name, persona.MCPPrefix) }
 
 // MCPName is how the model calls a tool of a server: mcp__server__tool, of the
@@ -134,7 +134,7 @@ func mcpKeeper(taskID string) string { return "mcp_" + strings.TrimPrefix(taskID
 
 func mcpSocket(m *MCP) string { return path.Join(mcpSockets, m.TaskID+"-"+m.Server.Name) }
 
-// keepMCP makes sure that a server is kept, unless the call itself is under way.
+// keepMCP makes sure that a server is kept, unless the call itself is in progress.
 func keepMCP(ctx context.Context, c Call) error {
 	res, err := c.Node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: c.Jail.GetJailId(), LiveOnly: true})
 	if err != nil {

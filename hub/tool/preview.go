@@ -81,7 +81,7 @@ var mostHarmful = map[string]deckhandv1.ToolCategory{
 	"admin":    deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS,
 }
 
-// Covers says whether a role may use tools of a category.
+// Covers reports whether a role may use tools of a category.
 func Covers(role string, category deckhandv1.ToolCategory) bool { return category <= mostHarmful[role] }
 
 // CategoryName is a category's word, as it is stored.

@@ -53,7 +53,7 @@ type Call struct {
 	Node Node
 	// Sync copies files to or from the agent's jail on another node.
 	Sync func(ctx context.Context, s Sync) (Synced, error)
-	// Live says whether the call is still wanted.
+	// Live reports whether the call is still wanted.
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
 	Answer Answer
@@ -117,7 +117,7 @@ type Tool struct {
 	// Irreversible says what cannot, of a tool that is neither reversible nor
 	// read-only.
 	Irreversible string
-	// Leaves says whether a call has an effect outside of the workspace; nil where
+	// Leaves reports whether a call has an effect outside of the workspace; nil where
 	// none has. Commands and servers are kept in by the jail and its egress.
 	Leaves func(arguments map[string]any) bool
 	// Asks: it asks a person, and runs when the answer is there.
@@ -140,7 +140,7 @@ type Tool struct {
 	preview func(arguments map[string]any) string
 }
 
-// Runs says that the tool runs a command on a node, under the step's id.
+// Runs reports whether the tool runs a command on a node, under the step's id.
 func (t *Tool) Runs() bool { return t.runs }
 
 // Run has a granted call run, or re-attaches to it.
@@ -230,7 +230,7 @@ func (r *Registry) Irreversible() (names []string) {
 // always are the tools that every agent has: without them a run cannot end.
 var always = []string{"complete_task"}
 
-// Allowed says whether a persona may use a tool of this release.
+// Allowed reports whether a persona may use a tool of this release.
 func Allowed(p *persona.Persona, name string) bool {
 	return slices.Contains(p.Tools, name) || slices.Contains(always, name) || name == Search && len(p.MCP) > 0
 }
@@ -247,7 +247,7 @@ func (r *Registry) For(p *persona.Persona) []*deckhandv1.Tool {
 	return out
 }
 
-// Jailed says whether a persona may do anything on a node.
+// Jailed reports whether a persona may do anything on a node.
 func (r *Registry) Jailed(p *persona.Persona) bool {
 	if len(p.MCP) > 0 {
 		return true

@@ -29,7 +29,7 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 	})
 }
 
-// Update puts another spec in the place of a trigger's own, unless its agent's
+// Update puts another spec instead of a trigger's own, unless its agent's
 // persona says what it does.
 func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, by event.Actor) error {
 	return s.update(ctx, orgID, id, clone(spec), false, by)

@@ -531,7 +531,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// Started says whether a task came of a trigger.
+// Started reports whether a task came of a trigger.
 func Started(t db.Task) bool { return strings.HasPrefix(t.TriggerID, "trig_") }
 
 // Ended is told of a task that came of a trigger and has ended, after the commit:

@@ -50,7 +50,7 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Config says what a Service works with.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -85,7 +85,7 @@ type Service struct {
 	known *lru.Cache[string, *compiled]
 	// rates are what each webhook may still take, by id.
 	rates *lru.Cache[string, *rate.Limiter]
-	// room is for bodies under way, and lanes for expressions that a caller waits
+	// room is for bodies in progress, and lanes for expressions that a caller waits
 	// for, by organisation.
 	room  *fair.Room
 	lanes *fair.Lanes
@@ -96,7 +96,7 @@ type Service struct {
 
 const knownTriggers = 16_384
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) *Service {
 	if cfg.Handled == nil {
 		cfg.Handled = func(string, string) {}

@@ -40,7 +40,7 @@ const (
 	Prefix = "/webhooks/"
 	// bodyTimeout is how long a sender may take to send a body.
 	bodyTimeout = 10 * time.Second
-	// maxRoom is how many bytes the bodies under way may have together, and with
+	// maxRoom is how many bytes the bodies in progress may have together, and with
 	// them the memory that strangers can take; eachRoom how many those of one
 	// organisation, and those from one address. What is counted is what has come,
 	// never what a sender announces.

@@ -32,7 +32,7 @@ const (
 	nobody = "$2a$12$.XvX5fpxMEVa9lA405CIG.ocQBqKT6xWNWl/TcVCGDW1LArnKPAuW"
 )
 
-// Config says what a Users works with.
+// Config holds the dependencies of a Users.
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
@@ -53,7 +53,7 @@ type Users struct {
 	roles *expirable.LRU[string, string]
 }
 
-// New makes Users.
+// New creates Users.
 func New(cfg Config) *Users {
 	if cfg.Changed == nil {
 		cfg.Changed = func() {}

@@ -132,7 +132,7 @@ func (r Root) encrypt(handle *keyset.Handle) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// decrypt reads the keyset. A root whose file was replaced meanwhile is read anew.
+// decrypt reads the keyset. A root whose file was replaced meanwhile is read again.
 func (v *Vault) decrypt(sealed []byte) (*keyset.Handle, error) {
 	root := *v.root.Load()
 	handle, err := root.decrypt(sealed)

@@ -55,7 +55,7 @@ type Config struct {
 // Workspaces is what the hub knows of workspaces' changes.
 type Workspaces struct{ cfg Config }
 
-// New makes Workspaces.
+// New creates Workspaces.
 func New(cfg Config) *Workspaces {
 	if cfg.Window == 0 {
 		cfg.Window = DefaultWindow
@@ -194,7 +194,7 @@ type Span struct {
 	Left time.Duration
 }
 
-// Open says whether the span has not ended.
+// Open reports whether the span has not ended.
 func (s Span) Open() bool { return s.Until.IsZero() || s.Left > 0 }
 
 // span is the one that begins at an end; nil for none yet.

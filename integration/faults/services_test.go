@@ -168,7 +168,7 @@ func initIn(bundle string) int {
 	return pid
 }
 
-// reachable says whether somebody listens at an address of this machine's own
+// reachable reports whether somebody listens at an address of this machine's own
 // network.
 func reachable(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second)

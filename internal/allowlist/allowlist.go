@@ -126,7 +126,7 @@ func (l *List) Match(t Target, method string) *Refusal {
 	return &Refusal{Reason: fmt.Sprintf("no rule allows %s", t), Allow: suggestion(t)}
 }
 
-// Reaches says whether anything at all is allowed there: a tunnel may be opened,
+// Reaches reports whether anything at all is allowed there: a tunnel may be opened,
 // and what is in it is judged by Match.
 func (l *List) Reaches(t Target) *Refusal {
 	if slices.ContainsFunc(l.Rules, func(r Rule) bool { return r.reaches(t) }) {
@@ -135,7 +135,7 @@ func (l *List) Reaches(t Target) *Refusal {
 	return l.Match(t, Opaque)
 }
 
-// Forwarded says whether a forward leads to a target.
+// Forwarded reports whether a forward leads to a target.
 func (l *List) Forwarded(t Target) bool {
 	return slices.ContainsFunc(l.Forwards, func(f Forward) bool { return f.Host == t.Host && f.Port == t.Port })
 }
@@ -219,7 +219,7 @@ func (r *Rule) ports() []uint16 {
 	return r.Ports
 }
 
-// reaches says whether the rule is about a target's host and port.
+// reaches reports whether the rule is about a target's host and port.
 func (r *Rule) reaches(t Target) bool { return r.names(t) && slices.Contains(r.ports(), t.Port) }
 
 func (r *Rule) permits(method string) bool {
@@ -232,7 +232,7 @@ func (r *Rule) permits(method string) bool {
 	return true
 }
 
-// names says whether the rule is about a target's host.
+// names reports whether the rule is about a target's host.
 func (r *Rule) names(t Target) bool {
 	if t.Addr.IsValid() {
 		network, ok := r.network()

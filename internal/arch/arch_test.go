@@ -57,7 +57,7 @@ var packages = sync.OnceValues(func() (map[string]pkg, error) {
 	}
 })
 
-// under says whether a package is one of, or below one of, the paths.
+// under reports whether a package is one of, or below one of, the paths.
 func under(path string, paths ...string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
 }

@@ -61,7 +61,7 @@ func compared(e ast.Expr) []string {
 	return nil
 }
 
-// fixed says whether an expression is known to whoever reads the program: a
+// fixed reports whether an expression is known to whoever reads the program: a
 // literal, nil, or a constant of a package.
 func fixed(f *ast.File, e ast.Expr) bool {
 	switch x := e.(type) {

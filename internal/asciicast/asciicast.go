@@ -44,7 +44,7 @@ type Writer struct {
 	held []byte
 }
 
-// NewWriter makes a Writer.
+// NewWriter creates a Writer.
 func NewWriter(out io.Writer, header Header) *Writer {
 	return &Writer{out: out, header: header, last: header.Begin, cols: defaultCols, rows: defaultRows}
 }

@@ -162,7 +162,7 @@ func (v *verifier) next(line []byte) (why string) {
 	return malformed
 }
 
-// signed says whether a signature is of what is signed.
+// signed reports whether a signature is of what is signed.
 func (v *verifier) signed(signature string, unsigned any) bool {
 	sig, ok := unhex(signature, ed25519.SignatureSize)
 	return ok && ed25519.Verify(v.key, payload(unsigned), sig)

@@ -95,7 +95,7 @@ func New(cfg Config) *Process {
 // exit is the end of a daemon; the cause is never nil.
 type exit struct{ cause error }
 
-// Adopted says whether the last Start found the daemon running already.
+// Adopted reports whether the last Start found the daemon running already.
 func (p *Process) Adopted() bool { return p.adopted }
 
 // PID returns the pid of the daemon that Start last found or made.

@@ -54,7 +54,7 @@ func Read(path string) (Identity, error) {
 	return id, nil
 }
 
-// Alive says whether the process still runs. A zombie does not.
+// Alive reports whether the process still runs. A zombie does not.
 func (id Identity) Alive() bool {
 	if id.PID <= 0 {
 		return false

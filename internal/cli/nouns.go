@@ -313,7 +313,7 @@ func stepStyle(s deckhandv1.StepState) lipgloss.Style {
 	return style
 }
 
-// final says whether a task's state never changes again.
+// final reports whether a task's state never changes again.
 func final(s deckhandv1.TaskState) bool {
 	return s >= deckhandv1.TaskState_TASK_STATE_SUCCEEDED
 }

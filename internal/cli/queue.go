@@ -178,7 +178,7 @@ func (a *app) workerNoun() output.Noun[*deckhandv1.Worker] {
 	}
 }
 
-// workerWork says whether a worker takes tasks, and why it does not.
+// workerWork reports whether a worker takes tasks, and why it does not.
 func workerWork(x *deckhandv1.Worker) string {
 	switch {
 	case x.GetDrain() != nil:

@@ -43,7 +43,7 @@ type runOptions struct {
 	with    runOverride
 }
 
-// runOverride are the flags of what one run has in the place of what its persona
+// runOverride are the flags of what one run has instead of what its persona
 // says.
 type runOverride struct {
 	mode, provider, model string

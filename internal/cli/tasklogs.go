@@ -107,7 +107,7 @@ func (a *app) copyLog(ctx context.Context, client *sdk.Client, request *deckhand
 	}
 }
 
-// brokenLink says whether a stream broke on its way, not by the hub's answer:
+// brokenLink reports whether a stream broke on its way, not by the hub's answer:
 // that has a fix or a code.
 func brokenLink(err error) bool {
 	e := fault.As(err)

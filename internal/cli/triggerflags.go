@@ -128,7 +128,7 @@ func (f *triggerFlags) dollars(flags *pflag.FlagSet, name, help string, apply fu
 	}})
 }
 
-// changed says whether one of the flags was given.
+// changed reports whether one of the flags was given.
 func (f *triggerFlags) changed(cmd *cobra.Command) bool {
 	for _, flag := range f.set {
 		if cmd.Flags().Changed(flag.name) {

@@ -92,7 +92,7 @@ type Error struct {
 	Err error
 }
 
-// New makes an error of a kind with a formatted message.
+// New creates an error of a kind with a formatted message.
 func New(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
@@ -139,7 +139,7 @@ func As(err error) *Error {
 	return nil
 }
 
-// Is says whether err's chain holds an Error of the kind.
+// Is reports whether err's chain holds an Error of the kind.
 func Is(err error, kind Kind) bool {
 	e := As(err)
 	return e != nil && e.Kind == kind

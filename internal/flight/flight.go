@@ -1,6 +1,6 @@
 // Package flight lets those who ask the same at the same time share one answer.
 // Unlike golang.org/x/sync/singleflight it never gives an answer that was begun
-// before the question: who asks while one is under way shares the next one. So
+// before the question: who asks while one is in progress shares the next one. So
 // an answer holds whatever the caller has committed before.
 package flight
 
@@ -16,7 +16,7 @@ type Group[K comparable, V any] struct {
 	keys map[K]*pair[V]
 }
 
-// pair is what is under way for a key. next waits for running to end.
+// pair is what is in progress for a key. next waits for running to end.
 type pair[V any] struct{ running, next *call[V] }
 
 type call[V any] struct {

@@ -32,7 +32,7 @@ func TestWhoAsksWhileAnAnswerIsUnderWaySharesTheNextOne(t *testing.T) {
 				answers[i], err = g.Do(t.Context(), "a", ask)
 				require.NoError(t, err)
 			})
-			synctest.Wait() // the first is under way before the others ask
+			synctest.Wait() // the first is in progress before the others ask
 		}
 		var other int32
 		wg.Go(func() { other, _ = g.Do(t.Context(), "b", ask) })

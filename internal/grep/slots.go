@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// ErrBusy says that a caller has too many searches under way.
+// ErrBusy says that a caller has too many searches in progress.
 var ErrBusy = errors.New("too many of your searches are under way on this node")
 
 // maxWaiting is how many searches of one caller wait for each other.

@@ -60,7 +60,7 @@ func (t Token) GoString() string { return t.String() }
 // Hash is what the hub stores: the hash of the secret part.
 func (t Token) Hash() []byte { return ident.Hash(t.secret) }
 
-// Names says whether the token was made by the hub whose CA has this
+// Names reports whether the token was made by the hub whose CA has this
 // fingerprint.
 func (t Token) Names(caFingerprint string) bool {
 	return strings.HasPrefix(caFingerprint, t.caPrefix)

@@ -22,7 +22,7 @@ type Config struct {
 	Format string `koanf:"log-format"`
 }
 
-// New makes a logger that writes to w.
+// New creates a logger that writes to w.
 func New(name string, cfg Config, w io.Writer, r *redact.Redactor) (hclog.Logger, error) {
 	level := hclog.LevelFromString(cfg.Level)
 	if level == hclog.NoLevel {
@@ -53,7 +53,7 @@ func Correlation(ctx context.Context) string {
 	return id
 }
 
-// ValidCorrelation says whether an id from outside may be taken over: 1 to 64
+// ValidCorrelation reports whether an id from outside may be taken over: 1 to 64
 // letters, digits, dashes and underscores.
 func ValidCorrelation(id string) bool {
 	return id != "" && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""

@@ -15,7 +15,7 @@ type Kind struct {
 	Private bool
 }
 
-// Holds says that all of a network is of the kind.
+// Holds reports whether all of a network is of the kind.
 func (k *Kind) Holds(network netip.Prefix) bool {
 	return k.Block.Bits() <= network.Bits() && k.Block.Contains(network.Addr())
 }

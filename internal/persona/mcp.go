@@ -22,7 +22,7 @@ type MCPServer struct {
 	// NAME=value.
 	Command []string
 	Env     []string
-	// URL is that of one elsewhere, in place of Command.
+	// URL is that of one elsewhere, instead of Command.
 	URL string
 	// Tools are the only ones that the agent may use, by the server's own names;
 	// nil for all.

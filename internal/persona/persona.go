@@ -40,7 +40,7 @@ const (
 // modes are all of them, the least careful first.
 var modes = []Mode{Autonomous, Supervised, Review}
 
-// Below says that a mode is less careful than another.
+// Below reports whether a mode is less careful than another.
 func (m Mode) Below(other Mode) bool { return slices.Index(modes, m) < slices.Index(modes, other) }
 
 // Scope says whose a workspace is.

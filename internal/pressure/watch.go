@@ -51,7 +51,7 @@ type Watch struct {
 
 var _ lifecycle.Service = (*Watch)(nil)
 
-// New makes a Watch. Before its first look there is no pressure.
+// New creates a Watch. Before its first look there is no pressure.
 func New(cfg Config) *Watch {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()

@@ -25,7 +25,7 @@ const (
 	SerpAPI Format = "serpapi"
 )
 
-// Searches says that it is a search engine's.
+// Searches reports whether it is a search engine's.
 func (f Format) Searches() bool { return f == SearXNG || f == Brave || f == Exa || f == SerpAPI }
 
 // Provider is one family of models, or a search engine.
@@ -40,7 +40,7 @@ type Provider struct {
 	KeyPrefix string
 	// KeyOptional says that a server may want no key: one of your own.
 	KeyOptional bool
-	// Responses says that models are asked by OpenAI's responses in place of its
+	// Responses says that models are asked by OpenAI's responses instead of its
 	// chat completions, which keep no reasoning between turns.
 	Responses bool
 	// SilentUsage says that a stream of chat completions reports its usage
@@ -49,7 +49,7 @@ type Provider struct {
 	// ShortCallIDs says that the id of a tool's call has nine letters and digits,
 	// and that others are refused.
 	ShortCallIDs bool
-	// Login is how one logs in to it in the place of a key; nil where one cannot.
+	// Login is how one logs in to it instead of a key; nil where one cannot.
 	Login *Login
 }
 

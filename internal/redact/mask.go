@@ -210,7 +210,7 @@ func maskKeys(p []byte) (open int) {
 	}
 }
 
-// ofKey says whether a byte can be in the body of a key: base64, and the
+// ofKey reports whether a byte can be in the body of a key: base64, and the
 // headers of an encrypted one. A dash ends it.
 func ofKey(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||

@@ -110,7 +110,7 @@ func longestAt[T string | []byte](m *matcher, text T, h uint32, start int) int {
 	return n
 }
 
-// has says whether text has any of the patterns.
+// has reports whether text has any of the patterns.
 func has[T string | []byte](m *matcher, text T) (yes bool) {
 	regions(m, text, func(int, int) bool {
 		yes = true

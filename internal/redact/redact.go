@@ -176,7 +176,7 @@ func (r *Redactor) known() matchers {
 }
 
 // String returns s with every secret masked, and as text that every sink takes:
-// valid UTF-8 without NUL, U+FFFD in place of what is not.
+// valid UTF-8 without NUL, U+FFFD instead of what is not.
 func (r *Redactor) String(s string) string {
 	s = storable(s)
 	if m := r.known(); len(m) > 0 && len(s) >= minLength {
@@ -198,7 +198,7 @@ func (r *Redactor) Knows(p []byte) bool {
 	return slices.ContainsFunc(r.known(), func(m *matcher) bool { return has(m, p) })
 }
 
-// masked returns s with Mask in the place of each known value.
+// masked returns s with Mask instead of each known value.
 func masked(m matchers, s string) string {
 	var out strings.Builder
 	at := 0

@@ -63,7 +63,7 @@ type Look struct {
 	Problem error
 }
 
-// New makes a Server that will listen on address. Ready answers what the process
+// New creates a Server that will listen on address. Ready answers what the process
 // needs, as it is now; nil where its readiness is served elsewhere. It must be
 // quick, and say no secrets.
 func New(address string, gatherer prometheus.Gatherer, ready func() []Look, log hclog.Logger) *Server {

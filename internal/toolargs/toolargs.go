@@ -142,7 +142,7 @@ func decodeValue(dec *json.Decoder, depth int) (any, error) {
 	}
 }
 
-// bounded says whether a number is of a size that is cheap to compare exactly:
+// bounded reports whether a number is of a size that is cheap to compare exactly:
 // 1e999999999 has ten characters and a billion digits.
 func bounded(n json.Number) bool {
 	if len(n) > 64 {

@@ -43,13 +43,13 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// on says whether the environment names a collector.
+// on reports whether the environment names a collector.
 func on() bool {
 	return !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") && os.Getenv("OTEL_TRACES_EXPORTER") != "none" &&
 		os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")+os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// New makes the tracer of a service, as the environment says; nil when it is
+// New creates the tracer of a service, as the environment says; nil when it is
 // off. OTEL_SERVICE_NAME goes before the name.
 func New(ctx context.Context, service string, log hclog.Logger) (*Tracer, error) {
 	if !on() {

@@ -191,5 +191,5 @@ func Version(ctx context.Context, address string) (string, error) {
 	return version.Version, nil
 }
 
-// Running says whether a containerd serves at the address.
+// Running reports whether a containerd serves at the address.
 func Running(address string) bool { return Check(context.Background(), address) == nil }

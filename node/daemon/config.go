@@ -74,7 +74,7 @@ type Config struct {
 	SkillsDir string `koanf:"skills-dir"`
 	// SoftWorkspaces makes workspaces plain folders, whose size is not held.
 	SoftWorkspaces bool `koanf:"soft-workspaces"`
-	// InitPath is a deckhand-init to use in place of the embedded one.
+	// InitPath is a deckhand-init to use instead of the embedded one.
 	InitPath string `koanf:"init-path"`
 	// IdleStop is after how long a jail in which nothing runs is stopped; 0 for
 	// 30 minutes, negative for never.

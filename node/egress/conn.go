@@ -58,7 +58,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// SetReadDeadline has the user's deadline hold in place of idle.
+// SetReadDeadline has the user's deadline hold instead of idle.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

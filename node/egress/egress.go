@@ -90,7 +90,7 @@ type Proxy struct {
 
 var _ lifecycle.Service = (*Proxy)(nil)
 
-// New makes a Proxy.
+// New creates a Proxy.
 func New(cfg Config) *Proxy {
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver

@@ -116,7 +116,7 @@ type Service struct {
 	wg   sync.WaitGroup
 }
 
-// NewService makes a Service.
+// NewService creates a Service.
 func NewService(cfg Config) (*Service, error) {
 	if cfg.Ledger == nil || cfg.Jails == nil {
 		return nil, errors.New("exec: Ledger and Jails must be given")

@@ -62,7 +62,7 @@ func (w *watch) recordAfter(ctx context.Context, final *nodev1.Exec) {
 	final.Workspace = w.s.spaces.End(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot() && ran(final))
 }
 
-// ran says whether a command may have changed anything.
+// ran reports whether a command may have changed anything.
 func ran(final *nodev1.Exec) bool {
 	switch final.GetEndReason() {
 	case nodev1.EndReason_END_REASON_NOT_STARTED, nodev1.EndReason_END_REASON_START_FAILED:

@@ -195,7 +195,7 @@ func TestAFollowerEndsWithItsContextAndItsReader(t *testing.T) {
 	require.ErrorIs(t, r.Read(t.Context(), execlog.Range{}, func(execlog.Chunk) error { return stop }), stop)
 }
 
-// What a jail could put in the place of its log does not lead the daemon
+// What a jail could put instead of its log does not lead the daemon
 // out of the folder, nor make it hang.
 func TestWhatIsNoLogIsRefused(t *testing.T) {
 	t.Parallel()

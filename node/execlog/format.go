@@ -43,7 +43,7 @@ const (
 	PTY     Stream = 3
 )
 
-// Records that tell of no bytes have these in place of a stream.
+// Records that tell of no bytes have these instead of a stream.
 const (
 	// Gap is output that is not there.
 	Gap Stream = 16

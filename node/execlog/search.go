@@ -34,7 +34,7 @@ type Pattern struct {
 	window       int64
 }
 
-// NewPattern makes a pattern of a text, or of an expression of RE2 in which ^
+// NewPattern creates a pattern of a text, or of an expression of RE2 in which ^
 // and $ are of a line. It returns what is wrong with the expression.
 func NewPattern(text string, expression, ignoreCase bool) (*Pattern, error) {
 	if text == "" {

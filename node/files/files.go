@@ -81,7 +81,7 @@ type Service struct {
 	watching watching
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) (*Service, error) {
 	if cfg.Workspaces == nil || cfg.Ledger == nil {
 		return nil, errors.New("files: Workspaces and Ledger must be set")

@@ -25,7 +25,7 @@ func (m model) folder(path string) bool {
 	return false
 }
 
-// blocked says whether a part of the path is a file.
+// blocked reports whether a part of the path is a file.
 func (m model) blocked(path string) bool {
 	for i, c := range path {
 		if _, file := m[path[:i]]; c == '/' && file {

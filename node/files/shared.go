@@ -24,7 +24,7 @@ const (
 	writeBits = 0o222
 )
 
-// SharedMode returns the mode that a shared file or folder has in place of its
+// SharedMode returns the mode that a shared file or folder has instead of its
 // own.
 func SharedMode(mode uint32, dir bool) uint32 {
 	switch {

@@ -68,7 +68,7 @@ func (w *writers) failed() error {
 	return w.err
 }
 
-// stop waits for what is under way and answers how many files were written.
+// stop waits for what is in progress and answers how many files were written.
 func (w *writers) stop() (int32, error) {
 	close(w.queue)
 	w.done.Wait()

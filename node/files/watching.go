@@ -16,7 +16,7 @@ const (
 	maxWatchFolders = 4096
 )
 
-// watching counts the watches that are under way.
+// watching counts the watches that are in progress.
 type watching struct {
 	mu      sync.Mutex
 	watches int

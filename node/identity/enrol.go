@@ -84,7 +84,7 @@ func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
 	return nil
 }
 
-// Renew asks the hub's API for a certificate in place of one that has lapsed,
+// Renew asks the hub's API for a certificate instead of one that has lapsed,
 // which the edge takes no more. The hub gives it for 30 days. An empty hubURL
 // is the one of the enrolment.
 func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Client) error {

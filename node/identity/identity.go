@@ -217,7 +217,7 @@ func (i *Identity) store(r record) error {
 	return nil
 }
 
-// Enrolled says whether a hub knows this machine.
+// Enrolled reports whether a hub knows this machine.
 func (i *Identity) Enrolled() bool { return i.NodeID() != "" }
 
 // NodeID returns the id that the hub gave; empty before enrolment.
@@ -244,7 +244,7 @@ func (i *Identity) Validity() (from, until time.Time) {
 	return i.leaf.NotBefore, i.leaf.NotAfter
 }
 
-// Lapsed says whether the certificate has expired.
+// Lapsed reports whether the certificate has expired.
 func (i *Identity) Lapsed() bool {
 	_, until := i.Validity()
 	return i.now().After(until)

@@ -132,7 +132,7 @@ func (s *server) killOrphansOnce() (left int) {
 	return left
 }
 
-// isZombie says whether a process has ended and waits for its reaping.
+// isZombie reports whether a process has ended and waits for its reaping.
 func isZombie(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

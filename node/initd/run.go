@@ -131,7 +131,7 @@ func maxFD() uintptr {
 	return uintptr(limit.Cur)
 }
 
-// mergeEnv returns base with the variables of over in place of its own.
+// mergeEnv returns base with the variables of over instead of its own.
 func mergeEnv(base, over []string) []string {
 	set := map[string]bool{}
 	for _, entry := range over {
@@ -223,7 +223,7 @@ func (r *run) drain() {
 	}
 }
 
-// errIsFull says whether a log failed for want of room.
+// errIsFull reports whether a log failed for want of room.
 func errIsFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

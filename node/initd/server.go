@@ -81,7 +81,7 @@ func (s *server) Info(context.Context, *initv1.InfoRequest) (*initv1.InfoRespons
 	return &initv1.InfoResponse{Protocol: Protocol, Version: version.Version, Instance: s.instance}, nil
 }
 
-// isID says whether an id may name a folder: [a-z][a-z0-9_.-]*, at most 64.
+// isID reports whether an id may name a folder: [a-z][a-z0-9_.-]*, at most 64.
 func isID(id string) bool {
 	return id != "" && len(id) <= 64 && id[0] >= 'a' && id[0] <= 'z' &&
 		strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789_.-") == ""

@@ -40,7 +40,7 @@ func (st *stub) isGone() bool {
 // release lets go of what a stub that is gone had.
 func (st *stub) release() { st.args, st.stack, st.pipes = nil, nil, nil }
 
-// isPlain says whether a request is served by a stub that is ready.
+// isPlain reports whether a request is served by a stub that is ready.
 func isPlain(req *initv1.StartRequest) bool {
 	return req.GetPtyRows() == 0 && len(req.GetStdin()) == 0 && !req.GetStdinOpen()
 }

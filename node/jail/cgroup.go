@@ -55,7 +55,7 @@ func (c Cgroup) Dir(controller string) (dir string, version int) {
 // tells it; "" when it has none.
 func (c Cgroup) Path(controller string) string { return cgroupOf(c.raw, controller) }
 
-// isUnified says whether version 2 has the controllers.
+// isUnified reports whether version 2 has the controllers.
 func isUnified() bool {
 	_, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers"))
 	return err == nil

@@ -28,7 +28,7 @@ type Config struct {
 	// UIDBase is the first host user and group id of the jails' range of
 	// 65 536; 0 for 1 000 000 000. Nothing else on the machine may use them.
 	UIDBase uint32
-	// InitPath is a deckhand-init to use in place of the embedded one.
+	// InitPath is a deckhand-init to use instead of the embedded one.
 	InitPath string
 	// RootPaths are host folders that the host root shows read-only at the same
 	// path, beside /usr; for example "/opt".

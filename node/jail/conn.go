@@ -88,7 +88,7 @@ type Init struct {
 	protocol int32
 }
 
-// Alive says whether the connection stands.
+// Alive reports whether the connection stands.
 func (i *Init) Alive() bool {
 	if i == nil {
 		return false
@@ -148,7 +148,7 @@ func await(ctx context.Context, d transport, pid int32) (*Init, error) {
 	}
 }
 
-// ended says whether a process is gone, or waits for its parent to notice.
+// ended reports whether a process is gone, or waits for its parent to notice.
 func ended(pid int32) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

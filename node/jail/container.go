@@ -190,7 +190,7 @@ func (m *Manager) unavailable(err error) error {
 		WithFix("start it, or name its socket with --containerd; jails go on without it").WithCause(err)
 }
 
-// isDeadline says that a call took longer than it may, whichever side saw it
+// isDeadline reports whether a call took longer than it may, whichever side saw it
 // first.
 func isDeadline(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errdefs.IsDeadlineExceeded(err)

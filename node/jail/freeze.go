@@ -116,7 +116,7 @@ func (c Cgroup) freezer() (freezerOf, error) {
 	return f, nil
 }
 
-// isRoot says whether it is the whole machine, which nobody wants to freeze.
+// isRoot reports whether it is the whole machine, which nobody wants to freeze.
 func (f freezerOf) isRoot() bool {
 	return f.dir == cgroupRoot || f.dir == filepath.Join(cgroupRoot, "freezer")
 }
@@ -128,7 +128,7 @@ func (f freezerOf) freeze(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
-		// Version 1 wants to be told again: a fork that was under way may have
+		// Version 1 wants to be told again: a fork that was in progress may have
 		// kept it from the end.
 		if err := f.say(true); err != nil {
 			return err

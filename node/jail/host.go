@@ -157,7 +157,7 @@ func (m *Manager) meetHost(ctx context.Context, p paths, pid int32) (*Init, erro
 	return conn, nil
 }
 
-// underSystemd says whether systemd runs this machine (sd_booted(3)).
+// underSystemd reports whether systemd runs this machine (sd_booted(3)).
 func underSystemd() bool {
 	if !isDir("/run/systemd/system") {
 		return false

@@ -33,7 +33,7 @@ var _ lifecycle.Service = (*Keeper)(nil)
 // it must look more often.
 const keepEvery = time.Minute
 
-// NewKeeper makes the Keeper of a Manager.
+// NewKeeper creates the Keeper of a Manager.
 func NewKeeper(m *Manager) *Keeper {
 	every := keepEvery
 	if m.cfg.IdleStop > 0 {
@@ -154,7 +154,7 @@ func (m *Manager) stopIdle(ctx context.Context, id string) error {
 	return nil
 }
 
-// isIdle says whether a jail was not asked for since the idle time began.
+// isIdle reports whether a jail was not asked for since the idle time began.
 func (m *Manager) isIdle(e *entry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +220,7 @@ func (m *Manager) sweepFolders() error {
 // drainFile is below the data folder while the node is drained.
 const drainFile = "drain"
 
-// Drain says whether a node takes new jails. Those that it has go on, and are
+// Drain reports whether a node takes new jails. Those that it has go on, and are
 // woken: whoever works in one ends in order.
 type Drain struct {
 	Draining bool

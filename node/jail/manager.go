@@ -193,7 +193,7 @@ func (m *Manager) Close() error {
 // Runtimes returns the runtimes that this machine has jails of.
 func (m *Manager) Runtimes() []string { return append([]string(nil), m.runtimes...) }
 
-// HardWorkspaces says whether new workspaces are held to their size.
+// HardWorkspaces reports whether new workspaces are held to their size.
 func (m *Manager) HardWorkspaces() bool { return m.hardWorkspaces }
 
 // Owner returns the user and group, on the host, that own what commands write.
@@ -235,8 +235,8 @@ func (m *Manager) touch(e *entry) {
 	e.used = m.cfg.Now()
 }
 
-// Ensure returns once the jail runs: it is made, woken, found, or made anew
-// when it was lost. A jail that runs with another spec is made anew if nothing
+// Ensure returns once the jail runs: it is made, woken, found, or made again
+// when it was lost. A jail that runs with another spec is made again if nothing
 // runs in it; else the call is refused. One that is to have more memory and is
 // else the same gets it as it runs, and so does one whose egress is another.
 func (m *Manager) Ensure(ctx context.Context, in *nodev1.JailSpec) (*nodev1.Jail, error) {

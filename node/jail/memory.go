@@ -14,7 +14,7 @@ import (
 
 // change gives a running jail what of a spec can be had as it runs, if that is
 // all that is different, and records it: more memory, and another egress. It
-// answers false when the jail must be made anew. Less memory than before is
+// answers false when the jail must be made again. Less memory than before is
 // never taken from what runs: the kernel would refuse, or kill for it.
 func (m *Manager) change(ctx context.Context, p paths, rec *nodev1.JailRecord, spec *nodev1.JailSpec, conn *Init) (bool, error) {
 	before := rec.GetSpec()

@@ -62,7 +62,7 @@ var rootFolders = []string{
 const initMount = "/.deckhand-init"
 
 // buildEtc makes the folder that every jail has for its /etc and answers it.
-// It is made anew by each daemon; jails that run keep what they were given.
+// It is made again by each daemon; jails that run keep what they were given.
 func buildEtc(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the old /etc of jails: %w", err)

@@ -92,7 +92,7 @@ func noChannels(path, real string) error {
 	return nil
 }
 
-// recursive says whether this kernel can make a mount and all below it
+// recursive reports whether this kernel can make a mount and all below it
 // read-only at once: since 5.12.
 func recursive() bool {
 	err := unix.MountSetattr(-1, "", unix.AT_EMPTY_PATH, &unix.MountAttr{})

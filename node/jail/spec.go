@@ -121,7 +121,7 @@ func (m *Manager) notOurs(path string) error {
 	return nil
 }
 
-// within says whether path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
@@ -184,7 +184,7 @@ func (m *Manager) ociSpec(ctx context.Context, p paths, rec *nodev1.JailRecord, 
 	return spec, nil
 }
 
-// weighsIO says whether this machine's cgroups share its disks by weight.
+// weighsIO reports whether this machine's cgroups share its disks by weight.
 func weighsIO() bool {
 	at, err := filepath.Glob(filepath.Join(cgroupRoot, "*", "io.weight"))
 	return err == nil && len(at) > 0 && isUnified()
@@ -204,7 +204,7 @@ func openFiles() (uint64, error) {
 // cfsPeriod is the kernel's scheduling period, in microseconds.
 const cfsPeriod = 100_000
 
-// swapAccounted says whether this machine swaps and can hold a cgroup to it.
+// swapAccounted reports whether this machine swaps and can hold a cgroup to it.
 func swapAccounted() bool {
 	raw, err := os.ReadFile("/proc/swaps")
 	if err != nil || bytes.Count(bytes.TrimSpace(raw), []byte("\n")) == 0 {

@@ -128,7 +128,7 @@ func (m *Manager) removeWorkspace(p paths) error {
 	return nil
 }
 
-// isMountPoint says whether something is mounted on a folder.
+// isMountPoint reports whether something is mounted on a folder.
 func isMountPoint(dir string) (bool, error) {
 	var at, above unix.Stat_t
 	if err := unix.Lstat(dir, &at); errors.Is(err, unix.ENOENT) {

@@ -10,7 +10,7 @@ import (
 // transaction is on its way there share the next. One that comes alone waits
 // for nobody.
 type commits struct {
-	turn chan struct{} // holds one while a transaction is under way
+	turn chan struct{} // holds one while a transaction is in progress
 
 	mu      sync.Mutex
 	waiting []*write // guarded by mu

@@ -62,7 +62,7 @@ func (r *reserve) take() bool {
 	return true
 }
 
-// beside says whether there is room for a while beside the reserve.
+// beside reports whether there is room for a while beside the reserve.
 func (r *reserve) beside() bool {
 	if r.size == 0 {
 		return true
@@ -81,7 +81,7 @@ func (r *reserve) release() bool {
 	return err == nil && info.Size() > 0 && os.Truncate(r.path, 0) == nil
 }
 
-// isFull says whether something failed for want of room.
+// isFull reports whether something failed for want of room.
 func isFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
@@ -105,7 +105,7 @@ func (r *reserve) withReserve(fn func() error) error {
 // must be able to do even then.
 func (l *Ledger) WithReserve(write func() error) error { return l.reserve.withReserve(write) }
 
-// Reserved says whether the room for a full disk is kept.
+// Reserved reports whether the room for a full disk is kept.
 func (l *Ledger) Reserved() bool {
 	l.reserve.mu.Lock()
 	defer l.reserve.mu.Unlock()

@@ -63,10 +63,10 @@ type Config struct {
 	// HandshakeTimeout bounds the dial with TLS, and then the wait for Welcome;
 	// 0 for 15 s and 30 s.
 	HandshakeTimeout time.Duration
-	// DrainTimeout is how long calls under way may last once the link is asked
+	// DrainTimeout is how long calls in progress may last once the link is asked
 	// to stop; 0 for 3 s.
 	DrainTimeout time.Duration
-	// MaxCalls is how many calls of the hub's may be under way at once, streams among
+	// MaxCalls is how many calls of the hub's may be in progress at once, streams among
 	// them; 0 for 4096. What comes above waits in the hub. Kinds of streams that
 	// people open have smaller bounds of their own, so that a kill never waits.
 	MaxCalls uint32
@@ -201,7 +201,7 @@ func (l *Link) handshakeTimeout(otherwise time.Duration) time.Duration {
 }
 
 // serve serves gRPC on one connection until it breaks, the session ends, or
-// ctx does; then calls under way have the drain time-out to finish.
+// ctx does; then calls in progress have the drain time-out to finish.
 func (l *Link) serve(ctx context.Context, raw net.Conn) (stood bool, err error) {
 	conn := watch(raw)
 	session := newSession(l, conn)

@@ -70,7 +70,7 @@ func (s *session) wait() {
 	}
 }
 
-// drain refuses new calls, gives those under way their time, and then ends the
+// drain refuses new calls, gives those in progress their time, and then ends the
 // session in order.
 func (s *session) drain(timeout time.Duration) {
 	timer := time.NewTimer(timeout)

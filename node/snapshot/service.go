@@ -103,7 +103,7 @@ type Service struct {
 	spaces map[string]*space
 }
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) (*Service, error) {
 	if cfg.Jails == nil || cfg.Dir == "" {
 		return nil, errors.New("snapshot: Jails and Dir must be set")
@@ -321,7 +321,7 @@ func (s *Service) closeAll() {
 	}
 }
 
-// noWorkspace says whether a jail has nothing to be recorded.
+// noWorkspace reports whether a jail has nothing to be recorded.
 func noWorkspace(jailID string) bool { return jailID == hostJail }
 
 // Begin is told before something may change a jail's workspace: a command, or

@@ -58,7 +58,7 @@ func (s *Service) find(sample *nodev1.TelemetrySample) (out []*nodev1.TelemetryE
 	return out
 }
 
-// begins says whether something has just begun.
+// begins reports whether something has just begun.
 func (s *Service) begins(e edge, on, off bool) bool {
 	switch {
 	case on && !s.edges[e]:

@@ -69,7 +69,7 @@ type Service struct {
 
 var _ lifecycle.Service = (*Service)(nil)
 
-// New makes a Service.
+// New creates a Service.
 func New(cfg Config) (*Service, error) {
 	if cfg.Jails == nil || cfg.Dir == "" {
 		return nil, errors.New("telemetry: Jails and Dir must be given")
@@ -181,7 +181,7 @@ func (s *Service) rates(now *nodev1.TelemetrySample) {
 	for _, u := range append([]*nodev1.Usage{now.GetHost()}, now.GetJails()...) {
 		was := before[u.GetJailId()]
 		if was == nil || was.CpuTotalUsec == nil || u.CpuTotalUsec == nil || u.GetCpuTotalUsec() < was.GetCpuTotalUsec() {
-			continue // new, or made anew
+			continue // new, or made again
 		}
 		u.CpuMillis = proto.Int64((u.GetCpuTotalUsec() - was.GetCpuTotalUsec()) * 1000 / passed)
 	}

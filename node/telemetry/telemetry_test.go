@@ -228,7 +228,7 @@ func TestEventsAreSaidOnceAndNotMissed(t *testing.T) {
 		{[]*nodev1.Usage{usage("a", 999, 40, 9), usage("b", 0, 0, 2)}, []said{{"a", memory, 2}}},
 		{[]*nodev1.Usage{usage("a", 100, 60, 9), usage("b", 0, 0, 2)}, nil}, // pressure never ceased
 		{[]*nodev1.Usage{usage("a", 995, 10, 9)}, []said{{"a", disk, 0}}},
-		{[]*nodev1.Usage{usage("a", 995, 70, 1)}, []said{{"a", pressure, 0}}}, // made anew
+		{[]*nodev1.Usage{usage("a", 995, 70, 1)}, []said{{"a", pressure, 0}}}, // made again
 		{nil, nil},
 		{[]*nodev1.Usage{usage("a", 995, 0, 0)}, []said{{"a", disk, 0}}},
 	} {
@@ -271,7 +271,7 @@ func TestRatesFollowFromTwoSamples(t *testing.T) {
 		{sample(time.Second, 2_000_000, 500_000), proto.Int64(500)},
 		{sample(3*time.Second, 2_000_000, 2_500_000), proto.Int64(1000)},
 		{sample(2*time.Second, 2_000_000, 9_500_000), nil}, // the clock was set back
-		{sample(4*time.Second, 2_000_000, 1_000), nil},     // made anew
+		{sample(4*time.Second, 2_000_000, 1_000), nil},     // made again
 	} {
 		s.rates(step.sample)
 		s.last = step.sample

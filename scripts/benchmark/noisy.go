@@ -76,7 +76,7 @@ func noisyNeighbour(ctx context.Context) (result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("with noise: %w", err)
 		}
-		time.Sleep(noisyWarm) // what is under way ends
+		time.Sleep(noisyWarm) // what is in progress ends
 	}
 	return noisyResult(quiet, loud, other), nil
 }

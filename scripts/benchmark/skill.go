@@ -131,7 +131,7 @@ func sourceTree(ctx context.Context, to string, size int64) (copied int64, err e
 // near is how many lines beside the place still show it.
 const near = 12
 
-// shows says whether a place (a file below root, and a line) shows a line that
+// shows reports whether a place (a file below root, and a line) shows a line that
 // is looked for.
 func (q *question) shows(root, file string, line int) bool {
 	if !regexp.MustCompile(q.file).MatchString(file) {
@@ -204,7 +204,7 @@ func semanticQuality(ctx context.Context) (result, error) {
 	return res, nil
 }
 
-// grep says whether the first five lines with any one of the words show the
+// grep reports whether the first five lines with any one of the words show the
 // place.
 func (q *question) grep(ctx context.Context, root string) (bool, error) {
 	for _, word := range strings.Fields(q.text) {

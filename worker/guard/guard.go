@@ -141,7 +141,7 @@ var explain = map[Kind]string{
 	RepeatedError: "the same error came several times in a row",
 }
 
-// seen says that the same call had the same result before.
+// seen reports whether the same call had the same result before.
 func (g *Guard) seen(m mark) bool {
 	for _, old := range g.Last {
 		if old.Result == m.Result && (old.Call == m.Call || m.Quiet && old.Tool == m.Tool) || m.Error != "" && old.Error == m.Error && old.Tool == m.Tool {
@@ -237,7 +237,7 @@ func markOf(c Call) mark {
 	return m
 }
 
-// quiet says that a result has nothing behind its first line.
+// quiet reports whether a result has nothing behind its first line.
 func quiet(result string) bool {
 	_, rest, _ := strings.Cut(strings.TrimSpace(result), "\n")
 	rest = strings.TrimSpace(rest)

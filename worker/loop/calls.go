@@ -70,7 +70,7 @@ func (r *run) reject(turn *deckhandv1.Turn, index int) *fault.Error {
 	return nil
 }
 
-// ends says that a call of that tool ends the run.
+// ends reports whether a call of that tool ends the run.
 func (r *run) ends(tool string) bool { return r.tools[tool].GetEnds() }
 
 // refuseCompletion returns why a call that ends the run is not made after the
@@ -279,13 +279,13 @@ func final(s deckhandv1.StepState) bool {
 	}
 }
 
-// well says that a call ended as the model may rely on: it succeeded, or is held
+// well reports whether a call ended as the model may rely on: it succeeded, or is held
 // until a person accepts the run.
 func well(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_SUCCEEDED || s == deckhandv1.StepState_STEP_STATE_HELD
 }
 
-// waiting says that the step goes on when somebody has answered: a person,
+// waiting reports whether the step goes on when somebody has answered: a person,
 // whether the call may be made or what came of it, or another task.
 func waiting(s deckhandv1.StepState) bool {
 	return s == deckhandv1.StepState_STEP_STATE_WAITING || s == deckhandv1.StepState_STEP_STATE_UNKNOWN

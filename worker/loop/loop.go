@@ -130,7 +130,7 @@ func Run(ctx context.Context, cfg Config) (*Outcome, error) {
 	return r.loop(ctx)
 }
 
-// run is one attempt under way. It is used by one goroutine; only outbox and
+// run is one attempt in progress. It is used by one goroutine; only outbox and
 // hub are used by several.
 type run struct {
 	cfg   Config
@@ -488,7 +488,7 @@ func (r *run) finish(out *Outcome) *Outcome {
 	return out
 }
 
-// tooLong says that a model does not take so long a transcript.
+// tooLong reports whether a model does not take so long a transcript.
 func tooLong(err error) bool {
 	e := model.AsError(err)
 	return e != nil && e.Kind == model.ContextTooLong

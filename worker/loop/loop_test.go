@@ -348,7 +348,7 @@ func TestReadsOfOneTurnRunInParallelAndComeBackInOrder(t *testing.T) {
 		mu.Lock()
 		order = append(order, c.Tool)
 		if c.Tool == "file_read" && c.Index < 3 {
-			// All three must be under way before any of them ends.
+			// All three must be in progress before any of them ends.
 			if waiting++; waiting == 3 {
 				close(meet)
 			}

@@ -138,7 +138,7 @@ func TestALostLeaseEndsTheRunWithoutAFurtherWrite(t *testing.T) {
 		b.hub.Steal(taskID)
 		return hubtest.Result{Observation: "ok"}
 	}})
-	// Events that are stored by themselves may be under way at that moment.
+	// Events that are stored by themselves may be in progress at that moment.
 	b.flushDelay = time.Hour
 	_, err := b.attempt(t.Context(), parse(t, wholeRun))
 	require.ErrorIs(t, err, loop.ErrLeaseLost)

@@ -27,7 +27,7 @@ type state struct {
 	Notes map[int32]string `json:"notes,omitempty"`
 	// Warned are the limits of which 80 % were reached.
 	Warned []string `json:"warned,omitempty"`
-	// Summary stands in the place of the oldest turns.
+	// Summary stands instead of the oldest turns.
 	Summary summary `json:"summary"`
 	Spent   spent   `json:"spent"`
 	// Guard watches for circles.

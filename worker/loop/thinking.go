@@ -27,7 +27,7 @@ type thinking struct {
 	mu      sync.Mutex
 	pending []byte
 	offset  int64
-	// begun counts how often the turn has begun anew.
+	// begun counts how often the turn has begun again.
 	begun int
 
 	more chan struct{} // has room for one: there is something to send
@@ -59,7 +59,7 @@ func (t *thinking) add(d model.Delta) {
 	}
 }
 
-// sent says that a piece of the turn is out already.
+// sent reports whether a piece of the turn is out already.
 func (t *thinking) sent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

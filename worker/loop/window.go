@@ -26,7 +26,7 @@ const (
 )
 
 // window is what the model sees of the transcript: the opening message, with a
-// summary in the place of the oldest turns, and the newer turns whole. It is cut
+// summary instead of the oldest turns, and the newer turns whole. It is cut
 // between turns only, so that no call ever stands without its result.
 type window struct {
 	// limit is the prompt, in tokens, from which on the oldest turns are
@@ -214,7 +214,7 @@ func (r *run) reported(turn *deckhandv1.Turn) {
 }
 
 // memory is the first message as the model is given it: the opening, and what
-// stands in the place of the turns that it no longer sees. It stays the same until
+// stands instead of the turns that it no longer sees. It stays the same until
 // one of those does not.
 type memory struct {
 	opening string
@@ -241,7 +241,7 @@ func (r *run) recall() *memory {
 	return m
 }
 
-// remembered stands in the place of the turns that the model no longer sees.
+// remembered stands instead of the turns that the model no longer sees.
 func (r *run) remembered(pins []pin) string {
 	s := r.state.Summary
 	var out strings.Builder

@@ -51,7 +51,7 @@ func exactly(v any) int {
 	return n
 }
 
-// summarizing says that the request asks for a summary.
+// summarizing reports whether the request asks for a summary.
 func summarizing(r anthropictest.Request) bool {
 	return strings.Contains(fmt.Sprint(r.Body["system"]), "You keep the memory of an agent")
 }

@@ -111,7 +111,7 @@ func AsError(err error) *Error {
 	return nil
 }
 
-// Retryable says whether sending the same request again may help.
+// Retryable reports whether sending the same request again may help.
 func (e *Error) Retryable() bool {
 	switch e.Kind {
 	case Unavailable, RateLimit, Overloaded:

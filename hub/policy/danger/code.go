@@ -232,7 +232,7 @@ var (
 	indirect = compile(`\b(?:exec|eval|os\.system|instance_eval|Function|loadstring|runInThisContext|execSync|system|popen|shell_exec)\s*\(\s*[A-Za-z_$@(]`)
 )
 
-// multiplies says that code starts processes at all.
+// multiplies reports whether code starts processes at all.
 func multiplies(code string) bool {
 	return slices.ContainsFunc([]string{"fork", "spawn", "exec", "Popen", "Process", "Thread", "syscall", "setInterval"}, func(s string) bool { return strings.Contains(code, s) })
 }

@@ -173,13 +173,13 @@ func at(c *shell.Command, w shell.Word) string {
 	return clean(c.Abs(fill(w.Text)), c.Dir)
 }
 
-// filled puts something in the place of what is not known, and nothing in that of
+// filled puts something instead of what is not known, and nothing in that of
 // what is not set.
 var filled = strings.NewReplacer(shell.Unset, "", shell.Hole, "unknown")
 
 func fill(text string) string { return replaced(filled, text) }
 
-// spacing puts a space in the place of what is not known of code.
+// spacing puts a space instead of what is not known of code.
 var spacing = strings.NewReplacer(shell.Hole, " ", shell.Unset, "")
 
 func spaced(code string) string { return replaced(spacing, code) }
@@ -262,7 +262,7 @@ func operands(c *shell.Command) (out []shell.Word) {
 	return out
 }
 
-// option says that a command has an option, by its letter or by its name.
+// option reports whether a command has an option, by its letter or by its name.
 func option(c *shell.Command, letter byte, names ...string) bool {
 	for _, a := range c.Args[1:] {
 		t := a.Text
@@ -294,7 +294,7 @@ func has(c *shell.Command, words ...string) bool {
 	return false
 }
 
-// comesFrom says that what a command reads or runs is made by another, near or
+// comesFrom reports whether what a command reads or runs is made by another, near or
 // far, for which fn holds.
 func (f *finder) comesFrom(c *shell.Command, fn func(*shell.Command) bool) bool {
 	seen := map[int]bool{}

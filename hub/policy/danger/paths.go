@@ -67,7 +67,7 @@ func root(p string) string {
 	return ""
 }
 
-// home says that a path is somebody's home.
+// home reports whether a path is somebody's home.
 func home(p string) bool {
 	rest, ok := strings.CutPrefix(p, "/home/")
 	if !ok {
@@ -76,7 +76,7 @@ func home(p string) bool {
 	return ok && rest != "" && !strings.Contains(rest, "/")
 }
 
-// critical says that a path is one of the critical files.
+// critical reports whether a path is one of the critical files.
 func critical(p string) bool {
 	if !wild(p) {
 		return slices.Contains(criticalFiles, p)
@@ -88,7 +88,7 @@ func critical(p string) bool {
 
 var device = compile(`^/dev/(?:[shv]d[a-z*?]|xvd|nvme|mmcblk|disk/|mapper/|dm-|md\d|md/|loop\d|nbd|zd\d|zvol|ram\d|root$|block/|mem$|kmem$|port$|fd\d*$|sr\d|vg|rdisk|\*|s\?|\?)`)
 
-// block says that a path is a disk, or memory.
+// block reports whether a path is a disk, or memory.
 func block(p string) bool {
 	return device.MatchString(p) && !strings.HasPrefix(p, "/dev/fd/") && p != "/dev/fd"
 }
@@ -128,7 +128,7 @@ var secretPatterns = func() (out []secretPattern) {
 // secretFolders are folders whose whole is a credential.
 var secretFolders = []string{".ssh", ".aws", ".gnupg", ".kube", ".azure", ".config/gcloud", ".password-store", ".local/share/keyrings", "/etc/ssl/private", "/run/secrets", "/var/run/secrets", "/etc/ssh", ".docker"}
 
-// secretFile says that a path is a credential, or that wildcards in it would find
+// secretFile reports whether a path is a credential, or that wildcards in it would find
 // one.
 func secretFile(p string) bool {
 	if p == "" || strings.HasSuffix(p, ".pub") || !wild(p) && ordinary(p) {
@@ -147,7 +147,7 @@ func secretFile(p string) bool {
 	})
 }
 
-// ordinary says that no credential is where a path leads: quickly, for most.
+// ordinary reports whether no credential is where a path leads: quickly, for most.
 func ordinary(p string) bool {
 	if strings.Contains(p, "/.") || strings.Contains(p, "/_") {
 		return false
@@ -168,7 +168,7 @@ func representative(pattern string) string {
 	return strings.ReplaceAll(pattern, "*", "x")
 }
 
-// specific says that a pattern's last parts say something: not /etc/* or *.
+// specific reports whether a pattern's last parts say something: not /etc/* or *.
 func specific(p string) bool {
 	last := path.Base(p)
 	return len(strings.Trim(last, "*?[]")) >= 2 || strings.Contains(p, "/.ssh/") || strings.Contains(p, "/.s") || strings.Contains(p, "/.aws/") || strings.Contains(p, "/.gnupg/")
@@ -187,7 +187,7 @@ func matchesEnd(pattern, p string) bool {
 	return shell.Matches(pattern, p[strings.LastIndexByte(p[:end], '/')+1:])
 }
 
-// secretFolder says that a path is a folder of credentials, or all that is in it.
+// secretFolder reports whether a path is a folder of credentials, or all that is in it.
 func secretFolder(p string) bool {
 	p = strings.TrimSuffix(p, "/*")
 	return slices.ContainsFunc(secretFolders, func(s string) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 )
 
-// fetches says that a command brings data from elsewhere.
+// fetches reports whether a command brings data from elsewhere.
 func fetches(c *shell.Command) bool {
 	switch c.Name() {
 	case "curl", "wget", "wget2", "aria2c", "axel", "fetch", "http", "https", "xh", "curlie", "lynx", "links", "w3m", "elinks", "GET", "lwp-request", "lwp-download", "ftp", "tftp", "nc", "ncat", "netcat",
@@ -34,7 +34,7 @@ func fetches(c *shell.Command) bool {
 	return false
 }
 
-// decodes says that a command makes readable what was hidden.
+// decodes reports whether a command makes readable what was hidden.
 func decodes(c *shell.Command) bool {
 	switch c.Name() {
 	case "base64", "gbase64", "base32", "basenc":
@@ -74,7 +74,7 @@ func (f *finder) remote(c *shell.Command) {
 	}
 }
 
-// isFile says that a command is a file which the script brought.
+// isFile reports whether a command is a file which the script brought.
 func (f *finder) isFile(c *shell.Command) bool {
 	return c.Language == "shell" || !c.Code.Known && c.Code.Text != ""
 }
@@ -156,7 +156,7 @@ func connects(c *shell.Command) bool {
 	return false
 }
 
-// feeds says that a connection reads what a command writes.
+// feeds reports whether a connection reads what a command writes.
 func (f *finder) feeds(i int) bool {
 	for j := range f.script.Commands {
 		if c := &f.script.Commands[j]; connects(c) && slices.Contains(c.From, i) {

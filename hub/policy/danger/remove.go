@@ -111,7 +111,7 @@ func (f *finder) fed(c *shell.Command, deep bool) {
 	})
 }
 
-// narrow says that find looks for something that it can name.
+// narrow reports whether find looks for something that it can name.
 func narrow(c *shell.Command) bool {
 	for i, a := range c.Args {
 		switch a.Text {

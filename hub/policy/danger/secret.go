@@ -250,7 +250,7 @@ func (f *finder) environment(c *shell.Command) {
 	}
 }
 
-// installed says that a library is where packages put them, or is found there.
+// installed reports whether a library is where packages put them, or is found there.
 func installed(library string) bool {
 	for name := range strings.FieldsFuncSeq(library, func(r rune) bool { return r == ':' || r == ' ' }) {
 		if !strings.HasPrefix(name, "/usr/") && !strings.HasPrefix(name, "/lib") && !strings.HasPrefix(name, "/opt/") && strings.Contains(name, "/") {
@@ -348,7 +348,7 @@ var guards = []string{
 	"wazuh-agent", "ossec", "osqueryd", "osquery", "firewalld", "ufw", "snort", "suricata", "aide", "samhain", "auditbeat", "filebeat", "vector", "fluentd", "fluent-bit", "deckhand", "deckhand-node", "klogd",
 }
 
-// little says that a size or an age leaves nothing of a log.
+// little reports whether a size or an age leaves nothing of a log.
 func little(v string) bool {
 	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	n, err := strconv.Atoi(digits)

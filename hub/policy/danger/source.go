@@ -13,7 +13,7 @@ import (
 // easy: escapes, concatenation, joins, reversals, decoding, and variables that
 // are given a string.
 type source struct {
-	// bare is the code, «3» in the place of its third string, without comments.
+	// bare is the code, «3» instead of its third string, without comments.
 	bare    string
 	strings []string
 	// ran are the strings that the language itself runs: backticks, qx, %x.
@@ -378,7 +378,7 @@ func (s *source) workOut() {
 	}
 }
 
-// replace puts to in the place of each use of a name.
+// replace puts to instead of each use of a name.
 func (s *source) replace(name, to string) {
 	re := regexp.MustCompile(`(^|[^\w.$@])[$@]?` + regexp.QuoteMeta(name) + `\b(\s*=[^=])?`)
 	s.bare = re.ReplaceAllStringFunc(s.bare, func(text string) string {

@@ -164,12 +164,12 @@ func (f *finder) rights(c *shell.Command, name string) {
 	}
 }
 
-// ownersRights says that a mode has a program run as its owner.
+// ownersRights reports whether a mode has a program run as its owner.
 func ownersRights(mode string) bool {
 	return setuid.MatchString(mode) && !strings.HasPrefix(mode, "02") && !strings.HasPrefix(mode, "2") && !strings.HasPrefix(mode, "g")
 }
 
-// open says that a mode lets everybody in, or nobody.
+// open reports whether a mode lets everybody in, or nobody.
 func open(mode string) bool {
 	m := strings.TrimLeft(mode, "0")
 	return len(m) == 3 && strings.ContainsAny(m[2:], "2367") || m == "" || strings.HasPrefix(mode, "a+") || strings.HasPrefix(mode, "o+") || strings.HasPrefix(mode, "+") || strings.HasPrefix(mode, "a=") ||

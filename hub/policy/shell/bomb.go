@@ -174,7 +174,7 @@ func (g *calls) list(list []*syntax.Stmt, background bool) bool {
 	return false
 }
 
-// always says that a condition holds, whatever there is.
+// always reports whether a condition holds, whatever there is.
 func always(s *syntax.Stmt) bool {
 	switch c := s.Cmd.(type) {
 	case *syntax.CallExpr:
@@ -205,7 +205,7 @@ func endless(c *syntax.WhileClause) bool {
 	return always(c.Cond[0])
 }
 
-// floods says that a loop's body starts processes and waits for nothing.
+// floods reports whether a loop's body starts processes and waits for nothing.
 func floods(body []*syntax.Stmt) bool {
 	started := false
 	for _, s := range body {

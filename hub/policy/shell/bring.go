@@ -10,7 +10,7 @@ import (
 // This file follows files that programs bring, copy and change, and those that
 // programs run by convention, without being told.
 
-// fetches says that a program brings files from elsewhere.
+// fetches reports whether a program brings files from elsewhere.
 func fetches(name string) bool {
 	switch name {
 	case "curl", "wget", "wget2", "aria2c", "axel", "fetch", "http", "https", "xh", "curlie", "lwp-download", "ftp", "tftp", "scp", "sftp":
@@ -179,7 +179,7 @@ func (w *walker) place(name string) string {
 	return path.Join(full, path.Base(name))
 }
 
-// folder says that a path is one of the folders that every machine has.
+// folder reports whether a path is one of the folders that every machine has.
 func (w *walker) folder(name string) bool {
 	switch w.abs(name) {
 	case "/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/tmp", "/opt", "/", "/etc", Workspace, w.dir:

@@ -232,7 +232,7 @@ func (w *walker) flush(since int, from []int) {
 
 func sinkName(n int) string { return "/dev/fd/" + itoa(60+n) }
 
-// named says that a path that is not wholly known names one file all the same.
+// named reports whether a path that is not wholly known names one file all the same.
 func named(name string) bool { return strings.HasPrefix(name, "/tmp/tmp."+hole) }
 
 // keep remembers a file's content.

@@ -329,7 +329,7 @@ var (
 	changingPrefixes = list("LD_ DYLD_ GIT_ PYTHON PERL5 RUBY BASH_FUNC_ CARGO_BUILD_ CARGO_TARGET_ npm_config_ NPM_CONFIG_ PIP_ BUNDLE_")
 )
 
-// changes says that a variable changes which programs run, or what they do.
+// changes reports whether a variable changes which programs run, or what they do.
 func changes(name string) bool {
 	return slices.Contains(changing, name) || slices.Contains(scriptVariables, name) || slices.Contains(fileVariables, name) ||
 		slices.ContainsFunc(changingPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })

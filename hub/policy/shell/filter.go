@@ -158,7 +158,7 @@ func (w *walker) filter(name string, rest []Word, in value, at int) value {
 	return value{text: hole, from: in.from}
 }
 
-// settingsOf says that a program writes settings of its own for the shell, as
+// settingsOf reports whether a program writes settings of its own for the shell, as
 // eval "$(ssh-agent)" and source <(kubectl completion bash) take them.
 func settingsOf(name string, rest []Word) bool {
 	first := operand(rest).Text

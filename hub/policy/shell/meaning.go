@@ -494,7 +494,7 @@ func (w *walker) interpreter(at int, lang string, rest []Word, in value) {
 	c.From = append(c.From, code.from...)
 }
 
-// codeFlag says that the word after an option is code.
+// codeFlag reports whether the word after an option is code.
 func codeFlag(lang, a string) bool {
 	switch lang {
 	case "python":

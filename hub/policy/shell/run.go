@@ -62,7 +62,7 @@ func (w *walker) call(c *syntax.CallExpr, in value, r redirected) value {
 	return w.run(args, in, r, env, append(w.since(before), w.drawn...))
 }
 
-// noted says that a variable changes what the shell or other programs do.
+// noted reports whether a variable changes what the shell or other programs do.
 func noted(name string) bool {
 	return strings.HasPrefix(name, "HIST") || strings.HasPrefix(name, "LD_") || name == "PROMPT_COMMAND" || name == "BASH_ENV" || name == "ENV"
 }

@@ -236,7 +236,7 @@ func (w *walker) config(words ...*syntax.Word) (*expand.Config, *env) {
 	return &expand.Config{Env: e, CmdSubst: w.substitute, ProcSubst: w.processSubstitute}, e
 }
 
-// simple says that a word has nothing to work out but quotes.
+// simple reports whether a word has nothing to work out but quotes.
 func simple(word *syntax.Word) bool {
 	for _, part := range word.Parts {
 		switch part.(type) {

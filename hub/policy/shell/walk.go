@@ -405,7 +405,7 @@ func (w *walker) declare(c *syntax.DeclClause) {
 	w.emit(Command{Args: args})
 }
 
-// nameless is the name of a reference that is made anew.
+// nameless is the name of a reference that is made again.
 func nameless(a *syntax.Assign, flags string) string {
 	if strings.Contains(flags, "n") && !a.Naked {
 		return a.Name.Value
@@ -682,7 +682,7 @@ func litValue(lit *syntax.Lit) string {
 	return lit.Value
 }
 
-// unquotedGlob says that wildcards in what a word comes to are filled in.
+// unquotedGlob reports whether wildcards in what a word comes to are filled in.
 func unquotedGlob(x *syntax.Word) bool {
 	for _, p := range x.Parts {
 		switch p := p.(type) {

@@ -47,7 +47,7 @@ type Fixture struct {
 	kicks int
 }
 
-// New makes a Fixture.
+// New creates a Fixture.
 func New(t testing.TB) *Fixture {
 	t.Helper()
 	f := connect(t, storetest.Database(t))

@@ -281,7 +281,7 @@ func (p *Program) Key(ctx context.Context, in Input) (string, error) {
 	return bounded(text, maxKey), err
 }
 
-// HasKey says whether Key needs the payload.
+// HasKey reports whether Key needs the payload.
 func (p *Program) HasKey() bool { return p.key != nil }
 
 // template is a text with values in it.

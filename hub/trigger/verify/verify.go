@@ -143,7 +143,7 @@ func mac(h func() hash.Hash, secret []byte, parts ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// anyFits says whether one of the signatures is of one of the secrets.
+// anyFits reports whether one of the signatures is of one of the secrets.
 func anyFits(h func() hash.Hash, signatures [][]byte, secrets []string, parts ...[]byte) error {
 	fits := false
 	for _, s := range secrets {

@@ -127,7 +127,7 @@ func parse(name string, data []byte) (s Scenario, err error) {
 	return s, nil
 }
 
-// fits says whether a call of a tool was a good choice.
+// fits reports whether a call of a tool was a good choice.
 func (s Scenario) fits(tool string) bool {
 	return len(s.Fits) == 0 || slices.Contains(s.Fits, tool) || slices.Contains(harmless, tool)
 }

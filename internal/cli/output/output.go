@@ -55,7 +55,7 @@ func (f *Format) Set(s string) error {
 // Type names the kind of value in the help.
 func (f *Format) Type() string { return "format" }
 
-// ForPeople says whether the format is a table of some kind.
+// ForPeople reports whether the format is a table of some kind.
 func (f *Format) ForPeople() bool { return *f == Table || *f == Wide }
 
 // Column is one figure of a noun.
@@ -101,7 +101,7 @@ func Colours(w io.Writer) colorprofile.Profile {
 	return colorprofile.Detect(w, os.Environ())
 }
 
-// IsTerminal says whether w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(term.File)
 	return ok && term.IsTerminal(f.Fd())

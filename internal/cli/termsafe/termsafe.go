@@ -71,7 +71,7 @@ func utf16Units(r rune) []rune {
 	return []rune{0xd800 + r>>10, 0xdc00 + r&0x3ff}
 }
 
-// misleading says whether r is a control, a line separator of Unicode, or an
+// misleading reports whether r is a control, a line separator of Unicode, or an
 // invisible formatting character such as those that reverse the direction of
 // what follows. The two joiners stay: scripts and emoji need them.
 func misleading(r rune) bool {

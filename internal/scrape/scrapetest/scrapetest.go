@@ -20,7 +20,7 @@ type Registry struct {
 	names []string
 }
 
-// New makes a Registry.
+// New creates a Registry.
 func New() *Registry { return &Registry{Registry: prometheus.NewPedanticRegistry()} }
 
 var (

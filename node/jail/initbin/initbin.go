@@ -52,7 +52,7 @@ func Extract(dir, name string) (string, error) {
 	return install(dir, name, raw)
 }
 
-// Present says whether this build carries its programs.
+// Present reports whether this build carries its programs.
 func Present() bool {
 	for _, name := range []string{Init, Skill} {
 		if info, err := fs.Stat(files, name+".gz"); err != nil || info.Size() == 0 {

@@ -171,7 +171,7 @@ func of(res *http.Response) string {
 	return fmt.Sprintf(" of %d", res.ContentLength)
 }
 
-// isText says whether the beginning of a body can be read.
+// isText reports whether the beginning of a body can be read.
 func isText(body []byte) bool {
 	begin := body[:min(len(body), sniffed)]
 	for len(begin) > 0 {

@@ -89,7 +89,7 @@ func broken(path string, in *valueReader, err error) error {
 	return fmt.Errorf("%s is no JSON at about line %d: %w", path, in.lines+1, err)
 }
 
-// query is a call under way.
+// query is a call in progress.
 type query struct {
 	out    *answer.Answer
 	code   *gojq.Code

@@ -58,7 +58,7 @@ func rank(text []byte) level {
 	return unknown
 }
 
-// says says whether a text has a word of its own, or at the end of a name as in
+// says reports whether a text has a word of its own, or at the end of a name as in
 // ValueError; not as a part of another, as in libgpg-error0, nor as the name of
 // a value, as in timeout=30.
 func says(text, lower []byte, word string) bool {

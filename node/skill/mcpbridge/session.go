@@ -54,7 +54,7 @@ const (
 // session is a server's process and the conversation with it.
 type session struct {
 	command []string
-	url     string // in place of command
+	url     string // instead of command
 	stderr  io.Writer
 	said    *tail
 
@@ -194,7 +194,7 @@ func (s *session) failure() error {
 	return s.err
 }
 
-// spoke says that the server got as far as to speak.
+// spoke reports whether the server got as far as to speak.
 func (s *session) spoke() bool {
 	select {
 	case <-s.ready:

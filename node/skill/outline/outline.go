@@ -1,5 +1,5 @@
 // Package outline says what a file defines: its functions, types, sections or
-// tables, each with its line, so that a part of it can be read in place of the
+// tables, each with its line, so that a part of it can be read instead of the
 // whole.
 package outline
 

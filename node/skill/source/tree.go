@@ -128,7 +128,7 @@ func (t *Tree) folder(ctx context.Context, rel string, above []rules, depth int)
 	return nil
 }
 
-// ignored says whether a path is named by a .gitignore above it. The nearest
+// ignored reports whether a path is named by a .gitignore above it. The nearest
 // that says anything decides.
 func ignored(above []rules, rel string) bool {
 	for i := len(above) - 1; i >= 0; i-- {
@@ -150,10 +150,10 @@ func readSmall(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 256<<10))
 }
 
-// Binary says whether a text's beginning is none.
+// Binary reports whether a text's beginning is none.
 func Binary(head []byte) bool { return bytes.IndexByte(head[:min(len(head), 8<<10)], 0) >= 0 }
 
-// Generated says whether a file's beginning tells that a program wrote it: by
+// Generated reports whether a file's beginning tells that a program wrote it: by
 // its own words, or by lines that nobody would write.
 func Generated(head []byte) bool {
 	head = head[:min(len(head), 4<<10)]

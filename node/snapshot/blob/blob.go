@@ -72,13 +72,13 @@ func (s *Store) path(parts ...string) string {
 
 func (s *Store) object(id string) string { return s.path("objects", id[:2], id[2:]) }
 
-// valid says whether a text can be the name of a content.
+// valid reports whether a text can be the name of a content.
 func valid(id string) bool {
 	raw, err := hex.DecodeString(strings.TrimSuffix(id, sparseSuffix))
 	return err == nil && len(raw) == sha256.Size
 }
 
-// Has says whether a content is there.
+// Has reports whether a content is there.
 func (s *Store) Has(id string) bool {
 	if !valid(id) {
 		return false
@@ -136,7 +136,7 @@ func hasHoles(f *os.File, st *unix.Stat_t) bool {
 	return err == nil && hole < st.Size
 }
 
-// Is says whether an open file has the content of that name, which is in the
+// Is reports whether an open file has the content of that name, which is in the
 // store: nothing is written.
 func (s *Store) Is(f *os.File, id string) (bool, error) {
 	var st unix.Stat_t

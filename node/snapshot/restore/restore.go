@@ -323,7 +323,7 @@ const uploadPrefix = ".deckhand-upload-"
 // uploadAge is how long what was uploaded of a file is kept, to go on from.
 const uploadAge = 24 * time.Hour
 
-// Ours says whether a name in a workspace is the node's own: root's, who makes
+// Ours reports whether a name in a workspace is the node's own: root's, who makes
 // nothing else there.
 func Ours(w *beneath.Dir, name string, owner uint32) bool {
 	if !strings.HasPrefix(name, StagePrefix) && !strings.HasPrefix(name, uploadPrefix) {
@@ -333,7 +333,7 @@ func Ours(w *beneath.Dir, name string, owner uint32) bool {
 	return err == nil && st.Uid == uint32(os.Geteuid()) && st.Uid != owner
 }
 
-// Leftover says whether what is ours is of no use any more: a stage that a
+// Leftover reports whether what is ours is of no use any more: a stage that a
 // daemon left behind, or an old part of an upload.
 func Leftover(w *beneath.Dir, name string, owner uint32, now time.Time) bool {
 	if !Ours(w, name, owner) {

@@ -373,7 +373,7 @@ var kinds = map[uint16]tree.Kind{
 
 func nanos(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// known says whether the tree's entry is surely what is there now.
+// known reports whether the tree's entry is surely what is there now.
 func known(old, now *tree.Entry) bool {
 	if old == nil || old.Stat.Racy || old.Unkept == tree.NoRoom || old.Unkept == tree.Busy {
 		return false

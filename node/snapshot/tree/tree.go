@@ -96,7 +96,7 @@ type Stat struct {
 	Racy bool
 }
 
-// Same says whether two entries are the same for a person: nil is no entry.
+// Same reports whether two entries are the same for a person: nil is no entry.
 func Same(a, b *Entry) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -117,7 +117,7 @@ func Same(a, b *Entry) bool {
 	return true
 }
 
-// Restorable says whether the entry can be made again; nil, no entry, can.
+// Restorable reports whether the entry can be made again; nil, no entry, can.
 func (e *Entry) Restorable() bool {
 	return e == nil || e.Unkept == Kept && e.Kind != Socket && e.Kind != Device
 }

@@ -181,7 +181,7 @@ func (p *planner) unlink(path string) {
 	p.target[path] = &alone
 }
 
-// Below says whether a path is dir or below it.
+// Below reports whether a path is dir or below it.
 func Below(path, dir string) bool {
 	return dir == Root || path == dir || strings.HasPrefix(path, dir+"/")
 }

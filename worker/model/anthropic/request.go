@@ -80,7 +80,7 @@ func (m *Model) request(req *model.Request) (sdk.MessageNewParams, []byte, error
 	return params, body, err
 }
 
-// foreign says that the newest turn is another provider's.
+// foreign reports whether the newest turn is another provider's.
 func foreign(messages []model.Message) bool {
 	for _, message := range slices.Backward(messages) {
 		if message.Turn != nil {

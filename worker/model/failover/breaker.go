@@ -49,7 +49,7 @@ type breaker struct {
 	opened time.Time
 }
 
-// NewBreakers makes Breakers, all closed.
+// NewBreakers creates Breakers, all closed.
 func NewBreakers(cfg BreakerConfig) *Breakers {
 	if cfg.Failures == 0 {
 		cfg.Failures = tripAfter
@@ -90,14 +90,14 @@ func (b *Breakers) get(n name) *breaker {
 	return one
 }
 
-// failing says that a model does not answer, whatever it is asked. A rate limit
+// failing reports whether a model does not answer, whatever it is asked. A rate limit
 // is an answer, and so is a refusal.
 func failing(err error) bool {
 	e := model.AsError(err)
 	return e != nil && !e.Hub && (e.Kind == model.Unavailable || e.Kind == model.Overloaded)
 }
 
-// Open says that a model is left alone now.
+// Open reports whether a model is left alone now.
 func (b *Breakers) Open(provider, of string) bool {
 	return b.get(name{provider, of}).State() == gobreaker.StateOpen
 }

@@ -43,7 +43,7 @@ type Model struct {
 	at int
 }
 
-// New makes a Model.
+// New creates a Model.
 func New(cfg Config) *Model { return &Model{cfg: cfg, at: cfg.At} }
 
 // Generate implements model.Model: it asks the candidate that answered last, and
@@ -85,7 +85,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, sink model.Sin
 	return nil, failed
 }
 
-// elsewhere says that a candidate is left alone and there is one after it that
+// elsewhere reports whether a candidate is left alone and there is one after it that
 // is not.
 func (m *Model) elsewhere(at, tried int) bool {
 	open := func(i int) bool {

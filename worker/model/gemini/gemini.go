@@ -53,7 +53,7 @@ type Model struct {
 	client *sdk.Client
 }
 
-// New makes a Model. Nothing is sent before the first turn.
+// New creates a Model. Nothing is sent before the first turn.
 func New(cfg Config) (*Model, error) {
 	switch {
 	case cfg.Key == "":

@@ -117,7 +117,7 @@ func responses(r Request, a Answer) []string {
 }
 
 // gemini are the chunks of generated content. Calls come whole, and what is no
-// JSON cannot come at all: the API says so in place of it.
+// JSON cannot come at all: the API says so instead of it.
 func gemini(a Answer) []string {
 	var out []string
 	finish := reason(a, "STOP", "STOP", map[string]string{"max_tokens": "MAX_TOKENS", "refusal": "SAFETY", "end_turn": "STOP"})

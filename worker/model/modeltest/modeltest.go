@@ -40,7 +40,7 @@ type Answer struct {
 
 	// Silent says nothing of the usage.
 	Silent bool
-	// Raw is sent in place of the events, or of the error.
+	// Raw is sent instead of the events, or of the error.
 	Raw string
 }
 

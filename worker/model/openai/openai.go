@@ -58,7 +58,7 @@ type Model struct {
 	transcript wire.Transcript
 }
 
-// New makes a Model. Nothing is sent before the first turn.
+// New creates a Model. Nothing is sent before the first turn.
 func New(cfg Config) (*Model, error) {
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = cfg.Provider.BaseURL

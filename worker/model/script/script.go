@@ -56,7 +56,7 @@ type call struct {
 	line      int
 	tool      string
 	arguments map[string]any
-	// raw stands in place of arguments, to play a model that writes bad JSON.
+	// raw stands instead of arguments, to play a model that writes bad JSON.
 	raw string
 }
 

@@ -47,7 +47,7 @@ func (a *Answer) Last() *Block {
 	return a.blocks[len(a.blocks)-1]
 }
 
-// IsText says that a block is text that people read.
+// IsText reports whether a block is text that people read.
 func (b *Block) IsText() bool { return b != nil && b.Reasoning == nil && b.Call == nil }
 
 // Add makes a block longer. What a tool is called with is not shown.
@@ -81,7 +81,7 @@ func (a *Answer) Think(text string) error {
 	return a.Add(b, text)
 }
 
-// Calls says whether a tool is called.
+// Calls reports whether a tool is called.
 func (a *Answer) Calls() bool {
 	for _, b := range a.blocks {
 		if b.Call != nil {

@@ -64,7 +64,7 @@ func ByStatus(status int) model.ErrorKind {
 	}
 }
 
-// Mentions says that a message has one of some phrases, in whatever case.
+// Mentions reports whether a message has one of some phrases, in whatever case.
 func Mentions(message string, phrases ...string) bool {
 	message = strings.ToLower(message)
 	for _, phrase := range phrases {

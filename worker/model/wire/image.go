@@ -8,7 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
-// ResultText is a result's text, and in the place of its images, for a model
+// ResultText is a result's text, and instead of its images, for a model
 // that is not shown them, what they were.
 func ResultText(result model.Result, shown bool) string {
 	text := result.Text

@@ -57,7 +57,7 @@ type Answer struct {
 	// Break ends the stream after so many events, pings not counted; 0 for
 	// never.
 	Break int
-	// Stall, in place of ending it there, holds the stream open and silent
+	// Stall, instead of ending it there, holds the stream open and silent
 	// until the caller leaves.
 	Stall bool
 }
