@@ -99,12 +99,19 @@ func (r *rig) review() (*deckhandv1.Task, []*deckhandv1.Step, *deckhandv1.InboxI
 	}))
 	require.NoError(r.t, err)
 	require.NotContains(r.t, r.types(task.GetId()), "execution_completed", "nobody is told what it came to")
-	// Until it is noted how the workspace stands, there is nothing to accept.
-	item := r.item(task.GetId()).GetId()
+	item := r.looked(task.GetId())
+	return r.task(task.GetId()), held, item
+}
+
+// looked returns a task's item for a review once it is noted how the workspace
+// stands: before that there is nothing to accept.
+func (r *rig) looked(task string) *deckhandv1.InboxItem {
+	r.t.Helper()
+	item := r.item(task).GetId()
 	require.Eventually(r.t, func() bool {
 		return r.sql("SELECT binding::text FROM inbox_items WHERE id = $1", item) != "{}"
 	}, 20*time.Second, 10*time.Millisecond, "the workspace to be looked at")
-	return r.task(task.GetId()), held, r.item(task.GetId())
+	return r.item(task)
 }
 
 // types are those of a task's events.
@@ -244,7 +251,7 @@ func TestAReviewThatAsksForChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stepHeld, one.GetState())
 	r.finish(claimed.GetLease())
-	next := r.item(task.GetId())
+	next := r.looked(task.GetId())
 	require.NotEqual(t, item.GetId(), next.GetId())
 	require.Len(t, next.GetReview().GetHeld(), 1)
 	_, err = r.answer(accept(next.GetId()))
