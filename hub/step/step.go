@@ -69,13 +69,15 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// transitions is where a step may go; the database holds the same table.
+// transitions maps each state to those that a step may move to from it. No step
+// moves to Held: it is created in that state. The database holds the same table.
 var transitions = map[State][]State{
 	Proposed:  {Denied, Waiting, Granted, Cancelled},
 	Waiting:   {Denied, Granted, Skipped, Cancelled},
 	Granted:   {Waiting, Started, Skipped, Cancelled},
 	Started:   {Succeeded, Failed, Unknown, Cancelled},
 	Unknown:   {Granted, Succeeded, Failed, Skipped, Cancelled},
+	Held:      {Denied, Started, Skipped, Cancelled},
 	Denied:    nil,
 	Succeeded: nil,
 	Failed:    nil,
@@ -83,8 +85,9 @@ var transitions = map[State][]State{
 	Cancelled: nil,
 }
 
-// Ended reports whether the loop has nothing more to wait for.
-func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown }
+// Ended reports whether the agent's loop has nothing more to wait for: the state
+// is final, or a person settles it later.
+func (s State) Ended() bool { return len(transitions[s]) == 0 || s == Unknown || s == Held }
 
 // Config holds the dependencies of Steps.
 type Config struct {

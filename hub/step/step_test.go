@@ -24,25 +24,25 @@ func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 	defer conn.Close(t.Context())
 	rows, err := conn.Query(t.Context(), "SELECT from_state, to_state FROM transitions WHERE object = 'step'")
 	require.NoError(t, err)
-	got := map[State][]State{}
-	var from, to State
-	_, err = pgx.ForEachRow(rows, []any{&from, &to}, func() error {
-		got[from] = append(got[from], to)
-		return nil
-	})
+	type move struct{ From, To State }
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[move])
 	require.NoError(t, err)
-	for state, tos := range transitions {
-		require.ElementsMatch(t, tos, got[state], state)
+	var want []move
+	for from, tos := range transitions {
+		for _, to := range tos {
+			want = append(want, move{from, to})
+		}
 	}
+	require.ElementsMatch(t, want, got)
 }
 
-// Every state of a step is reached from proposed, what it may go to has a row of
-// its own, and nothing leaves a final state; an unknown end is settled by a
+// Every state of a step is reached from proposed or held, the two that a step is
+// created in; what it may go to has a row of its own, and nothing leaves a final state; an unknown end is settled by a
 // person or the node, and never by running the call as if it had not been.
 func TestEveryStateOfAStepIsReached(t *testing.T) {
 	t.Parallel()
-	seen := map[State]bool{Proposed: true}
-	for queue := []State{Proposed}; len(queue) > 0; queue = queue[1:] {
+	seen := map[State]bool{Proposed: true, Held: true}
+	for queue := []State{Proposed, Held}; len(queue) > 0; queue = queue[1:] {
 		for _, to := range transitions[queue[0]] {
 			require.Contains(t, transitions, to)
 			if !seen[to] {
@@ -56,6 +56,19 @@ func TestEveryStateOfAStepIsReached(t *testing.T) {
 		require.Empty(t, transitions[state], state)
 	}
 	require.NotContains(t, transitions[Unknown], Started, "it is granted anew first")
+}
+
+// The agent's loop goes on after a step that is final, whose outcome is unknown
+// or that waits for the review, and waits for every other one.
+func TestTheLoopWaitsForStepsThatHaveNotEnded(t *testing.T) {
+	t.Parallel()
+	var waits []State
+	for state := range transitions {
+		if !state.Ended() {
+			waits = append(waits, state)
+		}
+	}
+	require.ElementsMatch(t, []State{Proposed, Waiting, Granted, Started}, waits)
 }
 
 // The database refuses every move of a step that the table does not have,

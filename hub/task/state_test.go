@@ -12,26 +12,22 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/task"
 )
 
-// The code's table and the database's are one.
+// The table in the code and the one in the database are equal.
 func TestTheDatabaseHoldsTheSameTableOfMoves(t *testing.T) {
 	t.Parallel()
 	conn := migrated(t)
-	want := map[[2]string]bool{}
+	type move struct{ From, To task.State }
+	var want []move
 	for from, tos := range task.Transitions() {
 		for _, to := range tos {
-			want[[2]string{string(from), string(to)}] = true
+			want = append(want, move{from, to})
 		}
 	}
 	rows, err := conn.Query(t.Context(), "SELECT from_state, to_state FROM transitions WHERE object = 'task'")
 	require.NoError(t, err)
-	got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (pair [2]string, err error) {
-		return pair, row.Scan(&pair[0], &pair[1])
-	})
+	got, err := pgx.CollectRows(rows, pgx.RowToStructByPos[move])
 	require.NoError(t, err)
-	require.Len(t, got, len(want))
-	for _, pair := range got {
-		require.True(t, want[pair], pair)
-	}
+	require.ElementsMatch(t, want, got)
 }
 
 func migrated(t *testing.T) *pgx.Conn {

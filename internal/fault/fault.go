@@ -33,7 +33,8 @@ const (
 // value is for errors that need none.
 type Code string
 
-// The catalogue.
+// The codes. Catalogue (catalogue.go) says of each one what it means, and
+// docs/errors.md is generated from that.
 const (
 	TaskParsing        Code = "AGENT_001"
 	PermissionDenied   Code = "AGENT_002"
