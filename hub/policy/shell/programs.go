@@ -140,10 +140,16 @@ func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 		}
 		inner = []Word{word("echo")}
 	}
-	args := slices.Clone(inner)
+	args := make([]Word, 0, len(inner))
 	replaced := false
-	for i := range args {
-		if replace != "" && strings.Contains(args[i].Text, replace) && len(fed) > 0 {
+	for _, a := range inner {
+		// A word of its own is one for each that is read, a part of a text all of them.
+		if replace != "" && a.Text == replace && len(fed) > 0 {
+			args, replaced = append(args, fed...), true
+			continue
+		}
+		args = append(args, a)
+		if i := len(args) - 1; replace != "" && strings.Contains(args[i].Text, replace) && len(fed) > 0 {
 			j := joined(fed)
 			args[i] = Word{Text: strings.ReplaceAll(args[i].Text, replace, j.text), Known: args[i].Known && j.known}
 			replaced = true
