@@ -119,9 +119,11 @@ func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 		replace = "{}"
 	}
 	var fed []Word
+	// With a text to replace, xargs takes whole lines.
+	blanks := replace == "" || name == "parallel"
 	if in.known && !holed(in.text) {
 		for _, f := range strings.FieldsFunc(in.text, func(r rune) bool {
-			return r == ' ' || r == '\n' || r == '\t' || r == 0 || split != "" && strings.ContainsRune(split, r)
+			return r == '\n' || r == 0 || blanks && (r == ' ' || r == '\t') || split != "" && strings.ContainsRune(split, r)
 		}) {
 			fed = append(fed, word(strings.Trim(f, `"'`)))
 		}
