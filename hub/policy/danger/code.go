@@ -26,6 +26,9 @@ var (
 	fetch   = compile(`\b(?:urlopen|urlretrieve|urllib\.request|requests\.\w+|httpx\.\w+|aiohttp|http\.client|LWP::\w+|HTTP::Tiny|Net::HTTP|URI\.open|open-uri|file_get_contents|curl_exec|fetch|https?\.get|axios|got)\b`)
 	evals   = compile(`\b(?:exec|eval|instance_eval|class_eval|Function|vm\.run\w+|runInThisContext|compile|create_function|assert|loadstring|load|dofile|include|require_once|do)\s*[\( ]`)
 
+	// handedOn is a function that runs code, given to another one to call.
+	handedOn = compile(`[(,]\s*(?:eval|exec|Function)\s*[,)]`)
+
 	bombs = compile(`(?:while|until)\s*\(?\s*(?:1|True|true|not\s+False|!0|1\s*==\s*1|0|false|not\s+0)\s*\)?\s*[:{;]?\s*(?:do\s*)?(?:\w+\s*=\s*)?(?:os\.|Process\.)?v?fork\b|fork\s*(?:\(\))?\s*(?:while|until|for)\b|loop\s*(?:\{|do)\s*(?:Process\.)?fork|for\s*\(?\s*;;\s*\)?\s*\{?\s*v?fork|while\s*\(\s*(?:true|1|!0)\s*\)\s*\{?[^}]*(?:\.fork|spawn|exec\w*|execFile\w*)\s*\(\s*(?:__filename|process\.(?:argv|execPath))|while\s*\(?\s*(?:True|1)\s*\)?\s*:\s*(?:subprocess\.)?Popen\s*\(|def\s+(\w+)[^:\n]*:\s*(?:os\.fork\(\);?\s*)?(?:while True:)?\s*(?:multiprocessing\.)?(?:Process|Thread)\(target=|forkbomb|setInterval\s*\(.*(?:__filename|process\.(?:argv|execPath))|for\s+\w+\s+in\s+(?:itertools\.count\(\)|iter\(int,\s*1\))\s*:\s*os\.fork`)
 
 	cBomb = compile(`(?:while\s*\(\s*(?:1|true)\s*\)|for\s*\(\s*;\s*;\s*\))\s*\{?\s*(?:v?fork|syscall\(SYS_fork)`)
@@ -190,6 +193,9 @@ func (f *finder) read(language, text string, c *shell.Command, depth int) {
 	}
 	if (fetch.MatchString(s.bare) || networked) && allEnv.MatchString(s.bare) {
 		f.add(Credentials, c, "its code sends the environment elsewhere")
+	}
+	if fetch.MatchString(s.bare) && handedOn.MatchString(s.bare) {
+		f.add(RemoteCode, c, "its code runs code from elsewhere")
 	}
 	// Code that code runs.
 	for _, region := range s.arguments(evals) {

@@ -57,6 +57,8 @@ func (f *finder) deletes(c *shell.Command, name string) {
 		if option(c, 0, "--remove-source-files") && len(ops) > 1 {
 			f.deleted(c, at(c, ops[0]), true)
 		}
+	case "git":
+		f.cleans(c)
 	case "mv":
 		ops := operands(c)
 		for _, a := range ops[:max(len(ops)-1, 0)] {
@@ -88,6 +90,23 @@ func (f *finder) deletes(c *shell.Command, name string) {
 	}
 }
 
+// cleans looks at "git clean" of a root other than the workspace, whose files are
+// not those of the task.
+func (f *finder) cleans(c *shell.Command) {
+	if !has(c, "clean") || option(c, 'n', "--dry-run") {
+		return
+	}
+	dir := c.Dir
+	for i, a := range c.Args {
+		if a.Text == "-C" && i+1 < len(c.Args) {
+			dir = at(c, c.Args[i+1])
+		}
+	}
+	if dir != shell.Workspace {
+		f.deleted(c, dir, true)
+	}
+}
+
 // fed looks at what a program deletes whose names come from another one.
 func (f *finder) fed(c *shell.Command, deep bool) {
 	if !slices.Contains(c.Via, "xargs") && !slices.Contains(c.Via, "parallel") &&
@@ -116,7 +135,8 @@ func narrow(c *shell.Command) bool {
 	for i, a := range c.Args {
 		switch a.Text {
 		case "-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-lname", "-samefile", "-inum", "-user", "-newer":
-			if i+1 < len(c.Args) && len(strings.Trim(c.Args[i+1].Text, "*?.[]/!^-")) >= 2 {
+			// A path that is all of a root is no name.
+			if i+1 < len(c.Args) && root(strings.TrimRight(c.Args[i+1].Text, "*.?+/$")) == "" && len(strings.Trim(c.Args[i+1].Text, "*?.[]/!^-")) >= 2 {
 				return true
 			}
 		case "-empty", "-mtime", "-ctime", "-atime", "-mmin", "-size", "-xtype":

@@ -60,6 +60,12 @@ func (f *finder) secrets(c *shell.Command, name string) {
 		}
 	case "unshadow", "mimipenguin", "lazagne", "secretsdump.py", "linpeas.sh", "gcore":
 		f.add(Credentials, c, "%s is for taking credentials", name)
+	case "git":
+		for i, a := range c.Args[:len(c.Args)-1] {
+			if a.Text == "credential" && c.Args[i+1].Text == "fill" {
+				f.add(Credentials, c, "it has git hand out credentials")
+			}
+		}
 	case "security":
 		if has(c, "find-generic-password", "dump-keychain") {
 			f.add(Credentials, c, "it reads a keychain")
@@ -219,10 +225,28 @@ func (f *finder) sends(c *shell.Command) {
 				f.add(Credentials, c, "it sends the environment elsewhere")
 				return true
 			}
+		case "cat", "base64", "base32", "xxd", "od", "gzip", "tar", "head", "tail", "openssl":
+			for _, p := range slices.Concat(operands(from), from.Reads) {
+				if settings(at(from, p)) {
+					f.add(Credentials, c, "it sends the credentials in %s elsewhere", at(from, p))
+					return true
+				}
+			}
 		}
 		return false
 	})
 }
+
+// settings reports whether a path is a file of variables as programs load them,
+// with values and not with examples of them.
+func settings(p string) bool {
+	return shellSettings.MatchString(p) && !exampleSettings.MatchString(p)
+}
+
+var (
+	shellSettings   = compile(`/\.env(?:\.[\w-]+)*$`)
+	exampleSettings = compile(`\.(?:example|sample|template|dist|defaults?|tmpl)$`)
+)
 
 // environment looks at variables that change what programs do.
 func (f *finder) environment(c *shell.Command) {

@@ -201,7 +201,7 @@ var rewrites = []rewrite{
 		return s.put(b.String()), b.Len() > 0
 	}},
 	{list("expanduser expand_path"), regexp.MustCompile(`\bos\.path\.expanduser\(\s*` + lit + `\s*\)|\bFile\.expand_path\(\s*` + lit + `\s*\)`), func(s *source, m []string) (string, bool) { return s.put(tilde(s.at(m[1] + m[2]))), true }},
-	{list("home HOME environ getenv ENV"), regexp.MustCompile(`\bPath\.home\(\)|\bos\.homedir\(\)|\bDir\.home\b|\$ENV\{HOME\}|\$ENV\{«\d+»\}|\bprocess\.env\.HOME\b|\bENV\[«\d+»\]|\bos\.environ\[«\d+»\]|\bos\.getenv\(«\d+»\)|\bgetenv\(«\d+»\)`), func(s *source, m []string) (string, bool) {
+	{list("home HOME environ getenv ENV"), regexp.MustCompile(`\bPath\.home\(\)|\bos\.homedir\(\)|\bDir\.home\b|\$ENV\{HOME\}|\$ENV\{«\d+»\}|\bprocess\.env\.HOME\b|\bENV\[«\d+»\]|\bENVIRON\[«\d+»\]|\bos\.environ\[«\d+»\]|\bos\.getenv\(«\d+»\)|\bgetenv\(«\d+»\)`), func(s *source, m []string) (string, bool) {
 		if i := strings.Index(m[0], "«"); i >= 0 && s.at(strings.Trim(m[0][i:], "«»]})")) != "HOME" {
 			return "", false
 		}
@@ -313,7 +313,7 @@ func rot13(s string) string {
 
 var (
 	assigned = compile(`(?m)(?:^|[;{\n(]|\b(?:my|const|let|var|local)\b)\s*[$@]?([A-Za-z_]\w*)\s*=\s*«(\d+)»\s*(?:;|$|\n|\))`)
-	imported = compile(`\bimport\s+([\w.]+)\s+as\s+(\w+)|(?m)(?:^|[;\n]|\b(?:const|let|var)\b)\s*(\w+)\s*=\s*(os|subprocess|shutil|socket|fs|https?|net|child_process|vm|os\.system|os\.remove|os\.unlink|shutil\.rmtree|subprocess\.\w+|eval|exec|require\(«\d+»\)(?:\.\w+)?)\s*(?:;|$|\n)`)
+	imported = compile(`(?:\bimport\s+|,\s*)([\w.]+)\s+as\s+(\w+)|(?m)(?:^|[;\n]|\b(?:const|let|var)\b)\s*(\w+)\s*=\s*(os|subprocess|shutil|socket|fs|https?|net|child_process|vm|os\.system|os\.remove|os\.unlink|shutil\.rmtree|subprocess\.\w+|eval|exec|require\(«\d+»\)(?:\.\w+)?)\s*(?:;|$|\n)`)
 	unpacked = compile(`\{([^{}]*)\}\s*=\s*(?:child_process|fs|net)\b`)
 	froms    = compile(`\bfrom\s+(os|subprocess|shutil|pty)\s+import\s+(\w+)\s+as\s+(\w+)`)
 )

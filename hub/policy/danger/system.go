@@ -40,7 +40,7 @@ var startup = compile(`/\.(?:bashrc|bash_profile|bash_login|bash_logout|profile|
 // startup looks at what is written to a file that each shell runs.
 func (f *finder) startup(c *shell.Command, p string) {
 	text := c.Input.Text
-	if len(c.Args) > 1 && (c.Name() == "echo" || c.Name() == "printf") {
+	if len(c.Args) > 1 && slices.Contains([]string{"echo", "printf", "sed"}, c.Name()) {
 		text += "\n" + strings.Join(texts(c.Args[1:]), " ")
 	}
 	text = strings.ReplaceAll(strings.ReplaceAll(text, shell.Hole, ""), shell.Unset, "")
@@ -214,6 +214,9 @@ func (f *finder) kernel(c *shell.Command, name string) {
 	case "killall5":
 		f.add(Kernel, c, "it ends every process")
 	case "pkill":
+		if option(c, 0, "--inverse") {
+			f.add(Kernel, c, "it ends every process but some")
+		}
 		if ops := operands(c); len(ops) == 1 && strings.Trim(ops[0].Text, ".*") == "" && ops[0].Text != "" {
 			f.add(Kernel, c, "it ends every process")
 		}

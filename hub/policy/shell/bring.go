@@ -438,6 +438,9 @@ func (w *walker) settings(name string, v value) {
 	}
 }
 
+// makeOwn are variables that a makefile has without setting them.
+var makeOwn = map[string]string{"HOME": "${HOME}", "SHELL": "sh", "CURDIR": "."}
+
 var makeVariable = regexp.MustCompile(`\$[({]([A-Za-z0-9_.]+)[)}]`)
 
 // makefile walks the recipes of a makefile, and what it runs as it is read.
@@ -474,6 +477,9 @@ func (w *walker) makefile(v value) {
 		recipe = strings.TrimLeft(strings.TrimSpace(recipe), "@-+ ")
 		recipe = makeVariable.ReplaceAllStringFunc(recipe, func(m string) string {
 			if text, ok := vars[m[2:len(m)-1]]; ok {
+				return text
+			}
+			if text, ok := makeOwn[m[2:len(m)-1]]; ok {
 				return text
 			}
 			return "${deckhand_unset}"

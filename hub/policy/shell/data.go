@@ -212,10 +212,16 @@ func (w *walker) drain(name string, v value) bool {
 	if !ok {
 		return false
 	}
-	if !slices.ContainsFunc(w.outTo, func(t written) bool { return t.path == name }) {
-		delete(w.sinks, name)
+	open := slices.ContainsFunc(w.outTo, func(t written) bool { return t.path == name })
+	for _, to := range w.outs {
+		open = open || to == name
 	}
+	// While they are walked, what they write is not given to them again.
+	delete(w.sinks, name)
 	w.nested(func() { w.inFork(func() value { return w.stmts(list, v) }) })
+	if open {
+		w.sinks[name] = list
+	}
 	return true
 }
 

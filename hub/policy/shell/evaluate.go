@@ -175,20 +175,32 @@ func (w *walker) sedRuns(rest []Word, in value, at int) {
 		if strings.HasPrefix(a.Text, "-") && a.Text != "-" && !strings.HasPrefix(a.Text, "-e") && !strings.HasPrefix(a.Text, "--expression=") {
 			continue
 		}
-		script := strings.TrimPrefix(strings.TrimPrefix(a.Text, "--expression="), "-e")
-		for _, m := range seds.FindAllStringSubmatch(script, 10) {
-			if m[1] != "" {
-				w.code("sed", known(m[1]), nil, value{})
-			} else {
-				w.stdin("sed", in, at)
+		if i > 0 && (rest[i-1].Text == "-f" || rest[i-1].Text == "--file") {
+			if v, ok := w.content(w.abs(a.Text)); ok && a.Known {
+				for line := range strings.Lines(v.text) {
+					w.sedScript(strings.TrimSpace(line), in, at)
+				}
 			}
+			continue
 		}
-		if sedFlags.MatchString(script) {
-			w.opaque("sed runs the lines that it makes")
-		}
+		w.sedScript(strings.TrimPrefix(strings.TrimPrefix(a.Text, "--expression="), "-e"), in, at)
 		if i == 0 || !strings.HasPrefix(rest[i-1].Text, "-e") {
 			break // the rest are files
 		}
+	}
+}
+
+// sedScript walks what one script of sed runs.
+func (w *walker) sedScript(script string, in value, at int) {
+	for _, m := range seds.FindAllStringSubmatch(script, 10) {
+		if m[1] != "" {
+			w.code("sed", known(m[1]), nil, value{})
+		} else {
+			w.stdin("sed", in, at)
+		}
+	}
+	if sedFlags.MatchString(script) {
+		w.opaque("sed runs the lines that it makes")
 	}
 }
 

@@ -119,9 +119,11 @@ func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 		replace = "{}"
 	}
 	var fed []Word
+	// With a text to replace, xargs takes whole lines.
+	blanks := replace == "" || name == "parallel"
 	if in.known && !holed(in.text) {
 		for _, f := range strings.FieldsFunc(in.text, func(r rune) bool {
-			return r == ' ' || r == '\n' || r == '\t' || r == 0 || split != "" && strings.ContainsRune(split, r)
+			return r == '\n' || r == 0 || blanks && (r == ' ' || r == '\t') || split != "" && strings.ContainsRune(split, r)
 		}) {
 			fed = append(fed, word(strings.Trim(f, `"'`)))
 		}
@@ -140,10 +142,16 @@ func (w *walker) xargs(name string, rest []Word, in value, at int) value {
 		}
 		inner = []Word{word("echo")}
 	}
-	args := slices.Clone(inner)
+	args := make([]Word, 0, len(inner))
 	replaced := false
-	for i := range args {
-		if replace != "" && strings.Contains(args[i].Text, replace) && len(fed) > 0 {
+	for _, a := range inner {
+		// A word of its own is one for each that is read, a part of a text all of them.
+		if replace != "" && a.Text == replace && len(fed) > 0 {
+			args, replaced = append(args, fed...), true
+			continue
+		}
+		args = append(args, a)
+		if i := len(args) - 1; replace != "" && strings.Contains(args[i].Text, replace) && len(fed) > 0 {
 			j := joined(fed)
 			args[i] = Word{Text: strings.ReplaceAll(args[i].Text, replace, j.text), Known: args[i].Known && j.known}
 			replaced = true

@@ -253,6 +253,13 @@ func (w *walker) command(c syntax.Command, in value, r redirected) (out value) {
 		v := w.stmt(c.Stmt, in)
 		v.from = append(v.from, w.since(first)...)
 		w.persist(redirected{opened: map[string]value{"63": v}})
+		// What is written to its other descriptor it reads.
+		sink := known("/dev/fd/62")
+		w.opens(&syntax.Lit{Value: "62"}, sink)
+		if w.sinks == nil {
+			w.sinks = map[string][]*syntax.Stmt{}
+		}
+		w.sinks[sink.text] = []*syntax.Stmt{c.Stmt}
 		name := "COPROC"
 		if c.Name != nil {
 			name = c.Name.Lit()
