@@ -22,6 +22,8 @@ var noSecrets = map[string]string{
 	"internal/auditlog/verify.go:Hash":     "the same",
 	"internal/cli/agent.go:code":           "how a command ends",
 	"internal/fault/rpc.go:code":           "an error's code",
+	"internal/fault/catalogue.go:code":     "an error's code",
+	"internal/fault/catalogue.go:Code":     "the same",
 	"node/skill/mcpbridge/session.go:Code": "an error's code",
 	"node/exec/watch.go:GetExitCode":       "how a command ended",
 	"hub/trigger/verify/sender.go:HMAC":    "a scheme's name",
