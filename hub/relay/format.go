@@ -66,7 +66,8 @@ type refusal struct {
 var statuses = map[fault.Kind]int{
 	fault.Invalid: http.StatusBadRequest, fault.Unauthenticated: http.StatusUnauthorized, fault.Denied: http.StatusForbidden,
 	fault.NotFound: http.StatusNotFound, fault.Precondition: http.StatusForbidden, fault.Exhausted: http.StatusTooManyRequests,
-	fault.Unavailable: http.StatusServiceUnavailable,
+	fault.Exists: http.StatusConflict, fault.Aborted: http.StatusConflict,
+	fault.Unavailable: http.StatusServiceUnavailable, fault.Deadline: http.StatusGatewayTimeout,
 }
 
 // refuseFault returns an error of the hub's own.
