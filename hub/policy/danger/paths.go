@@ -31,7 +31,7 @@ var criticalFiles = []string{
 	"/lib64/ld-linux-x86-64.so.2", "/bin/ls", "/usr/bin/env", "/lib/x86_64-linux-gnu/libc.so.6",
 }
 
-func wild(p string) bool { return strings.ContainsAny(p, "*?[(") }
+func wild(p string) bool { return shell.IsPattern(p) }
 
 // root returns which root a path is, or is everything of; "" for none. A path may
 // have wildcards.

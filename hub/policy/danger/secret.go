@@ -99,7 +99,10 @@ func (f *finder) secrets(c *shell.Command, name string) {
 		}
 	}
 	folders := is&packing != 0
-	last := eachOperand(c, func(int, shell.Word) {}) - 1
+	last := 0
+	if folders {
+		last = eachOperand(c, func(int, shell.Word) {}) - 1
+	}
 	eachOperand(c, func(i int, a shell.Word) {
 		if i < skip || slices.Contains(named, a.Text) {
 			return
@@ -179,17 +182,28 @@ func (f *finder) named(c *shell.Command, text string, folders bool) {
 			f.add(Credentials, c, "it takes the credentials in %s", p)
 		}
 	}
-	if !strings.ContainsAny(text, ".:/xX") {
-		return // each of the names below has one of them
+	if len(text) < len("crio.sock") {
+		return // each of the names below is longer
 	}
-	if strings.Contains(text, "169.254.169.254") || strings.Contains(text, "metadata.google.internal") || strings.Contains(text, "[fd00:ec2::254]") || strings.Contains(text, "169.254.170.2") ||
-		strings.Contains(text, "100.100.100.200") || strings.Contains(text, "//2852039166") || strings.Contains(strings.ToLower(text), "0xa9fea9fe") {
+	if metadata(text) {
 		f.add(Credentials, c, "it asks the cloud's metadata service, which hands out credentials")
 	}
-	if strings.Contains(text, "docker.sock") || strings.Contains(text, "containerd.sock") || strings.Contains(text, "crio.sock") {
+	if strings.Contains(text, ".sock") && (strings.Contains(text, "docker.sock") || strings.Contains(text, "containerd.sock") || strings.Contains(text, "crio.sock")) {
 		f.add(Escape, c, "it speaks to the container daemon")
 	}
 }
+
+// metadata reports whether a text names a cloud's metadata service.
+func metadata(text string) bool {
+	if strings.IndexByte(text, '2') >= 0 && slices.ContainsFunc(metadataAddresses, func(a string) bool { return strings.Contains(text, a) }) {
+		return true
+	}
+	return strings.Contains(text, "metadata.google.internal") ||
+		(strings.IndexByte(text, 'x') >= 0 || strings.IndexByte(text, 'X') >= 0) && strings.Contains(strings.ToLower(text), "0xa9fea9fe")
+}
+
+// metadataAddresses are the addresses of the clouds' metadata services; each has a 2.
+var metadataAddresses = []string{"169.254.169.254", "[fd00:ec2::254]", "169.254.170.2", "100.100.100.200", "//2852039166"}
 
 // inWorkspace reports whether a word of a command can only be the name of something
 // that lies in the workspace and has no hidden part: most are, and no credential is.

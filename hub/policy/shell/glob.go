@@ -3,7 +3,6 @@ package shell
 import (
 	"errors"
 	"regexp"
-	"strings"
 	"sync"
 
 	"mvdan.cc/sh/v3/pattern"
@@ -17,11 +16,14 @@ var patterns struct {
 	made map[string]*regexp.Regexp
 }
 
+// IsPattern reports whether a name has a wildcard.
+func IsPattern(name string) bool { return wildcards.in(name) }
+
 // Matches reports whether a path fits a pattern as bash fills it in, with extglob:
 // *, ?, [...] and @(...) and its like within one part of the path. A pattern that
 // is none fits only itself.
 func Matches(glob, name string) bool {
-	if !strings.ContainsAny(glob, "*?[(") {
+	if !IsPattern(glob) {
 		return glob == name
 	}
 	re := matcher(glob)

@@ -70,6 +70,33 @@ func manyNumbers(x *syntax.Word) (first, last string, ok bool) {
 	return first, last, max(from-to, to-from) >= maxItems
 }
 
+// charset is a set of ASCII characters.
+type charset [256]bool
+
+func newCharset(chars string) (s charset) {
+	for i := range len(chars) {
+		s[chars[i]] = true
+	}
+	return s
+}
+
+// in reports whether a text has a character of the set.
+func (s *charset) in(text string) bool {
+	for i := range len(text) {
+		if s[text[i]] {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	// special are the characters that the expander looks at in unquoted text, and
+	// wildcards those that make a pattern of a name.
+	special   = newCharset("\\{~*?[")
+	wildcards = newCharset("*?[(")
+)
+
 // plainWord returns a word that is what it says: most are.
 func plainWord(x *syntax.Word) (string, bool) {
 	if len(x.Parts) != 1 {
@@ -77,7 +104,7 @@ func plainWord(x *syntax.Word) (string, bool) {
 	}
 	switch part := x.Parts[0].(type) {
 	case *syntax.Lit:
-		return part.Value, !strings.ContainsAny(part.Value, "\\{~*?[") && !holed(part.Value)
+		return part.Value, !special.in(part.Value) && !holed(part.Value)
 	case *syntax.SglQuoted:
 		return part.Value, !part.Dollar
 	case *syntax.DblQuoted:
