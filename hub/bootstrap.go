@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/node"
-	"github.com/deckhand-sh/deckhand/hub/organisation"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 

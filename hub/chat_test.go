@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -51,7 +51,7 @@ func (r *rig) answered(id, text string) {
 // not wait for the work that the agent is at.
 func TestAChatAnswersWithoutActing(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: func(context.Context, *simnode.Live) *nodev1.Exec {
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
 		t.Error("a command ran")
 		return nil
 	}})

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/edge"
+	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
 	"github.com/deckhand-sh/deckhand/hub/step"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
-	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )

@@ -18,19 +18,19 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/bus"
-	"github.com/deckhand-sh/deckhand/hub/ca"
-	"github.com/deckhand-sh/deckhand/hub/dialguard"
-	"github.com/deckhand-sh/deckhand/hub/notify"
-	"github.com/deckhand-sh/deckhand/hub/oidc"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/oidc"
+	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/storage/bus"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/redact"
-	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
 )
 
@@ -185,7 +185,7 @@ func (c *Config) fill() error {
 		c.MaxPerUser = DefaultMaxPerUser
 	}
 	if c.NotifyGiveUp == 0 {
-		c.NotifyGiveUp = notify.DefaultGiveUp
+		c.NotifyGiveUp = notification.DefaultGiveUp
 	}
 	var err error
 	if c.KeysetKey, err = rootURI(c.DataDir, c.KeysetKey); err != nil {
@@ -211,7 +211,7 @@ func (c *Config) fill() error {
 		c.Log = hclog.NewNullLogger()
 	}
 	if c.Registry == nil {
-		c.Registry = scrape.NewRegistry()
+		c.Registry = metricsserver.NewRegistry()
 	}
 	if c.Redact == nil {
 		c.Redact = &redact.Redactor{}

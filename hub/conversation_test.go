@@ -10,7 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -112,7 +112,7 @@ func TestATurnsCallsKeepTheirOrder(t *testing.T) {
 // task was cancelled before the worker came to it.
 func TestACallThatWasStartedWithItsTurnIsNotMadeAfterACancellation(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: func(context.Context, *simnode.Live) *nodev1.Exec {
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
 		t.Error("the command ran")
 		return nil
 	}})

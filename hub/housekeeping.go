@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/event"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 

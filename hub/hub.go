@@ -8,51 +8,51 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/access"
-	"github.com/deckhand-sh/deckhand/hub/admission"
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/artifact"
-	"github.com/deckhand-sh/deckhand/hub/audit"
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/budget"
-	"github.com/deckhand-sh/deckhand/hub/bus"
-	"github.com/deckhand-sh/deckhand/hub/ca"
-	"github.com/deckhand-sh/deckhand/hub/credential"
-	"github.com/deckhand-sh/deckhand/hub/edge"
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/fair"
+	"github.com/deckhand-sh/deckhand/hub/api/relay"
+	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
+	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
+	"github.com/deckhand-sh/deckhand/hub/fleet/masklog"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/fleet/replica"
+	"github.com/deckhand-sh/deckhand/hub/identity/access"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/session"
+	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
-	"github.com/deckhand-sh/deckhand/hub/kill"
-	"github.com/deckhand-sh/deckhand/hub/leader"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/metrics"
-	"github.com/deckhand-sh/deckhand/hub/node"
-	"github.com/deckhand-sh/deckhand/hub/nodeexec"
-	"github.com/deckhand-sh/deckhand/hub/nodelog"
-	"github.com/deckhand-sh/deckhand/hub/notify"
-	"github.com/deckhand-sh/deckhand/hub/plan"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/rotation"
+	"github.com/deckhand-sh/deckhand/hub/model/budget"
+	"github.com/deckhand-sh/deckhand/hub/model/credential"
+	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
-	"github.com/deckhand-sh/deckhand/hub/relay"
-	"github.com/deckhand-sh/deckhand/hub/replica"
-	"github.com/deckhand-sh/deckhand/hub/report"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/metrics"
+	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/review"
-	"github.com/deckhand-sh/deckhand/hub/rotation"
-	"github.com/deckhand-sh/deckhand/hub/search"
-	"github.com/deckhand-sh/deckhand/hub/session"
 	"github.com/deckhand-sh/deckhand/hub/step"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/subtask"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/storage/bus"
+	"github.com/deckhand-sh/deckhand/hub/storage/leader"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/hub/tool"
-	"github.com/deckhand-sh/deckhand/hub/trigger"
-	"github.com/deckhand-sh/deckhand/hub/user"
-	"github.com/deckhand-sh/deckhand/hub/vault"
-	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/hub/work/admission"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/artifact"
+	"github.com/deckhand-sh/deckhand/hub/work/attempt"
+	"github.com/deckhand-sh/deckhand/hub/work/kill"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
+	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/subtask"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger"
+	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/provider"
-	"github.com/deckhand-sh/deckhand/internal/scrape"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -109,21 +109,21 @@ type Hub struct {
 	tasks      *task.Service
 	kills      *kill.Switch
 	leases     *lease.Leases
-	reports    *report.Reports
+	reports    *attempt.Reports
 	recorder   *event.Recorder
 	metrics    *metrics.Metrics
 	steps      *step.Steps
 	inbox      *inbox.Service
 	reviews    *review.Service
 	policies   *policy.Service
-	plans      *plan.Service
+	plans      *quota.Service
 	subtasks   *subtask.Service
 	watcher    *event.Watcher
 	admission  *admission.Admission
 	workspaces *workspace.Workspaces
 	artifacts  *artifact.Artifacts
 	triggers   *trigger.Service
-	notify     *notify.Service
+	notify     *notification.Service
 
 	credentials *credential.Credentials
 	budgets     *budget.Ledger
@@ -164,7 +164,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Known{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: modes, Trigger: trigger.CheckDeclared})
-	h.plans = plan.New(plan.Config{Store: h.store, Recorder: recorder, Admit: func(orgID string) { h.admission.Kick(orgID) }})
+	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder, Admit: func(orgID string) { h.admission.Kick(orgID) }})
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.usable, Plans: h.plans,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, MaxActive: c.MaxActive,
@@ -177,7 +177,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
 	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Admit: admit, Stop: h.stopStep, Usable: h.usable})
-	h.notify = notify.New(notify.Config{
+	h.notify = notification.New(notification.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Bus: h.bus, Allow: c.notifyAllow, GiveUp: c.NotifyGiveUp,
 		Sent: h.metrics.Notice, Log: c.Log.Named("notify"),
 	})
@@ -200,7 +200,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Restore: h.workspaces.Restore,
 		Store:   h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, Recorded: h.recorded, Admit: admit, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
-		Engine: func(ctx context.Context, orgID string) (search.Engine, error) {
+		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
 			return h.credentials.Engine(ctx, orgID)
 		},
 	})
@@ -208,7 +208,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, Recorder: recorder, Tools: h.tools, Steps: h.steps, Workspaces: h.workspaces, Redact: c.Redact, Node: h.node,
 		Admit: admit, Sweep: inboxSweep, Log: c.Log.Named("review"),
 	})
-	h.reports = report.New(report.Config{
+	h.reports = attempt.New(attempt.Config{
 		Review: h.reviews.Open,
 		Store:  h.store, Recorder: recorder, Agents: h.agents, Vault: h.vault, Redact: c.Redact, Price: priceOf,
 		Propose: h.steps.ProposeTurn, Stop: h.stopStep, Admit: admit,
@@ -259,7 +259,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	if c.MetricsListen != "" {
-		h.Add("metrics", scrape.New(c.MetricsListen, c.Registry, nil, c.Log.Named("metrics")))
+		h.Add("metrics", metricsserver.New(c.MetricsListen, c.Registry, nil, c.Log.Named("metrics")))
 	}
 	if h.nats != nil {
 		h.Add("bus server", &lifecycle.Restart{
@@ -362,8 +362,8 @@ func reachable(a net.Addr) string {
 
 // alert has destinations told of an audit entry of high severity.
 func (h *Hub) alert(ctx context.Context, tx *event.Tx, e db.AuditEntry) error {
-	return h.notify.Announce(ctx, tx, notify.Happening{
-		OrgID: e.OrgID, Kind: notify.AuditHigh, Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
+	return h.notify.Announce(ctx, tx, notification.Happening{
+		OrgID: e.OrgID, Kind: notification.AuditHigh, Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
 			"entry_id": e.ID, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
 			"address": e.Address, "user_agent": e.UserAgent, "reason": e.Reason, "time": e.Time.UTC().Format(time.RFC3339Nano),
 		},
@@ -390,7 +390,7 @@ func (h *Hub) node(nodeID string) (tool.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodelog.Masked(link, h.cfg.Redact.Org(orgID)), nil
+	return masklog.Masked(link, h.cfg.Redact.Org(orgID)), nil
 }
 
 // nodeOrgTimeout bounds a look at whose a node is.

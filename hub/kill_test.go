@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -103,7 +103,7 @@ func TestAKillThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
 	arrived, goOn := make(chan struct{}), make(chan struct{})
 	var ran atomic.Int32
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{
 		Run: func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec) {
 			ran.Add(1)
 			return "", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/credential"
-	"github.com/deckhand-sh/deckhand/hub/notify"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/hub/model/credential"
+	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 )
@@ -146,6 +146,6 @@ func (k *known) open(row db.SealedWithinRow) (source string, values []string, er
 		return trigger.Source(row.ID), values, err
 	default:
 		values, err = k.hub.notify.Values(row)
-		return notify.Source(row.ID), values, err
+		return notification.Source(row.ID), values, err
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -156,7 +156,7 @@ func askGemini(ctx context.Context, hubURL string, lease *deckhandv1.Lease) (int
 func TestALoginIsRenewedByOneOfTwoHubs(t *testing.T) {
 	t.Parallel()
 	g := newGoogle(t)
-	r, first, second := newPair(t, simnode.Config{})
+	r, first, second := newPair(t, nodetest.Config{})
 	put := func(login *deckhandv1.ProviderLogin) (*deckhandv1.Provider, error) {
 		res, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "gemini", BaseUrl: g.URL, Login: login}))
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -102,7 +102,7 @@ func TestANodeIsNotAskedWhileATaskIsLocked(t *testing.T) {
 		require.Empty(t, locked, "asked under a lock")
 		return asked[path]
 	}
-	made := newRigOn(t, hubtest.Config(t), simnode.Config{Looked: looked, Run: changing(map[string][]*nodev1.FileChange{
+	made := newRigOn(t, hubtest.Config(t), nodetest.Config{Looked: looked, Run: changing(map[string][]*nodev1.FileChange{
 		"./gen": {changedTo("fine.sh", "ls\n"), changedTo("tidy.sh", "rm -rf /\n"), changedTo("turn.sh", "rm -rf /\n")},
 	})})
 	mu.Lock()

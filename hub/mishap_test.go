@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
-	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -98,7 +98,7 @@ func TestACancelThatOvertakesTheStart(t *testing.T) {
 	t.Parallel()
 	arrived, goOn := make(chan struct{}), make(chan struct{})
 	started, killed := make(chan string, 1), make(chan string, 1)
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{
 		Run: blocking(started, killed), Before: func(*nodev1.ExecSpec) { close(arrived); <-goOn },
 	})
 	task := r.submit("walker")
@@ -295,7 +295,7 @@ func TestAnIdempotencyKeyIsForOneGoal(t *testing.T) {
 func TestACommandThatWritesTooMuchEndsWithThePersonasLimit(t *testing.T) {
 	t.Parallel()
 	asked := make(chan int64, 1)
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		asked <- spec.GetOutputLimitBytes()
 		return "some words\n", &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_OUTPUT_LIMIT, Signal: 9}
 	}})

@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/deckhand-sh/deckhand/hub/bus"
-	"github.com/deckhand-sh/deckhand/hub/ca"
-	"github.com/deckhand-sh/deckhand/hub/replica"
+	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
+	"github.com/deckhand-sh/deckhand/hub/fleet/replica"
+	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"

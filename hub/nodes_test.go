@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -80,7 +80,7 @@ func nodeLog(t *testing.T, c *sdk.Client, req *deckhandv1.ReadNodeLogRequest) (m
 }
 
 // talker writes to both streams and ends with 3, or runs until it is killed.
-func talker(ctx context.Context, l *simnode.Live) *nodev1.Exec {
+func talker(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
 	if l.Spec.GetArgv()[0] == "sleep" {
 		<-ctx.Done()
 		return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_KILLED}
@@ -95,7 +95,7 @@ func talker(ctx context.Context, l *simnode.Live) *nodev1.Exec {
 func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	t.Parallel()
 	const canary = "sk-ant-api03-CANARYCANARYCANARY"
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	_, err := startExec(t, r.user, onJail("walker", "true"))
 	require.True(t, fault.Is(err, fault.Precondition), "an agent that never ran has no workspace: %v", err)
 	task := r.submit("walker")
@@ -148,7 +148,7 @@ func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 // whom.
 func TestAPersonsCommandIsKilled(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	r.settled("walker")
 	exec, err := startExec(t, r.user, onJail("walker", "sleep", "1000"))
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestAPersonsCommandIsKilled(t *testing.T) {
 // somebody holds it no task starts there.
 func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	alice, bob, carl := r.as("alice", "admin"), r.as("bob", "admin"), r.as("carl", "advanced")
 
 	_, err := startExec(t, carl, onHost("true"))
@@ -205,7 +205,7 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 // release it, or force.
 func TestALockOutlastsItsHoldersCommands(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	alice, bob := r.as("alice", "admin"), r.as("bob", "admin")
 	lock := func(c *sdk.Client) error {
 		_, err := c.Nodes.LockNode(t.Context(), connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "kernel update"}))
@@ -307,7 +307,7 @@ func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
 // for long.
 func TestANodeIsToldWhatIsOnRecord(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	lease := r.begin(r.submit("walker").GetId(), 1)
 	r.turn(lease, 1)
 	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"true"}`)
@@ -348,7 +348,7 @@ func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 // A revoked node's link ends at once, and what runs there is unknown.
 func TestARevokedNodeLosesItsLinkAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	exec, err := startExec(t, r.user, onHost("sleep", "1000"))
 	require.NoError(t, err)
 	res, err := r.user.Nodes.RevokeNode(t.Context(), connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
@@ -367,7 +367,7 @@ func TestACommandIsFollowedAcrossHubs(t *testing.T) {
 	t.Parallel()
 	cfg := hubtest.Config(t)
 	end := make(chan struct{})
-	r := newRigOn(t, cfg, simnode.Config{Live: func(context.Context, *simnode.Live) *nodev1.Exec {
+	r := newRigOn(t, cfg, nodetest.Config{Live: func(context.Context, *nodetest.Live) *nodev1.Exec {
 		<-end
 		return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED, ExitCode: 7}
 	}})
@@ -385,7 +385,7 @@ func TestACommandIsFollowedAcrossHubs(t *testing.T) {
 // is given back.
 func TestACommandThatTheNodeRefusesIsRecorded(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Refuse: fault.New(fault.Precondition, "the disk is full")})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Refuse: fault.New(fault.Precondition, "the disk is full")})
 	_, err := startExec(t, r.user, onHost("true"))
 	require.ErrorContains(t, err, "the disk is full")
 	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), connect.NewRequest(&deckhandv1.ListNodeExecsRequest{}))
@@ -401,7 +401,7 @@ func TestACommandThatTheNodeRefusesIsRecorded(t *testing.T) {
 // by who has the keyset.
 func TestTheRequestOfACommandIsSealed(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: talker})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: talker})
 	exec, err := startExec(t, r.user, onHost("echo", "a-plain-word"))
 	require.NoError(t, err)
 	s, err := store.Open(t.Context(), r.DatabaseURL)
@@ -417,7 +417,7 @@ func TestTheRequestOfACommandIsSealed(t *testing.T) {
 
 // echoing is a shell that shows what it is given and its sizes, until it reads
 // "exit".
-func echoing(ctx context.Context, l *simnode.Live) *nodev1.Exec {
+func echoing(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
 	const pty = nodev1.LogStream_LOG_STREAM_PTY
 	l.Write(pty, strings.Join(l.Spec.GetArgv(), "|")+"\n")
 	for {
@@ -442,7 +442,7 @@ func echoing(ctx context.Context, l *simnode.Live) *nodev1.Exec {
 // recorded, and is hung up when its person leaves.
 func TestATerminal(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: echoing})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: echoing})
 	opening := &deckhandv1.OpenTerminalRequest{Message: &deckhandv1.OpenTerminalRequest_Open_{Open: &deckhandv1.OpenTerminalRequest_Open{
 		NodeId: "sim", Target: &deckhandv1.OpenTerminalRequest_Open_Host{Host: true}, Size: &deckhandv1.TerminalSize{Rows: 24, Cols: 80},
 	}}}
@@ -501,7 +501,7 @@ func TestATerminal(t *testing.T) {
 
 func TestATerminalIsOpenedOnceAndRight(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Live: echoing})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Live: echoing})
 	first := func(c *sdk.Client, m *deckhandv1.OpenTerminalRequest) error {
 		stream := c.Terminals.OpenTerminal(t.Context())
 		if err := stream.Send(m); err != nil {

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -41,7 +41,7 @@ func TestAnOrganisationOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	join, err := admin.Nodes.CreateJoinToken(t.Context(), connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
 	require.NoError(t, err)
-	second := joinedAs(t, first.Hub, simnode.Config{}, made.GetToken(), worker.Msg.GetSecret(), join.Msg.GetToken())
+	second := joinedAs(t, first.Hub, nodetest.Config{}, made.GetToken(), worker.Msg.GetSecret(), join.Msg.GetToken())
 
 	for _, r := range []*rig{first, second} {
 		task := r.submit("walker")

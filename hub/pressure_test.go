@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -55,7 +55,7 @@ func TestNothingStartsOnANodeUnderPressure(t *testing.T) {
 	watch := pressure.New(pressure.Config{Limits: pressure.Limits{MinMemory: 10}, Measure: machine.measure})
 	require.NoError(t, watch.Start(t.Context()))
 	t.Cleanup(watch.Stop)
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Pressure: watch.Now})
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Pressure: watch.Now})
 	task := r.submit("walker").GetId()
 	r.waitsFor(task, "admitted")
 
@@ -81,7 +81,7 @@ func TestPressureIsThatOfTheLastSession(t *testing.T) {
 	var mu sync.Mutex
 	// What a node says is shown to people: in one line.
 	why := strings.Repeat("a\n\x1b", 66)
-	r := newRigOn(t, hubtest.Config(t), simnode.Config{Pressure: func() (string, <-chan struct{}) {
+	r := newRigOn(t, hubtest.Config(t), nodetest.Config{Pressure: func() (string, <-chan struct{}) {
 		mu.Lock()
 		defer mu.Unlock()
 		return why, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -23,7 +23,7 @@ import (
 
 // newPair is a rig whose node is linked to one hub and whose callers come to
 // another.
-func newPair(t *testing.T, node simnode.Config) (r *rig, first, second *hubtest.Hub) {
+func newPair(t *testing.T, node nodetest.Config) (r *rig, first, second *hubtest.Hub) {
 	t.Helper()
 	cfg := hubtest.Config(t)
 	hubtest.NewNATS(t).Use(&cfg)
@@ -44,7 +44,7 @@ func (r *rig) through(h *hubtest.Hub) {
 // are forwarded there.
 func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 	t.Parallel()
-	r, first, _ := newPair(t, simnode.Config{Live: func(ctx context.Context, l *simnode.Live) *nodev1.Exec {
+	r, first, _ := newPair(t, nodetest.Config{Live: func(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
 		if strings.Contains(strings.Join(l.Spec.GetArgv(), " "), "sleep") {
 			l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, "sleeping\n")
 			<-ctx.Done()
@@ -159,7 +159,7 @@ func TestARollingRestartLosesNoEvent(t *testing.T) {
 	for i := range cfgs {
 		cfgs[i].Listen, cfgs[i].EdgeListen = strings.TrimPrefix(hubs[i].URL(), "http://"), hubs[i].EdgeAddress()
 	}
-	r := joined(t, hubs[0], simnode.Config{})
+	r := joined(t, hubs[0], nodetest.Config{})
 	clients := []*sdk.Client{hubs[0].Client(t, hubs[0].AdminToken), hubs[1].Client(t, hubs[1].AdminToken)}
 	workers := []*sdk.Client{hubs[0].Client(t, hubs[0].WorkerToken), hubs[1].Client(t, hubs[1].WorkerToken)}
 
@@ -234,7 +234,7 @@ func TestARollingRestartLosesNoEvent(t *testing.T) {
 // Two hubs admit and claim at once: no task starts twice.
 func TestTwoHubsAdmitAtOnce(t *testing.T) {
 	t.Parallel()
-	r, first, second := newPair(t, simnode.Config{})
+	r, first, second := newPair(t, nodetest.Config{})
 	r.apply("many", strings.Replace(scripted("many"), "tools:", "workspace: {scope: task}\ntools:", 1))
 	users := []*sdk.Client{first.Client(t, first.AdminToken), second.Client(t, second.AdminToken)}
 	workers := []*sdk.Client{first.Client(t, first.WorkerToken), second.Client(t, second.WorkerToken)}
@@ -281,7 +281,7 @@ func TestTwoHubsAdmitAtOnce(t *testing.T) {
 func TestACommandOfAHubThatIsGoneIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
-	r, first, second := newPair(t, simnode.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
+	r, first, second := newPair(t, nodetest.Config{Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 		if spec.GetArgv()[0] == "wait" {
 			<-goOn
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -27,7 +27,7 @@ const (
 // requests are what a node was told to send, with what its jail might reach then.
 type requests struct {
 	mu    sync.Mutex
-	node  func() *simnode.Node
+	node  func() *nodetest.Node
 	ids   []string
 	hosts [][]string
 	// answers are those of the requests in turn; all is well where there is none.
@@ -65,7 +65,7 @@ func reviewed(name string) string {
 func newReview(t *testing.T, answers ...string) (*rig, *requests) {
 	sent := &requests{answers: answers}
 	var r *rig
-	sent.node = func() *simnode.Node { return r.node }
+	sent.node = func() *nodetest.Node { return r.node }
 	r = newRig(t, hubtest.Config(t), sent.run)
 	r.apply("careful", reviewed("careful"))
 	return r, sent
@@ -135,8 +135,8 @@ func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
 	var state atomic.Int64
 	sent := &requests{}
 	var r *rig
-	sent.node = func() *simnode.Node { return r.node }
-	r = newRigOn(t, hubtest.Config(t), simnode.Config{Run: sent.run, Snapshot: func(string) *nodev1.TakeSnapshotResponse {
+	sent.node = func() *nodetest.Node { return r.node }
+	r = newRigOn(t, hubtest.Config(t), nodetest.Config{Run: sent.run, Snapshot: func(string) *nodev1.TakeSnapshotResponse {
 		return &nodev1.TakeSnapshotResponse{Record: "r", Snapshot: state.Load()}
 	}})
 	r.apply("careful", reviewed("careful"))
@@ -321,7 +321,7 @@ func TestAReviewOutlivesItsHub(t *testing.T) {
 	t.Parallel()
 	sent := &requests{}
 	var r *rig
-	sent.node = func() *simnode.Node { return r.node }
+	sent.node = func() *nodetest.Node { return r.node }
 	cfg := hubtest.Config(t)
 	r = newRig(t, cfg, sent.run)
 	r.apply("careful", reviewed("careful"))

@@ -24,15 +24,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/store"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/node/identity"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // reach says on whose objects those work whom a procedure's rule admits, which
-// hub/auth/rules.go has: by kind of caller and role.
+// hub/identity/auth/rules.go has: by kind of caller and role.
 type reach string
 
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -126,7 +126,7 @@ func TestAKeyThatAnotherHubWasGivenIsMasked(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := hubtest.Config(t)
 	hubtest.NewNATS(t).Use(&cfg)
-	r := newRigOn(t, cfg, simnode.Config{Live: func(_ context.Context, l *simnode.Live) *nodev1.Exec {
+	r := newRigOn(t, cfg, nodetest.Config{Live: func(_ context.Context, l *nodetest.Live) *nodev1.Exec {
 		l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, "the key is "+key[:9])
 		l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, key[9:]+"\n")
 		return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}

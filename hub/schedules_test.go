@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 

@@ -14,16 +14,16 @@ import (
 	"connectrpc.com/validate"
 
 	"github.com/deckhand-sh/deckhand/hub/api"
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/console"
-	"github.com/deckhand-sh/deckhand/hub/enroll"
-	"github.com/deckhand-sh/deckhand/hub/history"
-	"github.com/deckhand-sh/deckhand/hub/oidc"
-	"github.com/deckhand-sh/deckhand/hub/organisation"
-	"github.com/deckhand-sh/deckhand/hub/relay"
-	"github.com/deckhand-sh/deckhand/hub/team"
-	"github.com/deckhand-sh/deckhand/hub/token"
-	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/hub/api/console"
+	"github.com/deckhand-sh/deckhand/hub/api/relay"
+	"github.com/deckhand-sh/deckhand/hub/fleet/enroll"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/oidc"
+	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
+	"github.com/deckhand-sh/deckhand/hub/identity/team"
+	"github.com/deckhand-sh/deckhand/hub/identity/token"
+	"github.com/deckhand-sh/deckhand/hub/work/estimate"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
@@ -83,7 +83,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
-		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: history.New(h.store), Budgets: h.budgets, Plans: h.plans, Node: h.node,
+		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, Node: h.node,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
 	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder, Steps: h.steps}

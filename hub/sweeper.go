@@ -6,12 +6,12 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/deckhand-sh/deckhand/hub/budget"
-	"github.com/deckhand-sh/deckhand/hub/kill"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/report"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/model/budget"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/work/attempt"
+	"github.com/deckhand-sh/deckhand/hub/work/kill"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
@@ -32,7 +32,7 @@ type sweeper struct {
 	lifecycle.Runner
 
 	budgets *budget.Ledger
-	reports *report.Reports
+	reports *attempt.Reports
 	leases  *lease.Leases
 	tasks   *task.Service
 	kills   *kill.Switch

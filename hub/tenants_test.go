@@ -16,7 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/hubtest/noisy"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -87,7 +87,7 @@ func TestANoisyOrganisationKeepsNothingFromAnother(t *testing.T) {
 	other, err := noisy.Make(t.Context(), r.user, "noisy")
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	node, err := simnode.New(t.Context(), simnode.Config{
+	node, err := nodetest.New(t.Context(), nodetest.Config{
 		Dir: t.TempDir(), HubURL: r.URL(), JoinToken: other.JoinToken, Name: noisy.NodeName, Log: hubtest.Log(t),
 	})
 	require.NoError(t, err)

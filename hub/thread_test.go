@@ -21,7 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -33,7 +33,7 @@ type rig struct {
 	*hubtest.Hub
 
 	t       *testing.T
-	node    *simnode.Node
+	node    *nodetest.Node
 	user    *sdk.Client
 	workers *sdk.Client
 	worker  string
@@ -41,17 +41,17 @@ type rig struct {
 
 func newRig(t *testing.T, cfg hub.Config, run func(context.Context, *nodev1.ExecSpec) (string, *nodev1.Exec)) *rig {
 	t.Helper()
-	return newRigOn(t, cfg, simnode.Config{Run: run})
+	return newRigOn(t, cfg, nodetest.Config{Run: run})
 }
 
 // newRigOn is newRig with a node of the test's own making.
-func newRigOn(t *testing.T, cfg hub.Config, node simnode.Config) *rig {
+func newRigOn(t *testing.T, cfg hub.Config, node nodetest.Config) *rig {
 	t.Helper()
 	return joined(t, hubtest.Start(t, cfg), node)
 }
 
 // joined is a rig on a hub that runs.
-func joined(t *testing.T, h *hubtest.Hub, node simnode.Config) *rig {
+func joined(t *testing.T, h *hubtest.Hub, node nodetest.Config) *rig {
 	t.Helper()
 	join, err := h.LocalJoinToken(t.Context())
 	require.NoError(t, err)
@@ -59,13 +59,13 @@ func joined(t *testing.T, h *hubtest.Hub, node simnode.Config) *rig {
 }
 
 // joinedAs is a rig of the organisation that tokens are of.
-func joinedAs(t *testing.T, h *hubtest.Hub, node simnode.Config, admin, worker, join string) *rig {
+func joinedAs(t *testing.T, h *hubtest.Hub, node nodetest.Config, admin, worker, join string) *rig {
 	t.Helper()
 	r := &rig{t: t, Hub: h}
 	r.user, r.workers = r.Client(t, admin), r.Client(t, worker)
 	var err error
 	node.Dir, node.HubURL, node.JoinToken, node.Name, node.Log = t.TempDir(), r.URL(), join, "sim", hubtest.Log(t)
-	r.node, err = simnode.New(t.Context(), node)
+	r.node, err = nodetest.New(t.Context(), node)
 	require.NoError(t, err)
 	require.NoError(t, r.node.Start(t.Context()))
 	t.Cleanup(r.node.Stop)

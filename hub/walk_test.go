@@ -18,10 +18,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/deckhand-sh/deckhand/hub/auth"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -116,7 +116,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 	t.Parallel()
 	for _, m := range procedures() {
 		_, ok := auth.RuleOf(path(m))
-		require.True(t, ok, "%s has no rule in hub/auth/rules.go", path(m))
+		require.True(t, ok, "%s has no rule in hub/identity/auth/rules.go", path(m))
 	}
 }
 

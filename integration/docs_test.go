@@ -22,7 +22,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )

@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/store/storetest"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )

@@ -14,9 +14,9 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
-	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -102,7 +102,7 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 		c.Log = hclog.NewNullLogger()
 	}
 	if c.Registry == nil {
-		c.Registry = scrape.NewRegistry()
+		c.Registry = metricsserver.NewRegistry()
 	}
 	if c.Redactor == nil {
 		c.Redactor = &redact.Redactor{}

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/internal/scrape/scrapetest"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver/scrapetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/worker"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
 // A worker tells its hub of pressure at once, the first time and later, takes

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 )
 
 // missable is how many renewals may be missing before the hub counts as away.
@@ -13,8 +13,8 @@ const missable = 3
 
 // Ready returns what this worker needs to take on tasks, as it is now. What it
 // has goes on for as long as its leases last.
-func (w *Worker) Ready() []scrape.Look {
-	hub, bus := scrape.Look{What: "hub"}, scrape.Look{What: "wake-ups"}
+func (w *Worker) Ready() []metricsserver.Look {
+	hub, bus := metricsserver.Look{What: "hub"}, metricsserver.Look{What: "wake-ups"}
 	interval := w.registered.Load().GetRenewInterval().AsDuration()
 	if interval <= 0 {
 		interval = defaultRenewal
@@ -28,7 +28,7 @@ func (w *Worker) Ready() []scrape.Look {
 	if conn := w.bus.Load(); conn == nil || !conn.IsConnected() {
 		bus.Problem = errors.New("they cannot be heard; see the log")
 	}
-	return []scrape.Look{hub, bus}
+	return []metricsserver.Look{hub, bus}
 }
 
 // heardNow notes that the hub has answered.

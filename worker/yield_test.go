@@ -7,7 +7,7 @@ import (
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
 // A task that waits for a person holds no slot: another one runs on the

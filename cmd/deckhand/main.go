@@ -6,7 +6,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/deckhand-sh/deckhand/internal/cli"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli"
 )
 
 func main() {

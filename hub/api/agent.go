@@ -7,12 +7,12 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/subtask"
-	"github.com/deckhand-sh/deckhand/hub/task"
-	"github.com/deckhand-sh/deckhand/hub/trigger"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/subtask"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )

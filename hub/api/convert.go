@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/node"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/policy"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 

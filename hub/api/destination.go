@@ -10,23 +10,23 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/notify"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Destinations serves DestinationService.
 type Destinations struct {
-	Notify *notify.Service
+	Notify *notification.Service
 	Agents *agent.Service
 }
 
 const noticePage = 50
 
 func destinationMessage(d db.Destination, counts db.CountNoticesRow) (*deckhandv1.Destination, error) {
-	spec, err := notify.Spec(d)
+	spec, err := notification.Spec(d)
 	return &deckhandv1.Destination{
 		Id: d.ID, Name: d.Name, Kind: d.Kind, Spec: spec,
 		State:  deckhandv1.DestinationState(enumValue(deckhandv1.DestinationState_value, "DESTINATION_STATE_", d.State)),
@@ -84,7 +84,7 @@ func (h *Destinations) CreateDestination(ctx context.Context, req *connect.Reque
 	if err := h.named(ctx, req.Msg.GetSpec()); err != nil {
 		return nil, err
 	}
-	row, secret, err := h.Notify.Create(ctx, notify.Draft{
+	row, secret, err := h.Notify.Create(ctx, notification.Draft{
 		OrgID: who.OrgID, Name: req.Msg.GetName(), Spec: req.Msg.GetSpec(), Secret: req.Msg.GetSecret(), Disabled: req.Msg.GetDisabled(), By: actor(who),
 	})
 	if err != nil {
@@ -186,7 +186,7 @@ func (h *Destinations) DeleteDestination(ctx context.Context, req *connect.Reque
 	return connect.NewResponse(&deckhandv1.DeleteDestinationResponse{}), err
 }
 
-// tries reads how sendings went, as hub/notify stores it.
+// tries reads how sendings went, as hub/record/notification stores it.
 func tries(data json.RawMessage) []*deckhandv1.NoticeTry {
 	var stored []struct {
 		At     time.Time `json:"at"`
@@ -213,7 +213,7 @@ func noticeState(word string) deckhandv1.NoticeState {
 // ListNotices returns notices.
 func (h *Destinations) ListNotices(ctx context.Context, req *connect.Request[deckhandv1.ListNoticesRequest]) (*connect.Response[deckhandv1.ListNoticesResponse], error) {
 	org := auth.From(ctx).OrgID
-	f := notify.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
+	f := notification.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
 	if f.PageSize == 0 {
 		f.PageSize = noticePage
 	}

@@ -9,15 +9,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/budget"
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/history"
-	"github.com/deckhand-sh/deckhand/hub/plan"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/model/budget"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/estimate"
+	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -28,14 +28,14 @@ type Histories struct {
 	Recorder *event.Recorder
 	Tasks    *task.Service
 	Agents   *agent.Service
-	History  *history.History
+	History  *estimate.History
 	Budgets  *budget.Ledger
-	Plans    *plan.Service
+	Plans    *quota.Service
 	// Node returns the live link to a node.
 	Node func(nodeID string) (tool.Node, error)
 }
 
-func estimateMessage(e history.Estimate) *deckhandv1.Estimate {
+func estimateMessage(e estimate.Estimate) *deckhandv1.Estimate {
 	m := &deckhandv1.Estimate{Runs: e.Runs, Basis: e.Basis, Iteration: e.Iteration}
 	if e.Runs > 0 {
 		m.DurationP50, m.DurationP90 = durationpb.New(e.Duration.Middle), durationpb.New(e.Duration.High)
@@ -48,7 +48,7 @@ func estimateMessage(e history.Estimate) *deckhandv1.Estimate {
 func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckhandv1.GetEstimateRequest]) (*connect.Response[deckhandv1.GetEstimateResponse], error) {
 	id := auth.From(ctx)
 	res := &deckhandv1.GetEstimateResponse{}
-	var e history.Estimate
+	var e estimate.Estimate
 	var names []budget.Name
 	user, refs := id.UserName, [2]string{req.Msg.GetAgentId(), req.Msg.GetTaskId()}
 	switch {
@@ -66,7 +66,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 		if err != nil {
 			return nil, err
 		}
-		if left := stands.Left(); left != plan.Unlimited {
+		if left := stands.Left(); left != quota.Unlimited {
 			res.RunsLeft = &left
 		}
 	default:
@@ -113,7 +113,7 @@ const (
 func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deckhandv1.GetStatisticsRequest]) (*connect.Response[deckhandv1.GetStatisticsResponse], error) {
 	id := auth.From(ctx)
 	now := time.Now()
-	asked := history.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Until: now}
+	asked := estimate.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Until: now}
 	if at := timeOf(req.Msg.GetUntil()); at != nil {
 		asked.Until = *at
 	}

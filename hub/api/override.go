@@ -4,8 +4,8 @@ import (
 	"context"
 	"math"
 
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"

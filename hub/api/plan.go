@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/plan"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Plans serves PlanService.
 type Plans struct {
-	Plans   *plan.Service
+	Plans   *quota.Service
 	Queries *db.Queries
 }
 
@@ -39,7 +39,7 @@ func (h *Plans) message(ctx context.Context) (*deckhandv1.Plan, error) {
 	if held.ActiveTime > 0 {
 		m.ActiveTime = durationpb.New(held.ActiveTime)
 	}
-	if held.Runs != plan.Unlimited {
+	if held.Runs != quota.Unlimited {
 		m.Runs, m.Left = &held.Runs, new(standing.Left())
 	}
 	return m, nil

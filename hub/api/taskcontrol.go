@@ -7,11 +7,11 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/task"
-	"github.com/deckhand-sh/deckhand/hub/workspace"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )

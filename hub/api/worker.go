@@ -13,19 +13,19 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/admission"
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/auth"
-	"github.com/deckhand-sh/deckhand/hub/bus"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/plan"
-	"github.com/deckhand-sh/deckhand/hub/report"
 	"github.com/deckhand-sh/deckhand/hub/step"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/storage/bus"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/admission"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/attempt"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -53,12 +53,12 @@ type Workers struct {
 	Store   *store.Store
 	Bus     *bus.Bus
 	Leases  *lease.Leases
-	Reports *report.Reports
+	Reports *attempt.Reports
 	Steps   *step.Steps
 	Inbox   *inbox.Service
 	Agents  *agent.Service
 	Tools   *tool.Registry
-	Plans   *plan.Service
+	Plans   *quota.Service
 	Redact  *redact.Redactor
 	// Draining ends when the hub is about to stop: waiting calls answer then.
 	Draining context.Context
@@ -339,17 +339,17 @@ func retryAfter(m *deckhandv1.FinishTaskRequest) time.Duration {
 }
 
 // checkpointOf returns nil where there is no checkpoint.
-func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *report.Boundary {
+func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *attempt.Boundary {
 	if c == nil {
 		return nil
 	}
-	return &report.Boundary{Iteration: c.GetIteration(), State: c.GetState().AsMap(), Progress: progress}
+	return &attempt.Boundary{Iteration: c.GetIteration(), State: c.GetState().AsMap(), Progress: progress}
 }
 
 // FinishTask moves the task to where its loop ended.
 func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
 	m := req.Msg
-	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), report.End{
+	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), attempt.End{
 		State: taskStates[m.GetState()], Reason: m.GetReason(), Summary: m.GetSummary(),
 		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
 		Boundary:  checkpointOf(m.GetCheckpoint(), m.GetProgress()),

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/hub/store/storetest"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/sdk"

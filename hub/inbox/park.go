@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/subtask"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/subtask"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 )
 
 // Yield ends an attempt whose next call waits for a person, or for another task. When the answer has

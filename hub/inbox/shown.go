@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/subtask"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/event"
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 )
 
 const (

@@ -26,18 +26,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/plan"
+	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
-	"github.com/deckhand-sh/deckhand/hub/search"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
-	"github.com/deckhand-sh/deckhand/hub/subtask"
-	"github.com/deckhand-sh/deckhand/hub/task"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/hub/tool"
-	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/quota"
+	"github.com/deckhand-sh/deckhand/hub/work/subtask"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -99,7 +99,7 @@ type Config struct {
 	Redact   *redact.Redactor
 	Subtasks *subtask.Service
 	Policies *policy.Service
-	Plans    *plan.Service
+	Plans    *quota.Service
 	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (tool.Node, error)
 	// Restore gives back the workspace that a task which goes on from a checkpoint
@@ -111,7 +111,7 @@ type Config struct {
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
 	// Engine returns the search engine that an organisation has connected.
-	Engine func(ctx context.Context, orgID string) (search.Engine, error)
+	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
 	// Recorded is called after a commit that put the end of a step on a node on
 	// record.
 	Recorded func(nodeID, execID string)
@@ -125,7 +125,7 @@ type Config struct {
 	Log      hclog.Logger
 }
 
-// Artifacts brings files from one workspace into another; hub/artifact is one.
+// Artifacts brings files from one workspace into another; hub/work/artifact is one.
 type Artifacts interface {
 	// Deliver copies what a task was promised, before it begins.
 	Deliver(ctx context.Context, t db.Task) error
@@ -476,7 +476,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, err
 	}
 	call.OfflineGrace, call.OutputLimit = p.OfflineGrace, p.OutputBytes
-	call.Engine = func(ctx context.Context) (search.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
+	call.Engine = func(ctx context.Context) (websearch.Engine, error) { return s.cfg.Engine(ctx, t.OrgID) }
 	call.Sync = func(ctx context.Context, sync tool.Sync) (tool.Synced, error) {
 		return s.cfg.Artifacts.Sync(ctx, t, p, step.ID, sync)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/storetest"
-	"github.com/deckhand-sh/deckhand/hub/task/tasktest"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
+	"github.com/deckhand-sh/deckhand/hub/work/task/tasktest"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
 // maxRecords bounds the tasks of which a hub keeps in memory what they have

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/deckhand-sh/deckhand/hub/search"
+	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -64,7 +64,7 @@ type Call struct {
 	// MCP is the server's side of it, for tools of MCP servers.
 	MCP *MCP
 	// Engine returns the search engine to ask.
-	Engine func(ctx context.Context) (search.Engine, error)
+	Engine func(ctx context.Context) (websearch.Engine, error)
 }
 
 // Image is a picture that a call answered.

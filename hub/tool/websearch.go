@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/search"
+	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -49,7 +49,7 @@ func runWebSearch(ctx context.Context, c Call) (Result, error) {
 	}
 	asking, cancel := context.WithTimeout(ctx, webSearchTimeout)
 	defer cancel()
-	q := search.Query{Text: text(c.Arguments, "query"), Count: int(number(c.Arguments, "results"))}
+	q := websearch.Query{Text: text(c.Arguments, "query"), Count: int(number(c.Arguments, "results"))}
 	if q.Count == 0 {
 		q.Count = defaultFound
 	}
@@ -66,7 +66,7 @@ func runWebSearch(ctx context.Context, c Call) (Result, error) {
 		// It would take the key elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	found, err := search.Search(asking, client, engine, q)
+	found, err := websearch.Search(asking, client, engine, q)
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
@@ -96,7 +96,7 @@ func failed(err error) (Result, error) {
 }
 
 // listed writes results as a model reads them.
-func listed(query, engine string, found []search.Result) string {
+func listed(query, engine string, found []websearch.Result) string {
 	if len(found) == 0 {
 		return fmt.Sprintf("%s finds nothing for %q", engine, query)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/bus"
+	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 )
 

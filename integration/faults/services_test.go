@@ -22,7 +22,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/node/containerd"
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/config"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -62,7 +62,7 @@ func newHub(t *testing.T, is func(*hub.Config)) *rig {
 	r := &rig{Hub: h, t: t, client: h.Client(t, h.AdminToken), output: "done\n"}
 	join, err := h.LocalJoinToken(t.Context())
 	require.NoError(t, err)
-	node, err := simnode.New(t.Context(), simnode.Config{
+	node, err := nodetest.New(t.Context(), nodetest.Config{
 		Dir: t.TempDir(), HubURL: h.URL(), JoinToken: join, Name: "sim", Log: hubtest.Log(t),
 		Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 			r.mu.Lock()

@@ -134,7 +134,7 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 		},
 		"what all share depends on none of them": {
 			who:   ours("internal"),
-			but:   ours("internal/cli", "internal/up", "internal/simnode"),
+			but:   ours("cmd/deckhand/cli", "cmd/deckhand/up", "node/nodetest"),
 			never: ours("hub", "node", "worker", "sdk", "cmd"),
 		},
 		"the hub knows nodes by their services only": {

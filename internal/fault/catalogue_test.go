@@ -47,7 +47,7 @@ func parsed(t *testing.T, do func(path string, file *ast.File)) {
 	files := token.NewFileSet()
 	sources(t, func(path string) {
 		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, filepath.Join(root, "proto/gen")) ||
-			strings.HasPrefix(path, filepath.Join(root, "hub/store/db")) {
+			strings.HasPrefix(path, filepath.Join(root, "hub/storage/store/db")) {
 			return
 		}
 		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)

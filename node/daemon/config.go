@@ -21,9 +21,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
-	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/jail"
 )
@@ -146,7 +146,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be taken back")
 	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
 	pressure.Flags(flags)
-	flags.String(scrape.Flag, "", scrape.Usage)
+	flags.String(metricsserver.Flag, "", metricsserver.Usage)
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
 }
 
@@ -186,7 +186,7 @@ func (c *Config) fill() error {
 		c.Name = host
 	}
 	if c.Registry == nil {
-		c.Registry = scrape.NewRegistry()
+		c.Registry = metricsserver.NewRegistry()
 	}
 	if !name.MatchString(c.Name) {
 		return invalid("name %q is not a node's name", c.Name).

@@ -22,8 +22,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
-	"github.com/deckhand-sh/deckhand/internal/scrape"
 	"github.com/deckhand-sh/deckhand/node/egress"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/files"
@@ -31,7 +31,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
-	"github.com/deckhand-sh/deckhand/node/skillset"
+	"github.com/deckhand-sh/deckhand/node/operatorskill"
 	"github.com/deckhand-sh/deckhand/node/snapshot"
 	"github.com/deckhand-sh/deckhand/node/telemetry"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -56,7 +56,7 @@ type Daemon struct {
 	cfg       Config
 	identity  *identity.Identity
 	ledger    *ledger.Ledger
-	skills    []skillset.Skill
+	skills    []operatorskill.Skill
 	egress    *egress.Proxy
 	jails     *jail.Manager
 	snapshots *snapshot.Service
@@ -114,7 +114,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.ledger.Close)
-	if d.skills, err = skillset.Load(c.SkillsDir); err != nil {
+	if d.skills, err = operatorskill.Load(c.SkillsDir); err != nil {
 		return nil, err
 	}
 	special, err := c.SpecialAddresses.prefixes()
@@ -167,7 +167,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if c.MetricsListen != "" {
-		d.services.Add("metrics", scrape.New(c.MetricsListen, c.Registry, d.ready, c.Log.Named("metrics")))
+		d.services.Add("metrics", metricsserver.New(c.MetricsListen, c.Registry, d.ready, c.Log.Named("metrics")))
 	}
 	// Before anything looks for the jails that run, and gone after.
 	d.services.Add("egress", d.egress)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
-	"github.com/deckhand-sh/deckhand/internal/resident"
+	"github.com/deckhand-sh/deckhand/internal/memtrim"
 )
 
 // The daemon is to be small beside the work of its machine: it
@@ -33,11 +33,11 @@ func keepSmall() {
 // pause grows while that is of no use, since work goes on.
 func settle(ctx context.Context) {
 	for pause := settlePause; backoff.Wait(ctx, pause) == nil; {
-		if resident.Bytes() <= restingBytes {
+		if memtrim.Bytes() <= restingBytes {
 			pause = settlePause
 			continue
 		}
-		resident.LetGo()
+		memtrim.LetGo()
 		pause = min(2*pause, time.Minute)
 	}
 }

@@ -3,18 +3,18 @@ package daemon
 import (
 	"errors"
 
-	"github.com/deckhand-sh/deckhand/internal/scrape"
+	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 )
 
 // ready returns what this node needs to take work, as it is now. What runs goes
 // on without any of it.
-func (d *Daemon) ready() []scrape.Look {
-	link, disk := scrape.Look{What: "link"}, scrape.Look{What: "disk"}
+func (d *Daemon) ready() []metricsserver.Look {
+	link, disk := metricsserver.Look{What: "link"}, metricsserver.Look{What: "disk"}
 	if !d.linked.Load() {
 		link.Problem = errors.New("no session with the hub stands; see the log")
 	}
 	if d.ledger.Reserved() {
 		disk.Problem = errors.New("it is full: only control and cancellation work")
 	}
-	return []scrape.Look{link, disk}
+	return []metricsserver.Look{link, disk}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/identity"
 )
 
-// Enrolment is tested where the hub's side of it is: in hub/enroll.
+// Enrolment is tested where the hub's side of it is: in hub/fleet/enroll.
 
 func open(t *testing.T, dir string) *identity.Identity {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/containerd/ttrpc"
 
-	"github.com/deckhand-sh/deckhand/internal/resident"
+	"github.com/deckhand-sh/deckhand/internal/memtrim"
 )
 
 // restPause is how long nothing must run, and nobody ask, for init to let go of
@@ -20,7 +20,7 @@ func (s *server) resting() {
 			return // its end comes here again
 		}
 	}
-	resident.LetGo()
+	memtrim.LetGo()
 }
 
 // asked begins the rest anew after each call.

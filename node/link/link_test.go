@@ -18,7 +18,7 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// The link as a whole is tested with its other end, in hub/edge.
+// The link as a whole is tested with its other end, in hub/fleet/edge.
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

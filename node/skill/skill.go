@@ -20,12 +20,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
 	"github.com/deckhand-sh/deckhand/node/skill/httpcall"
 	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
 	"github.com/deckhand-sh/deckhand/node/skill/logdigest"
 	"github.com/deckhand-sh/deckhand/node/skill/outline"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 	"github.com/deckhand-sh/deckhand/node/skill/semgrep"
 	"github.com/deckhand-sh/deckhand/node/skill/treedigest"
 )
@@ -63,7 +63,7 @@ type Result struct {
 }
 
 // run answers, and how many bytes it read.
-type run func(ctx context.Context, arguments []byte) (*answer.Answer, int64, error)
+type run func(ctx context.Context, arguments []byte) (*report.Answer, int64, error)
 
 // skills are the skills by name.
 var skills = map[string]run{
@@ -82,8 +82,8 @@ var skills = map[string]run{
 }
 
 // with reads a skill's arguments, in which nothing may be that it does not know.
-func with[Args any](skill func(context.Context, Args) (*answer.Answer, int64, error)) run {
-	return func(ctx context.Context, arguments []byte) (*answer.Answer, int64, error) {
+func with[Args any](skill func(context.Context, Args) (*report.Answer, int64, error)) run {
+	return func(ctx context.Context, arguments []byte) (*report.Answer, int64, error) {
 		var args Args
 		decoder := json.NewDecoder(bytes.NewReader(arguments))
 		decoder.DisallowUnknownFields()
@@ -133,7 +133,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case errors.Is(err, context.DeadlineExceeded):
 		result.Error = fmt.Sprintf("no answer within %s: ask about less", patience)
 	case err != nil:
-		result.Error = answer.Clean([]byte(err.Error()), 1000)
+		result.Error = report.Clean([]byte(err.Error()), 1000)
 	default:
 		result.Answer = text.String()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/node/skill"
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // ask runs a skill as the program does.
@@ -24,7 +24,7 @@ func ask(t *testing.T, name string, args map[string]any) skill.Result {
 	var said skill.Result
 	require.NoError(t, json.Unmarshal(out.Bytes(), &said), out.String()+errs.String())
 	require.Equal(t, code == 1, said.Error != "")
-	require.LessOrEqual(t, len(said.Answer), answer.MaxBytes)
+	require.LessOrEqual(t, len(said.Answer), report.MaxBytes)
 	return said
 }
 

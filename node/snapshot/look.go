@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/node/snapshot/beneath"
 	"github.com/deckhand-sh/deckhand/node/snapshot/blob"
 	"github.com/deckhand-sh/deckhand/node/snapshot/history"
+	"github.com/deckhand-sh/deckhand/node/snapshot/nofollow"
 	"github.com/deckhand-sh/deckhand/node/snapshot/restore"
 	"github.com/deckhand-sh/deckhand/node/snapshot/scan"
 	"github.com/deckhand-sh/deckhand/node/snapshot/tree"
@@ -129,7 +129,7 @@ func refused(sp *space, err error) error {
 // lookup is one look at the workspace: what was found and what becomes of it.
 type lookup struct {
 	sp      *space
-	w       *beneath.Dir
+	w       *nofollow.Dir
 	began   int64
 	refuse  bool // rather than record a file whose content finds no room
 	mu      sync.Mutex
@@ -154,7 +154,7 @@ func (l *lookup) run(ctx context.Context, next history.Next, undo *tree.Delta) (
 	if err != nil {
 		return false, err
 	}
-	if l.w, err = beneath.Open(dir); err != nil {
+	if l.w, err = nofollow.Open(dir); err != nil {
 		return false, err
 	}
 	defer l.w.Close()

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/node/snapshot/beneath"
 	"github.com/deckhand-sh/deckhand/node/snapshot/history"
+	"github.com/deckhand-sh/deckhand/node/snapshot/nofollow"
 	"github.com/deckhand-sh/deckhand/node/snapshot/restore"
 	"github.com/deckhand-sh/deckhand/node/snapshot/scan"
 	"github.com/deckhand-sh/deckhand/node/snapshot/tree"
@@ -228,12 +228,12 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 	return sp.adopt(next)
 }
 
-func (sp *space) workspace() (*beneath.Dir, error) {
+func (sp *space) workspace() (*nofollow.Dir, error) {
 	dir, err := sp.s.cfg.Jails.Workspace(sp.jailID)
 	if err != nil {
 		return nil, err
 	}
-	return beneath.Open(dir)
+	return nofollow.Open(dir)
 }
 
 // recover finishes the undo that an earlier daemon began, and clears what one

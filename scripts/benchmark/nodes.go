@@ -15,7 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -150,7 +150,7 @@ func (s *stack) enrolOne(ctx context.Context, i int, fleet *sync.WaitGroup) erro
 	if err != nil {
 		return err
 	}
-	node, err := simnode.New(ctx, simnode.Config{
+	node, err := nodetest.New(ctx, nodetest.Config{
 		Dir: filepath.Join(s.dir, "nodes", strconv.Itoa(i)), HubURL: s.client.URL(), JoinToken: token.Msg.GetToken(), Name: fmt.Sprintf("node-%d", i),
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest/noisy"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -109,7 +109,7 @@ func (s *stack) noisyNeighbour(ctx context.Context) (*noisy.Neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.simulatedNode(ctx, func(c *simnode.Config) {
+	if err := s.simulatedNode(ctx, func(c *nodetest.Config) {
 		c.Dir, c.Name, c.JoinToken = filepath.Join(s.dir, "noisy"), noisy.NodeName, other.JoinToken
 	}); err != nil {
 		return nil, err

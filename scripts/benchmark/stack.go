@@ -12,11 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/hub/postgres"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
-	"github.com/deckhand-sh/deckhand/internal/resident"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/internal/memtrim"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	"github.com/deckhand-sh/deckhand/sdk"
 	"github.com/deckhand-sh/deckhand/worker"
 )
@@ -31,7 +31,7 @@ type stack struct {
 }
 
 func newStack(ctx context.Context, options ...func(*hub.Config)) (_ *stack, err error) {
-	resident.Room() // as the program's main does
+	memtrim.Room() // as the program's main does
 	s, err := newDatabase(ctx)
 	if err != nil {
 		return nil, err
@@ -95,16 +95,16 @@ func newDatabase(ctx context.Context) (_ *stack, err error) {
 }
 
 // simulatedNode adds a node without jails.
-func (s *stack) simulatedNode(ctx context.Context, options ...func(*simnode.Config)) error {
+func (s *stack) simulatedNode(ctx context.Context, options ...func(*nodetest.Config)) error {
 	join, err := s.hub.LocalJoinToken(ctx)
 	if err != nil {
 		return err
 	}
-	cfg := simnode.Config{Dir: filepath.Join(s.dir, "node"), HubURL: s.hub.URL(), JoinToken: join, Name: "simulated"}
+	cfg := nodetest.Config{Dir: filepath.Join(s.dir, "node"), HubURL: s.hub.URL(), JoinToken: join, Name: "simulated"}
 	for _, option := range options {
 		option(&cfg)
 	}
-	node, err := simnode.New(ctx, cfg)
+	node, err := nodetest.New(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -11,17 +11,17 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/agent"
-	"github.com/deckhand-sh/deckhand/hub/event"
-	"github.com/deckhand-sh/deckhand/hub/lease"
-	"github.com/deckhand-sh/deckhand/hub/plan"
+	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/policy"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
-	"github.com/deckhand-sh/deckhand/hub/store"
-	"github.com/deckhand-sh/deckhand/hub/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/hub/tool"
-	"github.com/deckhand-sh/deckhand/hub/user"
-	"github.com/deckhand-sh/deckhand/hub/vault"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -78,7 +78,7 @@ func ledgerStep(ctx context.Context) (_ result, err error) {
 	}
 	hidden := &redact.Redactor{}
 	steps := step.New(step.Config{
-		Store: st, Plans: plan.New(plan.Config{Store: st}), Role: user.New(user.Config{Store: st}).Role, Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
+		Store: st, Plans: quota.New(quota.Config{Store: st}), Role: user.New(user.Config{Store: st}).Role, Policies: policy.New(policy.Config{Store: st, Vault: v, Redact: hidden}), Agents: agent.NewService(st, nil, persona.Known{Tools: tools.Names()}), Tools: tools, Vault: v, Redact: hidden,
 		Recorder: event.NewRecorder(event.RecorderConfig{
 			Store: st, Redact: hidden, Notify: func(string, string) {}, Ended: func(db.Task) {}, Parked: func(db.Task) {},
 		}),

@@ -16,11 +16,11 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
-	"github.com/deckhand-sh/deckhand/worker/token"
+	"github.com/deckhand-sh/deckhand/worker/tokencount"
 )
 
 // A long run: a model behind the real wire format, which works through tools of
@@ -88,7 +88,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		a.tokens = token.Count(a.text)
+		a.tokens = tokencount.Count(a.text)
 	}
 	if bytes.Contains(body, []byte(`"tools":[{`)) {
 		m.mu.Lock()
@@ -160,7 +160,7 @@ func longRuns(ctx context.Context, m *model, output func(command string) string,
 		s.stop()
 		return nil, err
 	}
-	node, err := simnode.New(ctx, simnode.Config{
+	node, err := nodetest.New(ctx, nodetest.Config{
 		Dir: filepath.Join(s.dir, "node"), HubURL: s.hub.URL(), JoinToken: join, Name: "simulated",
 		Run: func(_ context.Context, spec *nodev1.ExecSpec) (string, *nodev1.Exec) {
 			return output(strings.Join(spec.GetArgv(), " ")), &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED}

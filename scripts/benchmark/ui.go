@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/hub"
-	"github.com/deckhand-sh/deckhand/internal/simnode"
+	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -64,7 +64,7 @@ func console(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	var jails atomic.Pointer[[]string]
-	if err := s.simulatedNode(ctx, func(cfg *simnode.Config) {
+	if err := s.simulatedNode(ctx, func(cfg *nodetest.Config) {
 		cfg.Telemetry = func() *nodev1.TelemetrySample { return sample(jails.Load()) }
 	}); err != nil {
 		return nil, err

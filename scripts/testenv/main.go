@@ -16,8 +16,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/deckhand-sh/deckhand/hub/postgres"
-	"github.com/deckhand-sh/deckhand/hub/postgres/postgrestest"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/node/containerd"
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"

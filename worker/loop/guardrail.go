@@ -6,7 +6,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/workerevent"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/guard"
+	"github.com/deckhand-sh/deckhand/worker/loopguard"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
@@ -14,17 +14,17 @@ import (
 // The first time it is told so, and has a few iterations to find another way.
 func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 	found := r.state.Guard.Observe(r.watched(turn, results))
-	if found.Verdict == guard.GoOn {
+	if found.Verdict == loopguard.GoOn {
 		return nil
 	}
 	payload := map[string]any{"iteration": turn.GetTurn(), "kind": string(found.Kind), "finding": found.Text}
-	if found.Verdict == guard.Nudge {
-		payload["iterations_left"] = guard.Patience
+	if found.Verdict == loopguard.Nudge {
+		payload["iterations_left"] = loopguard.Patience
 		r.out.add(workerevent.GuardrailNudge, payload)
 		r.state.Notes[turn.GetTurn()] = join(r.state.Notes[turn.GetTurn()], fmt.Sprintf(
 			"Note: you seem to go round in circles: %s. Do not repeat these calls. Look at what they told you, and try another way; "+
 				"if there is none, ask a person or call complete_task and say what is in the way. "+
-				"If nothing new comes of the next %d turns, the run is paused.", found.Text, guard.Patience))
+				"If nothing new comes of the next %d turns, the run is paused.", found.Text, loopguard.Patience))
 		return nil
 	}
 	r.out.add(workerevent.GuardrailStopped, payload)
@@ -37,11 +37,11 @@ func (r *run) guarded(turn *deckhandv1.Turn, results []model.Result) *Outcome {
 }
 
 // watched are a turn's calls as the guard sees them.
-func (r *run) watched(turn *deckhandv1.Turn, results []model.Result) []guard.Call {
+func (r *run) watched(turn *deckhandv1.Turn, results []model.Result) []loopguard.Call {
 	calls := model.Calls(turn)
-	out := make([]guard.Call, len(calls))
+	out := make([]loopguard.Call, len(calls))
 	for i, call := range calls {
-		out[i] = guard.Call{Tool: call.GetName(), Arguments: call.GetArgumentsJson(), Result: results[i].Text, Failed: results[i].IsError}
+		out[i] = loopguard.Call{Tool: call.GetName(), Arguments: call.GetArgumentsJson(), Result: results[i].Text, Failed: results[i].IsError}
 		if step := r.steps[callKey{turn.GetTurn(), int32(i)}]; step != nil && call.GetName() != toolFind { //nolint:gosec // at most 64 are made
 			out[i].Result = step.GetObservation()
 			out[i].Changed = step.GetOutcome().GetFields()["files_changed"].GetNumberValue() > 0

@@ -8,7 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
 // An agent that goes round in circles is told so once, and paused within

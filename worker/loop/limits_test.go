@@ -8,7 +8,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
 // Where the persona says so, a run pauses at a limit and says how it is let

@@ -19,7 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 	"github.com/deckhand-sh/deckhand/worker/loop"
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic"

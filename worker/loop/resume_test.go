@@ -14,7 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 	"github.com/deckhand-sh/deckhand/worker/loop"
 )
 

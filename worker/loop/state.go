@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/guard"
+	"github.com/deckhand-sh/deckhand/worker/loopguard"
 )
 
 // state is what a checkpoint keeps beyond the turns and steps, from which
@@ -31,7 +31,7 @@ type state struct {
 	Summary summary `json:"summary"`
 	Spent   spent   `json:"spent"`
 	// Guard watches for circles.
-	Guard guard.Guard `json:"guard"`
+	Guard loopguard.Guard `json:"guard"`
 }
 
 func decodeState(checkpoint *deckhandv1.Checkpoint) (state, error) {

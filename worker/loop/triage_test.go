@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 )
 
 // shell serves the tools of a node in a folder, with the machine's own shell.

@@ -9,7 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
-	"github.com/deckhand-sh/deckhand/worker/token"
+	"github.com/deckhand-sh/deckhand/worker/tokencount"
 )
 
 const (
@@ -32,7 +32,7 @@ type window struct {
 	// limit is the prompt, in tokens, from which on the oldest turns are
 	// summarised.
 	limit int
-	meter token.Meter
+	meter tokencount.Meter
 	// all are the opening message, then each turn and what was said to it.
 	all []model.Message
 	// counted are the counted tokens of each of them.
@@ -59,10 +59,10 @@ func (w *window) full() int { return w.limit - w.limit/20 }
 
 // measure counts what stays the same over all requests.
 func (w *window) measure(system string, tools []*deckhandv1.Tool) {
-	w.fixed = token.Fixed(system)
+	w.fixed = tokencount.Fixed(system)
 	for _, tool := range tools {
 		schema, _ := json.Marshal(tool.GetInputSchema().AsMap()) //nolint:errchkjson // of JSON, so JSON
-		w.fixed += token.Fixed(tool.GetName() + tool.GetDescription() + string(schema))
+		w.fixed += tokencount.Fixed(tool.GetName() + tool.GetDescription() + string(schema))
 	}
 }
 
@@ -77,13 +77,13 @@ const perBlock = 12
 const perImage = 1500
 
 func countMessage(m model.Message) int {
-	n := perBlock/2 + token.Count(m.Text)
+	n := perBlock/2 + tokencount.Count(m.Text)
 	for _, result := range m.Results {
-		n += perBlock + token.Count(result.Text) + perImage*len(result.Images)
+		n += perBlock + tokencount.Count(result.Text) + perImage*len(result.Images)
 	}
 	for _, block := range m.Turn.GetBlocks() {
-		n += perBlock + token.Count(block.GetText().GetText()) + token.Count(block.GetReasoning().GetText()) +
-			token.Count(block.GetToolCall().GetName()) + token.Count(block.GetToolCall().GetArgumentsJson())
+		n += perBlock + tokencount.Count(block.GetText().GetText()) + tokencount.Count(block.GetReasoning().GetText()) +
+			tokencount.Count(block.GetToolCall().GetName()) + tokencount.Count(block.GetToolCall().GetArgumentsJson())
 	}
 	return n
 }
@@ -235,7 +235,7 @@ func (r *run) recall() *memory {
 	if upTo := r.state.Summary.UpTo; upTo > 0 {
 		pins := r.pins(upTo)
 		m.text = join(opening, r.remembered(pins))
-		m.counted, m.pinned = token.Count(m.text), len(pins)
+		m.counted, m.pinned = tokencount.Count(m.text), len(pins)
 	}
 	r.memory = m
 	return m

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/worker/internal/hubtest"
+	"github.com/deckhand-sh/deckhand/worker/hubtest"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
-	"github.com/deckhand-sh/deckhand/worker/token"
+	"github.com/deckhand-sh/deckhand/worker/tokencount"
 )
 
 // everything is all text of a request.
@@ -32,9 +32,9 @@ func exactly(v any) int {
 	switch v := v.(type) {
 	case string:
 		for ; len(v) > 4000; v = v[4000:] {
-			n += token.Count(v[:4000])
+			n += tokencount.Count(v[:4000])
 		}
-		n += token.Count(v)
+		n += tokencount.Count(v)
 	case []any:
 		for _, item := range v {
 			n += exactly(item)
@@ -43,7 +43,7 @@ func exactly(v any) int {
 		n = 2
 		for key, item := range v {
 			if key == "input_schema" {
-				n += token.Count(key)
+				n += tokencount.Count(key)
 			}
 			n += exactly(item)
 		}

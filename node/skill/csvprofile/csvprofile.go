@@ -18,8 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -56,8 +56,8 @@ type column struct {
 }
 
 // Run profiles the file.
-func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err error) {
-	f, err := source.Open(ctx, args.Path, maxText)
+func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
+	f, err := input.Open(ctx, args.Path, maxText)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -65,7 +65,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	counted := &recordReader{r: f}
 	in := bufio.NewReaderSize(counted, 64<<10)
 	head, _ := in.Peek(32 << 10)
-	if source.Binary(head) {
+	if input.Binary(head) {
 		return nil, 0, fmt.Errorf("%s is binary", args.Path)
 	}
 	reader := csv.NewReader(in)
@@ -77,7 +77,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 		}
 		reader.Comma = []rune(args.Delimiter)[0]
 	}
-	t := &table{out: answer.New(args.MaxBytes)}
+	t := &table{out: report.New(args.MaxBytes)}
 	why := t.read(ctx, reader, counted, args.NoHeader)
 	if why != nil && t.rows == 0 {
 		return nil, counted.n, fmt.Errorf("%s: %w", args.Path, why)
@@ -128,7 +128,7 @@ func (r *recordReader) Read(p []byte) (int, error) {
 }
 
 type table struct {
-	out     *answer.Answer
+	out     *report.Answer
 	columns []*column
 	rows    int64
 	uneven  int64
@@ -257,7 +257,7 @@ func (c *column) kind() (kind string, others int64) {
 }
 
 func (t *table) report(path string, comma rune, read int64, why error) {
-	t.out.Line("%s: %s rows, %d columns, delimiter %q", answer.Clean([]byte(path), 300), answer.Count(t.rows), len(t.columns), comma)
+	t.out.Line("%s: %s rows, %d columns, delimiter %q", report.Clean([]byte(path), 300), report.Count(t.rows), len(t.columns), comma)
 	for i, c := range t.columns {
 		if !t.out.Line("%s", c.line()) {
 			t.out.Note("%d more columns are not shown", len(t.columns)-i)
@@ -268,29 +268,29 @@ func (t *table) report(path string, comma rune, read int64, why error) {
 		t.out.Note("only the first %d columns are looked at", maxColumns)
 	}
 	if t.uneven > 0 {
-		t.out.Note("%s rows have another number of fields, the first in line %d", answer.Count(t.uneven), t.unevenL)
+		t.out.Note("%s rows have another number of fields, the first in line %d", report.Count(t.uneven), t.unevenL)
 	}
 	if why != nil {
-		t.out.Note("stopped after %s rows: %s", answer.Count(t.rows), answer.Clean([]byte(why.Error()), 160))
+		t.out.Note("stopped after %s rows: %s", report.Count(t.rows), report.Clean([]byte(why.Error()), 160))
 	}
-	t.out.Note("%s read", answer.Bytes(read))
+	t.out.Note("%s read", report.Bytes(read))
 }
 
 func (c *column) line() string {
 	kind, others := c.kind()
-	distinct := answer.Count(int64(len(c.counts)))
+	distinct := report.Count(int64(len(c.counts)))
 	if c.crowded {
 		distinct = "over " + distinct
 	}
-	text := fmt.Sprintf("- %s: %s, %s filled, %s empty, %s different", answer.Clean([]byte(c.name), 80), kind,
-		answer.Count(c.filled), answer.Count(c.empty), distinct)
+	text := fmt.Sprintf("- %s: %s, %s filled, %s empty, %s different", report.Clean([]byte(c.name), 80), kind,
+		report.Count(c.filled), report.Count(c.empty), distinct)
 	if others > 0 {
-		text += fmt.Sprintf(", %s of another kind", answer.Count(others))
+		text += fmt.Sprintf(", %s of another kind", report.Count(others))
 	}
 	if c.ints+c.floats > 0 && (kind == "integer" || kind == "number") {
 		text += fmt.Sprintf("; %.6g (line %d) to %.6g (line %d), mean %.6g", c.least, c.leastLine, c.most, c.greatestLine, c.sum/float64(c.ints+c.floats))
 	} else if c.shortest != "" {
-		text += fmt.Sprintf("; %s … %s", answer.Clean([]byte(c.shortest), 40), answer.Clean([]byte(c.longest), 40))
+		text += fmt.Sprintf("; %s … %s", report.Clean([]byte(c.shortest), 40), report.Clean([]byte(c.longest), 40))
 	}
 	type pair struct {
 		value string
@@ -307,7 +307,7 @@ func (c *column) line() string {
 		if text += "; most common "; i > 0 {
 			text = strings.TrimSuffix(text, "; most common ") + ", "
 		}
-		text += fmt.Sprintf("%s %s×", answer.Clean([]byte(p.value), 40), answer.Count(p.n))
+		text += fmt.Sprintf("%s %s×", report.Clean([]byte(p.value), 40), report.Count(p.n))
 	}
 	return text
 }

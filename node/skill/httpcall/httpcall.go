@@ -21,7 +21,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -68,22 +68,22 @@ const (
 var shownHeaders = []string{"Content-Type", "Location", "ETag", "Last-Modified", "Retry-After", "Link", "WWW-Authenticate"}
 
 // Get makes a GET.
-func Get(ctx context.Context, args Args) (*answer.Answer, int64, error) {
+func Get(ctx context.Context, args Args) (*report.Answer, int64, error) {
 	return call(ctx, http.MethodGet, args)
 }
 
 // Post makes a POST.
-func Post(ctx context.Context, args Args) (*answer.Answer, int64, error) {
+func Post(ctx context.Context, args Args) (*report.Answer, int64, error) {
 	return call(ctx, http.MethodPost, args)
 }
 
 // Put makes a PUT.
-func Put(ctx context.Context, args Args) (*answer.Answer, int64, error) {
+func Put(ctx context.Context, args Args) (*report.Answer, int64, error) {
 	return call(ctx, http.MethodPut, args)
 }
 
 // Delete makes a DELETE.
-func Delete(ctx context.Context, args Args) (*answer.Answer, int64, error) {
+func Delete(ctx context.Context, args Args) (*report.Answer, int64, error) {
 	return call(ctx, http.MethodDelete, args)
 }
 
@@ -118,7 +118,7 @@ func do(ctx context.Context, method, to string, headers map[string]string, body 
 	return client.Do(req)
 }
 
-func call(ctx context.Context, method string, args Args) (*answer.Answer, int64, error) {
+func call(ctx context.Context, method string, args Args) (*report.Answer, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(time.Duration(args.TimeoutSeconds)*time.Second, defaultTimeout))
 	defer cancel()
 	res, err := do(ctx, method, args.URL, args.Headers, args.Body)
@@ -126,12 +126,12 @@ func call(ctx context.Context, method string, args Args) (*answer.Answer, int64,
 		return nil, 0, problem(method, err)
 	}
 	defer res.Body.Close()
-	out := answer.New(cmp.Or(args.MaxBytes, defaultAnswer))
+	out := report.New(cmp.Or(args.MaxBytes, defaultAnswer))
 	head(out, res, args.URL)
 	room := out.Room() - 1
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(room)+1))
 	if err != nil {
-		out.Note("the rest could not be read: %s", answer.Clean([]byte(err.Error()), maxHeaderBytes))
+		out.Note("the rest could not be read: %s", report.Clean([]byte(err.Error()), maxHeaderBytes))
 	}
 	read := int64(len(body))
 	whole := len(body) <= room && err == nil
@@ -151,14 +151,14 @@ func call(ctx context.Context, method string, args Args) (*answer.Answer, int64,
 }
 
 // head writes what is said before the body.
-func head(out *answer.Answer, res *http.Response, asked string) {
-	out.Line("HTTP %s", answer.Clean([]byte(res.Status), maxHeaderBytes))
+func head(out *report.Answer, res *http.Response, asked string) {
+	out.Line("HTTP %s", report.Clean([]byte(res.Status), maxHeaderBytes))
 	if at := res.Request.URL.String(); at != asked {
-		out.Line("address after redirects: %s", answer.Clean([]byte(at), maxHeaderBytes))
+		out.Line("address after redirects: %s", report.Clean([]byte(at), maxHeaderBytes))
 	}
 	for _, name := range shownHeaders {
 		for _, value := range res.Header.Values(name) {
-			out.Line("%s: %s", strings.ToLower(name), answer.Clean([]byte(value), maxHeaderBytes))
+			out.Line("%s: %s", strings.ToLower(name), report.Clean([]byte(value), maxHeaderBytes))
 		}
 	}
 	out.Line("")
@@ -201,7 +201,7 @@ func text(body []byte) string {
 // problem says why there is no answer, and whether the request may have had its
 // effect all the same.
 func problem(method string, err error) error {
-	said := answer.Clean([]byte(err.Error()), maxProblemBytes)
+	said := report.Clean([]byte(err.Error()), maxProblemBytes)
 	var wrong *url.Error
 	if !errors.As(err, &wrong) || method == http.MethodGet {
 		return errors.New(said)
@@ -210,7 +210,7 @@ func problem(method string, err error) error {
 }
 
 // Download gets a body into a file, whole or not at all.
-func Download(ctx context.Context, args DownloadArgs) (*answer.Answer, int64, error) {
+func Download(ctx context.Context, args DownloadArgs) (*report.Answer, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(time.Duration(args.TimeoutSeconds)*time.Second, downloadTimeout))
 	defer cancel()
 	most := cmp.Or(args.MaxFileBytes, defaultFile)
@@ -226,7 +226,7 @@ func Download(ctx context.Context, args DownloadArgs) (*answer.Answer, int64, er
 	defer res.Body.Close()
 	if res.StatusCode/100 != 2 {
 		body, _ := io.ReadAll(io.LimitReader(res.Body, sniffed))
-		return nil, int64(len(body)), fmt.Errorf("HTTP %s: %s", res.Status, answer.Clean(bytes.ReplaceAll(body, []byte("\n"), []byte(" ")), sniffed))
+		return nil, int64(len(body)), fmt.Errorf("HTTP %s: %s", res.Status, report.Clean(bytes.ReplaceAll(body, []byte("\n"), []byte(" ")), sniffed))
 	}
 	if res.ContentLength > most {
 		return nil, 0, fmt.Errorf("it has %d bytes: at most %d are taken; give more as max_file_bytes", res.ContentLength, most)
@@ -242,9 +242,9 @@ func Download(ctx context.Context, args DownloadArgs) (*answer.Answer, int64, er
 	if err != nil {
 		return nil, size, errors.Join(err, ignoreMissing(root.Remove(temporary)))
 	}
-	out := answer.New(0)
+	out := report.New(0)
 	head(out, res, args.URL)
-	out.Line("saved %s: %d bytes, sha256 %x", answer.Clean([]byte(args.Path), maxHeaderBytes), size, sum)
+	out.Line("saved %s: %d bytes, sha256 %x", report.Clean([]byte(args.Path), maxHeaderBytes), size, sum)
 	return out, size, nil
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/itchyny/gojq"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -32,7 +32,7 @@ const (
 )
 
 // Run runs the query over each value of the file.
-func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err error) {
+func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
 	parsed, err := gojq.Parse(args.Query)
 	if err != nil {
 		return nil, 0, fmt.Errorf("query: %w", err)
@@ -42,7 +42,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	if err != nil {
 		return nil, 0, fmt.Errorf("query: %w", err)
 	}
-	f, err := source.Open(ctx, args.Path, maxText)
+	f, err := input.Open(ctx, args.Path, maxText)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -50,7 +50,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	in := &valueReader{r: f}
 	decoder := json.NewDecoder(in)
 	decoder.UseNumber()
-	q := &query{out: answer.New(args.MaxBytes), code: code}
+	q := &query{out: report.New(args.MaxBytes), code: code}
 	for {
 		in.left = maxValue
 		var value any
@@ -71,7 +71,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 			return nil, in.read, err
 		}
 		if ctx.Err() != nil {
-			q.out.Note("stopped after %s, because the time of the call was over", answer.Bytes(in.read))
+			q.out.Note("stopped after %s, because the time of the call was over", report.Bytes(in.read))
 			break
 		}
 	}
@@ -82,8 +82,8 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 func broken(path string, in *valueReader, err error) error {
 	switch {
 	case errors.Is(err, errTooLarge):
-		return fmt.Errorf("%s: a value is longer than %s, which is more than a query holds in memory", path, answer.Bytes(maxValue))
-	case errors.Is(err, source.ErrTooMuch), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s: a value is longer than %s, which is more than a query holds in memory", path, report.Bytes(maxValue))
+	case errors.Is(err, input.ErrTooMuch), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	return fmt.Errorf("%s is no JSON at about line %d: %w", path, in.lines+1, err)
@@ -91,7 +91,7 @@ func broken(path string, in *valueReader, err error) error {
 
 // query is a call in progress.
 type query struct {
-	out    *answer.Answer
+	out    *report.Answer
 	code   *gojq.Code
 	values int64
 	line   int64
@@ -114,7 +114,7 @@ func (q *query) run(ctx context.Context, value any) error {
 			}
 			// Values are not all alike: one that does not fit is counted.
 			if q.failed++; q.failed == 1 {
-				q.out.Note("error at value %d (line %d): %s", q.values, q.line, answer.Clean([]byte(err.Error()), 160))
+				q.out.Note("error at value %d (line %d): %s", q.values, q.line, report.Clean([]byte(err.Error()), 160))
 			}
 			return nil
 		}
@@ -123,7 +123,7 @@ func (q *query) run(ctx context.Context, value any) error {
 		if err != nil {
 			return fmt.Errorf("encode a result: %w", err)
 		}
-		if q.unsaid > 0 || !q.out.Line("%d: %s", q.line, answer.Clean(text, maxShown)) {
+		if q.unsaid > 0 || !q.out.Line("%d: %s", q.line, report.Clean(text, maxShown)) {
 			q.unsaid++
 		}
 	}
@@ -135,12 +135,12 @@ func (q *query) end(read int64) {
 	}
 	if q.unsaid > 0 {
 		q.out.Note("%s of %s results are not shown: narrow the query, or count with length, group_by or reduce",
-			answer.Count(q.unsaid), answer.Count(q.results))
+			report.Count(q.unsaid), report.Count(q.results))
 	}
 	if q.failed > 0 {
-		q.out.Note("%s values had an error", answer.Count(q.failed))
+		q.out.Note("%s values had an error", report.Count(q.failed))
 	}
-	q.out.Note("each line begins with the line of the file in which its value ends; %s values, %s read", answer.Count(q.values), answer.Bytes(read))
+	q.out.Note("each line begins with the line of the file in which its value ends; %s values, %s read", report.Count(q.values), report.Bytes(read))
 }
 
 var errTooLarge = errors.New("value too large")

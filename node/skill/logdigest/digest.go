@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -58,7 +58,7 @@ type digest struct {
 }
 
 // Run reads the log and answers; read is how many bytes of text it was.
-func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err error) {
+func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
 	d := &digest{args: args, miner: newMiner()}
 	if d.since, err = bound(args.Since, "since"); err != nil {
 		return nil, 0, err
@@ -69,7 +69,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	if args.Path == "" {
 		return nil, 0, errors.New("path is empty: name a log file, a folder of logs, or a pattern")
 	}
-	if d.files, d.more, err = source.Logs(args.Path, maxFiles); err != nil {
+	if d.files, d.more, err = input.Logs(args.Path, maxFiles); err != nil {
 		return nil, 0, err
 	}
 	for i := range d.files {
@@ -86,7 +86,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	if args.MaxBytes == 0 {
 		args.MaxBytes = answerBytes
 	}
-	out := answer.New(args.MaxBytes)
+	out := report.New(args.MaxBytes)
 	d.report(out)
 	return out, d.read, nil
 }
@@ -105,13 +105,13 @@ func bound(text, name string) (int64, error) {
 
 // readFile reads one file of the log.
 func (d *digest) readFile(ctx context.Context, i int) error {
-	f, err := source.Open(ctx, d.files[i], maxText-d.read)
+	f, err := input.Open(ctx, d.files[i], maxText-d.read)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	d.zipped = d.zipped || f.Zipped
-	lines := source.NewLines(f)
+	lines := input.NewLines(f)
 	when := &clock{year: f.Modified.UTC().Year()}
 	contains := []byte(d.args.Contains)
 	var before *template // of the line above
@@ -177,12 +177,12 @@ func (d *digest) readFile(ctx context.Context, i int) error {
 	}
 	switch err := lines.Err(); {
 	case err == nil:
-	case errors.Is(err, source.ErrTooMuch):
-		d.stopped = "stopped after " + answer.Bytes(d.read) + " of text, which is as much as one call reads: narrow it by path, since or until"
+	case errors.Is(err, input.ErrTooMuch):
+		d.stopped = "stopped after " + report.Bytes(d.read) + " of text, which is as much as one call reads: narrow it by path, since or until"
 	case errors.Is(err, context.DeadlineExceeded):
-		d.stopped = "stopped after " + answer.Bytes(d.read) + ", because the time of the call was over: narrow it by path"
+		d.stopped = "stopped after " + report.Bytes(d.read) + ", because the time of the call was over: narrow it by path"
 	default:
-		return fmt.Errorf("%s: %w (%s were read)", d.files[i], err, answer.Bytes(lines.Read()))
+		return fmt.Errorf("%s: %w (%s were read)", d.files[i], err, report.Bytes(lines.Read()))
 	}
 	return nil
 }
@@ -292,14 +292,14 @@ func (d *digest) clockTime(sec int64) string {
 
 // where cites a place.
 func (d *digest) where(p place) string {
-	return fmt.Sprintf("%s:%d", answer.Clean([]byte(d.files[p.file]), 120), p.line)
+	return fmt.Sprintf("%s:%d", report.Clean([]byte(d.files[p.file]), 120), p.line)
 }
 
 func plural(n int64, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return answer.Count(n) + " " + one + "s"
+	return report.Count(n) + " " + one + "s"
 }
 
 func joined(parts ...string) string {

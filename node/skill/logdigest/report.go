@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 )
 
 // report writes the digest: what failed first.
-func (d *digest) report(out *answer.Answer) {
+func (d *digest) report(out *report.Answer) {
 	d.head(out)
 	if d.lines == 0 {
 		out.Line("no lines")
@@ -44,13 +44,13 @@ func (d *digest) report(out *answer.Answer) {
 	d.notes(out)
 }
 
-func (d *digest) head(out *answer.Answer) {
+func (d *digest) head(out *report.Answer) {
 	name := d.args.Path
 	if len(d.files) > 1 {
 		name += fmt.Sprintf(" (%d files, %s to %s)", len(d.files),
-			answer.Clean([]byte(d.files[0]), 80), answer.Clean([]byte(d.files[len(d.files)-1]), 80))
+			report.Clean([]byte(d.files[0]), 80), report.Clean([]byte(d.files[len(d.files)-1]), 80))
 	}
-	out.Line("%s: %s, %s", answer.Clean([]byte(name), 300), plural(d.lines, "line"), answer.Bytes(d.read))
+	out.Line("%s: %s, %s", report.Clean([]byte(name), 300), plural(d.lines, "line"), report.Bytes(d.read))
 	if d.dated {
 		span := d.last - d.first + 1
 		out.Line("from %s to %s, %.3g lines a second", stamp(d.first), stamp(d.last), float64(d.lines)/float64(span))
@@ -58,7 +58,7 @@ func (d *digest) head(out *answer.Answer) {
 	levels := ""
 	for l := fatal; l > unknown; l-- {
 		if n := d.levels[l]; n > 0 {
-			levels = joined(levels, fmt.Sprintf("%s %s", l, answer.Count(n)))
+			levels = joined(levels, fmt.Sprintf("%s %s", l, report.Count(n)))
 		}
 	}
 	kinds := plural(int64(len(d.miner.all)), "kind") + " of lines"
@@ -77,7 +77,7 @@ func (d *digest) some(keep func(*template) bool) []*template {
 
 // section writes a title and one line or two for each template that no section
 // before has shown.
-func (d *digest) section(out *answer.Answer, title string, of []*template, part float64, shown map[*template]bool, line func(*template) string) {
+func (d *digest) section(out *report.Answer, title string, of []*template, part float64, shown map[*template]bool, line func(*template) string) {
 	of = slices.DeleteFunc(of, func(t *template) bool { return shown[t] })
 	if len(of) == 0 {
 		return
@@ -93,15 +93,15 @@ func (d *digest) section(out *answer.Answer, title string, of []*template, part 
 
 // full cites the first and last place, and shows a line as it was written.
 func (d *digest) full(t *template) string {
-	text := fmt.Sprintf("%s× %s %s at %s", answer.Count(t.count), t.level, d.span(t), d.where(t.first))
+	text := fmt.Sprintf("%s× %s %s at %s", report.Count(t.count), t.level, d.span(t), d.where(t.first))
 	if t.count > 1 {
 		text += " to " + fmt.Sprint(t.last.line)
 		if t.last.file != t.first.file {
-			text += " of " + answer.Clean([]byte(d.files[t.last.file]), 120)
+			text += " of " + report.Clean([]byte(d.files[t.last.file]), 120)
 		}
 	}
-	text += "\n  " + answer.Clean(t.sample, lineBytes)
-	if pattern := answer.Clean([]byte(t.text()), lineBytes); t.count > 1 && len(t.words) > 0 {
+	text += "\n  " + report.Clean(t.sample, lineBytes)
+	if pattern := report.Clean([]byte(t.text()), lineBytes); t.count > 1 && len(t.words) > 0 {
 		text += "\n  = " + pattern
 	}
 	if t.followed > 0 {
@@ -116,7 +116,7 @@ func (d *digest) brief(t *template) string {
 	if t.count == 1 {
 		text = string(t.sample)
 	}
-	return fmt.Sprintf("%s× %s at %s: %s", answer.Count(t.count), d.span(t), d.where(t.first), answer.Clean([]byte(text), lineBytes))
+	return fmt.Sprintf("%s× %s at %s: %s", report.Count(t.count), d.span(t), d.where(t.first), report.Clean([]byte(text), lineBytes))
 }
 
 func (d *digest) span(t *template) string {
@@ -130,7 +130,7 @@ func (d *digest) span(t *template) string {
 }
 
 // bursts tells of what came much more often for a while, and of what stopped.
-func (d *digest) bursts(out *answer.Answer, part float64) {
+func (d *digest) bursts(out *report.Answer, part float64) {
 	type found struct {
 		t *template
 		b burst
@@ -154,11 +154,11 @@ func (d *digest) bursts(out *answer.Answer, part float64) {
 	var lines []string
 	for _, f := range all {
 		lines = append(lines, fmt.Sprintf("%s–%s: %s× in %d s, %.3g times as often as otherwise: %s", d.clockTime(f.b.from), d.clockTime(f.b.to),
-			answer.Count(int64(f.b.count)), f.b.to-f.b.from+1, f.b.factor, answer.Clean([]byte(f.t.text()), 120)))
+			report.Count(int64(f.b.count)), f.b.to-f.b.from+1, f.b.factor, report.Clean([]byte(f.t.text()), 120)))
 	}
 	for _, t := range stopped {
-		lines = append(lines, fmt.Sprintf("%s: the last of %s× (%s): %s", d.clockTime(t.last.sec), answer.Count(t.count), d.where(t.last),
-			answer.Clean([]byte(t.text()), 120)))
+		lines = append(lines, fmt.Sprintf("%s: the last of %s× (%s): %s", d.clockTime(t.last.sec), report.Count(t.count), d.where(t.last),
+			report.Clean([]byte(t.text()), 120)))
 	}
 	for i, line := range lines {
 		if i == 0 && !out.Begin(part, "RATE CHANGES", line) || i > 0 && !out.Line("%s", line) {
@@ -181,7 +181,7 @@ func (d *digest) news(shown map[*template]bool) []*template {
 	return out
 }
 
-func (d *digest) notes(out *answer.Answer) {
+func (d *digest) notes(out *report.Answer) {
 	if d.stopped != "" {
 		out.Note("%s", d.stopped)
 	}
@@ -189,13 +189,13 @@ func (d *digest) notes(out *answer.Answer) {
 		out.Note("%d older files are not read", d.more)
 	}
 	for _, why := range d.unread {
-		out.Note("not read: %s", answer.Clean([]byte(why), 160))
+		out.Note("not read: %s", report.Clean([]byte(why), 160))
 	}
 	if d.cut > 0 {
 		out.Note("%s longer than 32 kB, of which the rest is skipped", plural(d.cut, "line"))
 	}
 	if d.grown > 0 {
-		out.Note("the log grew by %s meanwhile", answer.Bytes(d.grown))
+		out.Note("the log grew by %s meanwhile", report.Bytes(d.grown))
 	}
 	if d.zipped {
 		out.Note("line numbers and offsets of .gz files are those of the text in them")

@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // TailArgs are what can be asked of a log's end.
@@ -30,7 +30,7 @@ const (
 
 // Tail says what a log's end looks like: how fast it grows, how grave its lines
 // are, the last failures, and the last lines themselves. It reads only the end.
-func Tail(ctx context.Context, args TailArgs) (_ *answer.Answer, read int64, err error) {
+func Tail(ctx context.Context, args TailArgs) (_ *report.Answer, read int64, err error) {
 	if args.Lines <= 0 {
 		args.Lines = tailLines
 	}
@@ -38,7 +38,7 @@ func Tail(ctx context.Context, args TailArgs) (_ *answer.Answer, read int64, err
 		args.Bytes = tailBytes
 	}
 	args.Bytes = min(args.Bytes, maxTail)
-	f, err := source.Open(ctx, args.Path, maxText)
+	f, err := input.Open(ctx, args.Path, maxText)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -48,11 +48,11 @@ func Tail(ctx context.Context, args TailArgs) (_ *answer.Answer, read int64, err
 	}
 	raw, err := os.Open(args.Path)
 	if err != nil {
-		return nil, 0, source.Say(err)
+		return nil, 0, input.Say(err)
 	}
 	defer raw.Close()
 	from := max(0, f.Size-args.Bytes)
-	lines := source.NewLines(io.NewSectionReader(raw, from, f.Size-from))
+	lines := input.NewLines(io.NewSectionReader(raw, from, f.Size-from))
 	t := &tail{from: from, lines: make([]tailLine, 0, args.Lines)}
 	when := &clock{year: f.Modified.UTC().Year()}
 	if from > 0 {
@@ -64,7 +64,7 @@ func Tail(ctx context.Context, args TailArgs) (_ *answer.Answer, read int64, err
 	if err := lines.Err(); err != nil {
 		return nil, lines.Read(), fmt.Errorf("%s: %w", args.Path, err)
 	}
-	out := answer.New(args.MaxBytes)
+	out := report.New(args.MaxBytes)
 	t.report(out, args.Path, f)
 	if lines.Cut > 0 {
 		out.Note("%s longer than 32 kB, of which the rest is skipped", plural(lines.Cut, "line"))
@@ -91,7 +91,7 @@ type tail struct {
 
 const shownFailures = 5
 
-func (t *tail) add(lines *source.Lines, when *clock, keep int) {
+func (t *tail) add(lines *input.Lines, when *clock, keep int) {
 	line := lines.Line()
 	if len(line) == 0 {
 		return
@@ -124,19 +124,19 @@ func (t *tail) add(lines *source.Lines, when *clock, keep int) {
 	}
 }
 
-func (t *tail) report(out *answer.Answer, path string, f *source.File) {
-	out.Line("%s: %s; its last %s hold %s", answer.Clean([]byte(path), 300), answer.Bytes(f.Size), answer.Bytes(f.Size-t.from), plural(t.n, "line"))
+func (t *tail) report(out *report.Answer, path string, f *input.File) {
+	out.Line("%s: %s; its last %s hold %s", report.Clean([]byte(path), 300), report.Bytes(f.Size), report.Bytes(f.Size-t.from), plural(t.n, "line"))
 	if t.dated {
 		span := t.last - t.first + 1
 		out.Line("from %s to %s, %.3g lines a second", stamp(t.first), stamp(t.last), float64(t.n)/float64(span))
 		if b, ok := t.times.burst(t.first, t.last); ok {
-			out.Line("a burst from %s to %s: %s lines, %.3g times as many as otherwise", stamp(b.from), stamp(b.to), answer.Count(int64(b.count)), b.factor)
+			out.Line("a burst from %s to %s: %s lines, %.3g times as many as otherwise", stamp(b.from), stamp(b.to), report.Count(int64(b.count)), b.factor)
 		}
 	}
 	levels := ""
 	for l := fatal; l > unknown; l-- {
 		if n := t.levels[l]; n > 0 {
-			levels = joined(levels, fmt.Sprintf("%s %s", l, answer.Count(n)))
+			levels = joined(levels, fmt.Sprintf("%s %s", l, report.Count(n)))
 		}
 	}
 	if levels != "" {
@@ -144,7 +144,7 @@ func (t *tail) report(out *answer.Answer, path string, f *source.File) {
 	}
 	if len(t.grave) > 0 {
 		for i, l := range t.grave {
-			line := fmt.Sprintf("%d: %s", l.offset, answer.Clean(l.text, lineBytes))
+			line := fmt.Sprintf("%d: %s", l.offset, report.Clean(l.text, lineBytes))
 			if i == 0 && !out.Begin(0.4, "LAST ERRORS, by offset", line) || i > 0 && !out.Line("%s", line) {
 				break
 			}
@@ -155,16 +155,16 @@ func (t *tail) report(out *answer.Answer, path string, f *source.File) {
 	// The newest matter most: as many of them as fit.
 	room, start := out.Room(), len(t.lines)
 	for start > 0 {
-		need := len(fmt.Sprintf("%d: %s\n", t.lines[start-1].offset, answer.Clean(t.lines[start-1].text, lineBytes)))
+		need := len(fmt.Sprintf("%d: %s\n", t.lines[start-1].offset, report.Clean(t.lines[start-1].text, lineBytes)))
 		if room -= need; room < 0 {
 			break
 		}
 		start--
 	}
 	for _, l := range t.lines[start:] {
-		out.Line("%d: %s", l.offset, answer.Clean(l.text, lineBytes))
+		out.Line("%d: %s", l.offset, report.Clean(l.text, lineBytes))
 	}
 	if f.Grown() > 0 {
-		out.Note("the log grew by %s meanwhile", answer.Bytes(f.Grown()))
+		out.Note("the log grew by %s meanwhile", report.Bytes(f.Grown()))
 	}
 }

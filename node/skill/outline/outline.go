@@ -11,8 +11,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -70,8 +70,8 @@ func lineOf(path string) *regexp.Regexp {
 }
 
 // Run reads the file.
-func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err error) {
-	f, err := source.Open(ctx, args.Path, maxText)
+func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
+	f, err := input.Open(ctx, args.Path, maxText)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -82,11 +82,11 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	}
 	var items []item
 	defines := lineOf(args.Path)
-	lines := source.NewLines(f)
+	lines := input.NewLines(f)
 	more := 0
 	for lines.Next() {
 		line := lines.Line()
-		if lines.Number() == 1 && source.Binary(line) {
+		if lines.Number() == 1 && input.Binary(line) {
 			return nil, lines.Read(), fmt.Errorf("%s is binary", args.Path)
 		}
 		if line = line[:min(len(line), 1024)]; !defines.Match(line) {
@@ -96,10 +96,10 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 			more++
 			continue
 		}
-		items = append(items, item{lines.Number(), answer.Clean(line, 140)})
+		items = append(items, item{lines.Number(), report.Clean(line, 140)})
 	}
-	out := answer.New(args.MaxBytes)
-	out.Line("%s: %s lines, %s, %d definitions", answer.Clean([]byte(args.Path), 300), answer.Count(lines.Number()), answer.Bytes(lines.Read()), len(items)+more)
+	out := report.New(args.MaxBytes)
+	out.Line("%s: %s lines, %s, %d definitions", report.Clean([]byte(args.Path), 300), report.Count(lines.Number()), report.Bytes(lines.Read()), len(items)+more)
 	for i, it := range items {
 		if !out.Line("%d: %s", it.number, it.text) {
 			more += len(items) - i
@@ -115,8 +115,8 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	}
 	switch err := lines.Err(); {
 	case err == nil:
-	case errors.Is(err, source.ErrTooMuch), errors.Is(err, context.DeadlineExceeded):
-		out.Note("only the first %s are looked at", answer.Bytes(lines.Read()))
+	case errors.Is(err, input.ErrTooMuch), errors.Is(err, context.DeadlineExceeded):
+		out.Note("only the first %s are looked at", report.Bytes(lines.Read()))
 	default:
 		return nil, lines.Read(), fmt.Errorf("%s: %w", args.Path, err)
 	}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 const (
@@ -31,14 +31,14 @@ type place struct {
 }
 
 // report writes the best places.
-func (s *search) report(out *answer.Answer, ranked []result, tree *source.Tree) {
+func (s *search) report(out *report.Answer, ranked []result, tree *input.Tree) {
 	defer s.notes(out, tree)
 	if len(ranked) == 0 {
 		asked := make([]string, len(s.terms))
 		for i, t := range s.terms {
 			asked[i] = t.word
 		}
-		out.Line("nothing has any of the words: %s", answer.Clean([]byte(strings.Join(asked, ", ")), 300))
+		out.Line("nothing has any of the words: %s", report.Clean([]byte(strings.Join(asked, ", ")), 300))
 		return
 	}
 	places := s.fold(ranked)
@@ -66,7 +66,7 @@ func (s *search) fold(ranked []result) []place {
 			continue
 		}
 		p := place{passage: r.passage, text: text, groups: groups(text)}
-		p.at = fmt.Sprintf("%s:%d", answer.Clean([]byte(s.files[r.file].Rel), 200), r.bestLine)
+		p.at = fmt.Sprintf("%s:%d", report.Clean([]byte(s.files[r.file].Rel), 200), r.bestLine)
 		same := -1
 		for n := range out {
 			if similar(out[n].groups, p.groups) {
@@ -127,13 +127,13 @@ func similar(a, b map[uint64]bool) bool {
 
 // show writes a place: its best line, then others of it that have words of the
 // question, within so many bytes.
-func (s *search) show(out *answer.Answer, m *matcher, rank int, p *place, room int) bool {
+func (s *search) show(out *report.Answer, m *matcher, rank int, p *place, room int) bool {
 	lines := bytes.Split(p.text, []byte("\n"))
 	best := int(p.passage.bestLine - p.passage.first)
 	if best < 0 || best >= len(lines) {
 		best = 0
 	}
-	text := fmt.Sprintf("%d. %s  %s", rank, p.at, answer.Clean(bytes.TrimSpace(lines[best]), lineBytes))
+	text := fmt.Sprintf("%d. %s  %s", rank, p.at, report.Clean(bytes.TrimSpace(lines[best]), lineBytes))
 	if len(p.also) > 0 {
 		also := fmt.Sprintf("\n   the same in %d more: %s", len(p.also), strings.Join(p.also[:min(2, len(p.also))], ", "))
 		if len(text)+len(also) <= room {
@@ -149,7 +149,7 @@ func (s *search) show(out *answer.Answer, m *matcher, rank int, p *place, room i
 		if i == best || len(trimmed) == 0 || m.count(trimmed) == 0 {
 			continue
 		}
-		add := fmt.Sprintf("\n   %d: %s", int(p.passage.first)+i, answer.Clean(trimmed, lineBytes))
+		add := fmt.Sprintf("\n   %d: %s", int(p.passage.first)+i, report.Clean(trimmed, lineBytes))
 		if len(text)+len(add) > room {
 			break
 		}
@@ -170,7 +170,7 @@ func (m *matcher) count(line []byte) int {
 	return len(seen)
 }
 
-func (s *search) notes(out *answer.Answer, tree *source.Tree) {
+func (s *search) notes(out *report.Answer, tree *input.Tree) {
 	if tree.Stopped != "" {
 		out.Note("%s", tree.Stopped)
 	}
@@ -187,5 +187,5 @@ func (s *search) notes(out *answer.Answer, tree *source.Tree) {
 			out.Note("%d files %s", skipped.n, skipped.why)
 		}
 	}
-	out.Note("%d files, %s read", len(s.files), answer.Bytes(s.read.Load()))
+	out.Note("%d files, %s read", len(s.files), report.Bytes(s.read.Load()))
 }

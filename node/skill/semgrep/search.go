@@ -23,8 +23,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -57,12 +57,12 @@ type search struct {
 	args  Args
 	terms []term
 
-	files                                      []source.Entry
+	files                                      []input.Entry
 	read, binary, generated, unreadable, large atomic.Int64
 }
 
 // Run searches and answers; read is how many bytes were read.
-func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err error) {
+func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
 	if args.Path == "" {
 		args.Path = "."
 	}
@@ -82,16 +82,16 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 		return nil, s.read.Load(), err
 	}
 	ranked := s.rank(scanners)
-	out := answer.New(args.MaxBytes)
+	out := report.New(args.MaxBytes)
 	s.report(out, ranked, tree)
 	return out, s.read.Load(), nil
 }
 
 // scan reads the tree with all processors.
-func (s *search) scan(ctx context.Context) (*source.Tree, []*scanner, error) {
+func (s *search) scan(ctx context.Context) (*input.Tree, []*scanner, error) {
 	type job struct {
 		id    int32
-		entry source.Entry
+		entry input.Entry
 	}
 	jobs := make(chan job, 256)
 	scanners := make([]*scanner, max(1, runtime.GOMAXPROCS(0)))
@@ -108,8 +108,8 @@ func (s *search) scan(ctx context.Context) (*source.Tree, []*scanner, error) {
 			}
 		})
 	}
-	tree := &source.Tree{Root: s.args.Path}
-	tree.Each = func(e source.Entry) error {
+	tree := &input.Tree{Root: s.args.Path}
+	tree.Each = func(e input.Entry) error {
 		if s.args.Include != "" {
 			if ok, _ := filepath.Match(s.args.Include, filepath.Base(e.Rel)); !ok {
 				return nil
@@ -142,7 +142,7 @@ var never = map[string]bool{
 }
 
 // file reads one file and has it scanned; it answers its buffer.
-func (s *search) file(sc *scanner, id int32, e source.Entry, buf []byte) []byte {
+func (s *search) file(sc *scanner, id int32, e input.Entry, buf []byte) []byte {
 	name := filepath.Base(e.Rel)
 	if never[name] || strings.Contains(name, ".min.") || e.Info.Size() == 0 {
 		s.generated.Add(1)
@@ -166,10 +166,10 @@ func (s *search) file(sc *scanner, id int32, e source.Entry, buf []byte) []byte 
 		return buf
 	}
 	switch {
-	case source.Binary(buf[:n]):
+	case input.Binary(buf[:n]):
 		s.binary.Add(1)
 		return buf
-	case source.Generated(buf[:n]):
+	case input.Generated(buf[:n]):
 		s.generated.Add(1)
 		return buf
 	}

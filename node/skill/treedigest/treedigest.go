@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/node/skill/answer"
-	"github.com/deckhand-sh/deckhand/node/skill/source"
+	"github.com/deckhand-sh/deckhand/node/skill/input"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // Args are what can be asked.
@@ -58,7 +58,7 @@ func (t *top) add(f file) {
 }
 
 // Run goes over the tree. It reads no file, so that read is 0.
-func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err error) {
+func Run(ctx context.Context, args Args) (_ *report.Answer, read int64, err error) {
 	if args.Path == "" {
 		args.Path = "."
 	}
@@ -80,8 +80,8 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 		g.files++
 		g.bytes += size
 	}
-	tree := &source.Tree{Root: args.Path, All: args.All}
-	tree.Each = func(e source.Entry) error {
+	tree := &input.Tree{Root: args.Path, All: args.All}
+	tree.Each = func(e input.Entry) error {
 		size := e.Info.Size()
 		bytes += size
 		kind := strings.ToLower(filepath.Ext(e.Rel))
@@ -102,8 +102,8 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	if err := tree.Walk(ctx); err != nil {
 		return nil, 0, err
 	}
-	out := answer.New(args.MaxBytes)
-	out.Line("%s: %s files, %s", answer.Clean([]byte(args.Path), 300), answer.Count(int64(tree.Files)), answer.Bytes(bytes))
+	out := report.New(args.MaxBytes)
+	out.Line("%s: %s files, %s", report.Clean([]byte(args.Path), 300), report.Count(int64(tree.Files)), report.Bytes(bytes))
 	if tree.Files == 0 {
 		out.Line("no files")
 	}
@@ -118,7 +118,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 		out.Note("%d links are not followed", tree.Links)
 	}
 	if len(tree.Unread) > 0 {
-		out.Note("%d folders may not be read, such as %s", len(tree.Unread), answer.Clean([]byte(tree.Unread[0]), 160))
+		out.Note("%d folders may not be read, such as %s", len(tree.Unread), report.Clean([]byte(tree.Unread[0]), 160))
 	}
 	if tree.Stopped != "" {
 		out.Note("%s", tree.Stopped)
@@ -126,7 +126,7 @@ func Run(ctx context.Context, args Args) (_ *answer.Answer, read int64, err erro
 	return out, 0, nil
 }
 
-func section(out *answer.Answer, title string, groups map[string]*group, part float64) {
+func section(out *report.Answer, title string, groups map[string]*group, part float64) {
 	if len(groups) == 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func section(out *answer.Answer, title string, groups map[string]*group, part fl
 	}
 	slices.SortFunc(all, func(a, b *group) int { return cmp.Or(cmp.Compare(b.files, a.files), cmp.Compare(a.name, b.name)) })
 	for i, g := range all {
-		line := fmt.Sprintf("%s %s files, %s", answer.Clean([]byte(g.name), 200), answer.Count(g.files), answer.Bytes(g.bytes))
+		line := fmt.Sprintf("%s %s files, %s", report.Clean([]byte(g.name), 200), report.Count(g.files), report.Bytes(g.bytes))
 		if i == 0 && !out.Begin(part, title, line) || i > 0 && !out.Line("%s", line) {
 			out.Note("%s: %d more are not shown", title, len(all)-i)
 			return
@@ -144,12 +144,12 @@ func section(out *answer.Answer, title string, groups map[string]*group, part fl
 	}
 }
 
-func list(out *answer.Answer, title string, t *top, part float64) {
+func list(out *report.Answer, title string, t *top, part float64) {
 	if len(t.files) == 0 {
 		return
 	}
 	for i, f := range t.files {
-		line := fmt.Sprintf("%s %s, %s", answer.Clean([]byte(f.rel), 300), answer.Bytes(f.bytes), f.at.UTC().Format("2006-01-02 15:04:05"))
+		line := fmt.Sprintf("%s %s, %s", report.Clean([]byte(f.rel), 300), report.Bytes(f.bytes), f.at.UTC().Format("2006-01-02 15:04:05"))
 		if i == 0 && !out.Begin(part, title, line) || i > 0 && !out.Line("%s", line) {
 			return
 		}

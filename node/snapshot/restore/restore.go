@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/deckhand-sh/deckhand/node/snapshot/beneath"
 	"github.com/deckhand-sh/deckhand/node/snapshot/blob"
+	"github.com/deckhand-sh/deckhand/node/snapshot/nofollow"
 	"github.com/deckhand-sh/deckhand/node/snapshot/tree"
 )
 
@@ -26,7 +26,7 @@ const StagePrefix = ".deckhand-undo-"
 
 // Job is what is to be made so.
 type Job struct {
-	Workspace *beneath.Dir
+	Workspace *nofollow.Dir
 	Contents  *blob.Store
 	// Stage is the name of the folder for contents, directly in the workspace.
 	Stage string
@@ -325,7 +325,7 @@ const uploadAge = 24 * time.Hour
 
 // Ours reports whether a name in a workspace is the node's own: root's, who makes
 // nothing else there.
-func Ours(w *beneath.Dir, name string, owner uint32) bool {
+func Ours(w *nofollow.Dir, name string, owner uint32) bool {
 	if !strings.HasPrefix(name, StagePrefix) && !strings.HasPrefix(name, uploadPrefix) {
 		return false
 	}
@@ -335,7 +335,7 @@ func Ours(w *beneath.Dir, name string, owner uint32) bool {
 
 // Leftover reports whether what is ours is of no use any more: a stage that a
 // daemon left behind, or an old part of an upload.
-func Leftover(w *beneath.Dir, name string, owner uint32, now time.Time) bool {
+func Leftover(w *nofollow.Dir, name string, owner uint32, now time.Time) bool {
 	if !Ours(w, name, owner) {
 		return false
 	}

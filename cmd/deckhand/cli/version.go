@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/internal/version"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Show which build this is", Example: "deckhand version -o json",
+		Args: takes(),
+		RunE: func(*cobra.Command, []string) error {
+			build, err := structpb.NewStruct(map[string]any{
+				"version": version.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+			})
+			if err != nil {
+				return err
+			}
+			return output.One(a.printer(), versionNoun, build)
+		},
+	}
+}
+
+var versionNoun = output.Noun[*structpb.Struct]{
+	Name: func(s *structpb.Struct) string { return s.GetFields()["version"].GetStringValue() },
+	Columns: []output.Column[*structpb.Struct]{
+		{Header: "version", Value: func(s *structpb.Struct) string { return s.GetFields()["version"].GetStringValue() }},
+		{Header: "go", Value: func(s *structpb.Struct) string { return s.GetFields()["go"].GetStringValue() }},
+		{Header: "platform", Value: func(s *structpb.Struct) string { return s.GetFields()["platform"].GetStringValue() }},
+	},
+}

@@ -1,0 +1,194 @@
+package relay
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/deckhand-sh/deckhand/hub/model/budget"
+	"github.com/deckhand-sh/deckhand/hub/model/price"
+)
+
+// maxEvent bounds what is kept of one event, or of an answer that is no stream.
+const maxEvent = 16 << 20
+
+// reading is what one event, or a whole answer, says of its use. Figures are
+// those of the call so far; -1 where it does not say.
+type reading struct {
+	input, output, cacheRead, cacheWrite int64
+	// closing says that its figures are the final ones.
+	closing bool
+	// said is how many bytes of the answer the event carries.
+	said int
+	// done says that nothing that costs comes after it.
+	done bool
+}
+
+func nothing() reading { return reading{input: -1, output: -1, cacheRead: -1, cacheWrite: -1} }
+
+// meter reads the use of a call off its answer. It is used by one goroutine.
+type meter struct {
+	// read returns what the data of one event, or a whole answer, says.
+	read      func(data []byte, stream bool) reading
+	streaming bool
+	// hidden says that the model may think out of sight.
+	hidden bool
+
+	line, data bytes.Buffer
+	tooLong    bool
+	seen       reading
+	said       int64
+	// final says that the closing figures are in.
+	final bool
+	done  bool
+	mu    sync.Mutex
+}
+
+func newMeter(read func(data []byte, stream bool) reading, asked *request) *meter {
+	return &meter{read: read, hidden: asked.thinks, seen: nothing()}
+}
+
+func isStream(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == "text/event-stream"
+}
+
+// write takes the next bytes of the answer.
+func (m *meter) write(p []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.streaming {
+		m.keep(&m.data, p)
+		return
+	}
+	for len(p) > 0 {
+		at := bytes.IndexByte(p, '\n')
+		if at < 0 {
+			m.keep(&m.line, p)
+			return
+		}
+		line := p[:at]
+		if m.line.Len() > 0 {
+			m.keep(&m.line, line)
+			line = m.line.Bytes()
+		}
+		m.take(bytes.TrimSuffix(line, []byte("\r")))
+		m.line.Reset()
+		p = p[at+1:]
+	}
+}
+
+// take reads one line of a stream of server-sent events.
+// https://html.spec.whatwg.org/multipage/server-sent-events.html
+func (m *meter) take(line []byte) {
+	if len(line) > 0 {
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			if m.data.Len() > 0 {
+				m.keep(&m.data, []byte("\n"))
+			}
+			m.keep(&m.data, bytes.TrimPrefix(value, []byte(" ")))
+		}
+		return
+	}
+	if m.data.Len() > 0 && !m.tooLong {
+		m.add(m.read(m.data.Bytes(), true))
+	}
+	m.data.Reset()
+	m.tooLong = false
+}
+
+func (m *meter) keep(into *bytes.Buffer, p []byte) {
+	if into.Len()+len(p) > maxEvent {
+		m.tooLong = true
+		return
+	}
+	into.Write(p)
+}
+
+// end says that the answer is whole.
+func (m *meter) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.streaming && m.data.Len() > 0 && !m.tooLong {
+		m.add(m.read(m.data.Bytes(), false))
+	}
+	m.done = true
+}
+
+func (m *meter) add(r reading) {
+	m.said += int64(r.said)
+	for _, f := range []struct {
+		from int64
+		into *int64
+	}{{r.input, &m.seen.input}, {r.output, &m.seen.output}, {r.cacheRead, &m.seen.cacheRead}, {r.cacheWrite, &m.seen.cacheWrite}} {
+		if f.from >= 0 {
+			*f.into = f.from
+		}
+	}
+	if r.done {
+		m.done = true
+	}
+	if r.closing && r.output >= 0 {
+		m.final = true
+	}
+}
+
+// cost is what the call cost, as far as it is known. Where the closing figures
+// are in, they count. Otherwise the input is what was reported of it, or else
+// the bound that was reserved; and the output is a token for each byte that
+// came, or all that was allowed where the model may have thought out of sight.
+func (m *meter) cost(p price.Model, worst price.Usage) budget.Cost {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := price.Usage{
+		Input: max(m.seen.input, 0), Output: max(m.seen.output, 0), CacheRead: max(m.seen.cacheRead, 0), CacheWrite: max(m.seen.cacheWrite, 0),
+	}
+	if m.final && m.seen.input >= 0 {
+		return budget.Cost{Basis: budget.Reported, Usage: u, Micros: p.Micros(u)}
+	}
+	if m.seen.input < 0 {
+		u = p.Worst(price.Usage{Input: worst.Input, Output: u.Output})
+	}
+	if !m.final {
+		u.Output = max(u.Output, min(m.said, worst.Output))
+		if m.hidden {
+			u.Output = worst.Output
+		}
+	}
+	return budget.Cost{Basis: budget.Bounded, Usage: u, Micros: p.Micros(u)}
+}
+
+// buffers lends the proxy what it copies with.
+type buffers struct{ pool sync.Pool }
+
+func newBuffers() *buffers {
+	return &buffers{sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}}
+}
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte { return *b.pool.Get().(*[]byte) } //nolint:forcetypeassert // New creates nothing else
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// replace gives an answer another body.
+func replace(res *http.Response, body []byte) {
+	res.Body = http.NoBody
+	if len(body) > 0 {
+		res.Body = readCloser{bytes.NewReader(body)}
+	}
+	res.ContentLength = int64(len(body))
+	res.TransferEncoding = nil
+	res.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	if kind := res.Header.Get("Content-Type"); kind == "" || strings.HasPrefix(kind, "text/html") {
+		res.Header.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+}
+
+type readCloser struct{ *bytes.Reader }
+
+// Close implements io.Closer.
+func (readCloser) Close() error { return nil }

@@ -1,0 +1,396 @@
+// Package relay is the hub's model relay: provider keys never leave the hub. A
+// worker's client has the relay as its base URL and its lease as its key. The
+// relay checks lease, model and price, sets the worst case aside in the
+// budgets, puts the provider's key in place, streams both ways without holding
+// anything back, reads the usage off the wire, and settles.
+//
+// A request is read and written again before it is sent, so that the provider
+// reads what was checked; fields that nobody checks are refused, as they may
+// cost what nobody reckoned with or act where nobody decided.
+//
+// A call is settled before the end of its answer is passed on, so that the
+// worker's next report finds it. What a call costs that broke off, or whose
+// answer did not tell, is bounded: see meter.cost.
+//
+// A call whose lease ends while it is in progress is cut off, and so is one whose
+// provider is disconnected, whichever hub did it: the leases and credentials of
+// all calls are looked at together, from the database, since no other hint may
+// be lost. While the database does not answer,
+// calls go on: the worker ends its own before the lease can have ended.
+package relay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/model/budget"
+	"github.com/deckhand-sh/deckhand/hub/model/credential"
+	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/internal/dialguard"
+	"github.com/deckhand-sh/deckhand/internal/fair"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/traceparent"
+	"github.com/deckhand-sh/deckhand/internal/tracing"
+)
+
+const (
+	// maxRequest bounds a model request; providers refuse larger ones.
+	maxRequest = 32 << 20
+	// bodyBegin is how long a request may take to begin, and bodyRate how many
+	// bytes of it have to come in a second from then on.
+	bodyBegin = 30 * time.Second
+	bodyRate  = 64 << 10
+	// maxRoom is how many bytes the requests that are being read may have
+	// together, and eachRoom those of one organisation.
+	maxRoom  = 512 << 20
+	eachRoom = 256 << 20
+	// MaxCall is the longest that a call may take.
+	MaxCall = 30 * time.Minute
+	// Prefix is where the relay is mounted on the hub's API port; the
+	// provider's name follows, and then the path of its own API.
+	Prefix = "/relay/"
+)
+
+// Model is a model by its provider's name of it.
+type Model struct{ Provider, Name string }
+
+// Grant is a leased task and its way to a provider.
+type Grant struct {
+	Task db.Task
+	// Access returns the way to the provider.
+	Access func() (credential.Access, error)
+	// Price returns what a model of it costs; one without a price is refused.
+	Price func(model string) (price.Model, error)
+}
+
+// Config holds the dependencies of the relay.
+type Config struct {
+	// Grant returns what a lease holds of a provider, from one look at the
+	// database; a stale lease is refused.
+	Grant func(ctx context.Context, le lease.Lease, provider string) (Grant, error)
+	// Ended returns those of the leases that have ended.
+	Ended func(ctx context.Context, leases []lease.Lease) ([]lease.Lease, error)
+	// Disconnected returns those of the credentials that are there no more.
+	Disconnected func(ctx context.Context, uses []credential.Use) ([]credential.Use, error)
+	// Models returns the models that a task may use.
+	Models func(ctx context.Context, t db.Task) ([]Model, error)
+	// Access returns the way to a provider as it is now.
+	Access func(ctx context.Context, orgID, provider string) (credential.Access, error)
+	// Refused is told that a provider refuses a key.
+	Refused func(ctx context.Context, orgID string, a credential.Access) error
+	// Turn waits until a provider may be called, where it gets so many calls a
+	// minute.
+	Turn func(ctx context.Context, orgID, provider string) error
+	// Reserve and Settle are the budgets'.
+	Reserve func(ctx context.Context, call budget.Call) (*budget.Reservation, error)
+	Settle  func(ctx context.Context, r *budget.Reservation, cost budget.Cost) error
+	// Failures bounds how often an address may come with leases that there are
+	// not; nil for as often as it likes.
+	Failures *auth.Rates
+	// Guard says where the servers that organisations connect may be.
+	Guard dialguard.Guard
+	// Tracer makes spans; nil for none.
+	Tracer *tracing.Tracer
+	Redact *redact.Redactor
+	Log    hclog.Logger
+}
+
+// Relay serves model calls. Mount it at Prefix. It is a lifecycle.Service:
+// while it runs, it looks after the calls in progress.
+type Relay struct {
+	lifecycle.Runner
+
+	cfg   Config
+	proxy *httputil.ReverseProxy
+	calls calls
+	room  *fair.Room
+}
+
+// New creates a Relay.
+func New(cfg Config) *Relay {
+	r := &Relay{cfg: cfg, room: fair.NewRoom(maxRoom, eachRoom)}
+	r.proxy = &httputil.ReverseProxy{
+		FlushInterval: -1, // every piece of the stream at once
+		Transport:     renewing{transports(cfg.Guard), r},
+		BufferPool:    newBuffers(),
+		ErrorLog:      cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		Rewrite: func(p *httputil.ProxyRequest) {
+			c := callOf(p.In.Context())
+			base := *c.base
+			p.Out.URL = base.JoinPath(c.rest)
+			p.Out.URL.RawQuery = c.query
+			p.Out.Host = base.Host
+			header := http.Header{"Content-Type": {"application/json"}, "Accept-Encoding": {"identity"}}
+			for _, name := range []string{"Accept", "Anthropic-Version", "User-Agent"} {
+				if v := p.In.Header.Get(name); v != "" {
+					header.Set(name, v)
+				}
+			}
+			c.access.Authorise(header)
+			p.Out.Header = header
+		},
+		ModifyResponse: func(res *http.Response) error {
+			return callOf(res.Request.Context()).answered(res)
+		},
+		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
+			c := callOf(req.Context())
+			var op *net.OpError
+			if errors.As(err, &op) && op.Op == "dial" {
+				c.settle(budget.Cost{Basis: budget.Unsent})
+			} else {
+				c.settle(c.meter.cost(c.price, c.worst))
+			}
+			if e := fault.As(context.Cause(req.Context())); e != nil && (e.Code == fault.LeaseEnded || e.Code == fault.NoCredentials) {
+				c.format.refuse(w, *refuseFault(e))
+				return
+			}
+			if errors.Is(err, dialguard.ErrRefused) {
+				c.format.refuse(w, *refuseFault(fault.New(fault.Precondition, "the hub may not connect to the base_url of provider %s", c.access.Provider.Name).
+					WithFix("connect it with the https address of a public server, or have the hub's operator allow its network with --provider-allow")))
+				return
+			}
+			cfg.Log.Warn("a model provider did not answer", "provider", c.access.Provider.Name, "error", cfg.Redact.String(err.Error()))
+			c.format.refuse(w, refusal{Status: http.StatusBadGateway, Message: "provider " + c.access.Provider.Name + " did not answer"})
+		},
+	}
+	return r
+}
+
+// transports returns what sends a call on. Where an organisation has said where
+// its server is, the guard looks at each address; what the hub was started with
+// is the operator's own word.
+func transports(guard dialguard.Guard) http.RoundTripper {
+	set := func(t *http.Transport) {
+		// Usage is read off the wire as it passes.
+		t.DisableCompression, t.ForceAttemptHTTP2 = true, true
+		t.MaxIdleConnsPerHost, t.IdleConnTimeout, t.TLSHandshakeTimeout = 256, 90*time.Second, 10*time.Second
+	}
+	preset := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext}
+	set(preset)
+	return routed{connected: guard.Transport(set), preset: preset}
+}
+
+type routed struct{ connected, preset http.RoundTripper }
+
+// RoundTrip sends one call.
+func (t routed) RoundTrip(req *http.Request) (*http.Response, error) {
+	if callOf(req.Context()).access.ConnectedAt.IsZero() {
+		return t.preset.RoundTrip(req)
+	}
+	return t.connected.RoundTrip(req)
+}
+
+// ServeHTTP relays one call.
+func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	name, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, Prefix), "/")
+	p, ok := provider.Of(name)
+	f := formats[p.Format]
+	if !ok || f == nil {
+		formats[provider.OpenAI].refuse(w, refusal{Status: http.StatusNotFound, Message: "the relay knows no such provider"})
+		return
+	}
+	ctx, traced := r.cfg.Tracer.Span(traceparent.With(req.Context(), req.Header.Get(traceparent.Header)), "relay "+p.Name,
+		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", p.Name))
+	req = req.WithContext(ctx)
+	c, refused := r.admit(w, req, p, f, rest)
+	if refused != nil {
+		traced(errFailed, attribute.Int("http.response.status_code", refused.Status))
+		f.refuse(w, *refused)
+		return
+	}
+	defer c.trace(traced)
+	ctx, done := r.calls.begin(context.WithValue(ctx, callKey{}, c), c)
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, MaxCall)
+	defer cancel()
+	// Whatever way the call ends, it is settled.
+	defer func() { c.settle(c.meter.cost(c.price, c.worst)) }()
+	r.proxy.ServeHTTP(w, req.WithContext(ctx))
+}
+
+// admit checks a call and reserves its worst case.
+func (r *Relay) admit(w http.ResponseWriter, req *http.Request, p provider.Provider, f format, rest string) (*call, *refusal) {
+	ctx := req.Context()
+	le, err := parseKey(f.key(req.Header))
+	if err != nil {
+		return nil, refuseFault(err)
+	}
+	if err := r.cfg.Failures.MayFail(req.RemoteAddr); err != nil {
+		return nil, refuseFault(err)
+	}
+	grant, err := r.cfg.Grant(ctx, le, p.Name)
+	if err != nil {
+		if fault.Is(err, fault.Unauthenticated) || fault.As(err) != nil && fault.As(err).Code == fault.LeaseEnded {
+			r.cfg.Failures.Failed(req.RemoteAddr)
+		}
+		return nil, r.refuse(err, "check the lease")
+	}
+	t := grant.Task
+	body, no := r.readBody(w, req, t)
+	if no != nil {
+		return nil, no
+	}
+	asked, err := f.read(req.Method, rest, p, body)
+	if err != nil {
+		return nil, refuseFault(err)
+	}
+	m := Model{p.Name, asked.model}
+	allowed, err := r.cfg.Models(ctx, t)
+	if err != nil {
+		return nil, r.refuse(err, "find the task's models")
+	}
+	if !contains(allowed, m) {
+		return nil, refuseFault(fault.New(fault.Denied, "task %s may not use model %.100s of %s", t.ID, m.Name, m.Provider).
+			WithCode(fault.PermissionDenied).WithFix("name it in the persona, or run the task with it; an administrator says which models may be called: deckhand plan models"))
+	}
+	c := &call{relay: r, lease: le, format: f, rest: rest, query: asked.query, model: m.Name}
+	if c.price, err = grant.Price(m.Name); err != nil {
+		return nil, r.refuse(err, "find the price")
+	}
+	if c.access, err = grant.Access(); err != nil {
+		return nil, r.refuse(err, "find the credential")
+	}
+	if c.base, err = url.Parse(c.access.BaseURL); err != nil {
+		return nil, r.refuse(err, "read the provider's address")
+	}
+	if c.base.Path == "" {
+		c.base.Path = "/" // or what is joined to it would begin without one
+	}
+	if err := r.cfg.Turn(ctx, t.OrgID, p.Name); err != nil {
+		return nil, r.refuse(err, "wait for a turn")
+	}
+	c.worst = worst(asked, provider.Knows(p.Name, m.Name), len(body))
+	c.meter = newMeter(f.usage(asked.endpoint), asked)
+	if c.reservation, err = r.cfg.Reserve(ctx, budget.Call{Task: t, Provider: p.Name, Model: m.Name, Worst: c.price.Micros(c.price.Worst(c.worst))}); err != nil {
+		refused := r.refuse(err, "reserve the cost")
+		refused.Own = refused.Code == fault.BudgetLimit && fault.As(err).ObjectID == t.ID
+		return nil, refused
+	}
+	if asked.body, err = r.masked(t.OrgID, asked.body); err != nil {
+		return nil, r.refuse(err, "mask the request")
+	}
+	c.body = asked.body
+	req.Body = io.NopCloser(bytes.NewReader(asked.body))
+	req.ContentLength = int64(len(asked.body))
+	return c, nil
+}
+
+// masked returns a request without the secrets in it: a model is told none, not
+// even one that it has said itself, since another provider may read it next.
+func (r *Relay) masked(orgID string, body []byte) ([]byte, error) {
+	if !r.cfg.Redact.Org(orgID).Knows(body) {
+		return body, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber() // as they were written
+	var whole any
+	if err := d.Decode(&whole); err != nil {
+		return nil, fmt.Errorf("read the request again: %w", err)
+	}
+	return json.Marshal(maskContent(r.cfg.Redact.Org(orgID), whole))
+}
+
+// schema are fields whose values are words of the wire format, never of a person
+// or a model.
+var schema = map[string]bool{"type": true, "role": true, "model": true}
+
+// maskContent is mask.Value of a request, but for the words of the wire format:
+// whatever an organisation's secrets are, its requests stay requests. Arguments
+// of calls are a model's own words, all of them.
+func maskContent(mask *redact.Redactor, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, value := range v {
+			_, list := value.([]any) // such is the conversation in OpenAI's Responses
+			switch word, _ := value.(string); {
+			case schema[name] && word != "":
+				out[name] = word
+			case name == "input" && !list || name == "arguments" || name == "args":
+				out[name] = mask.Value(value)
+			default:
+				out[name] = maskContent(mask, value)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, value := range v {
+			out[i] = maskContent(mask, value)
+		}
+		return out
+	default:
+		return mask.Value(v)
+	}
+}
+
+// readBody reads a request of a task's within its bounds.
+func (r *Relay) readBody(w http.ResponseWriter, req *http.Request, t db.Task) ([]byte, *refusal) {
+	bounded := fair.NewBody(w, req, fair.Bounds{Begin: bodyBegin, Rate: bodyRate, Room: r.room}, t.OrgID)
+	defer bounded.Leave()
+	body, err := io.ReadAll(http.MaxBytesReader(w, bounded, maxRequest))
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.Is(err, fair.ErrFull):
+		return nil, refuseFault(err)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &refusal{Status: http.StatusRequestTimeout, Message: "the request came too slowly", Fix: "send it again"}
+	}
+	return nil, &refusal{Status: http.StatusRequestEntityTooLarge, Message: "the request cannot be read, or is over 32 MiB", Code: fault.ContextTooLarge}
+}
+
+// worst bounds what a call can use: a token is a byte or more of the request,
+// and there are no more of them than the model can read. An image counts as
+// the bytes of its text, which is more than any provider counts.
+func worst(asked *request, m provider.Model, size int) price.Usage {
+	u := price.Usage{Input: int64(size), Output: asked.maxTokens}
+	if m.ContextTokens > 0 {
+		u.Input = min(u.Input, m.ContextTokens)
+	}
+	return u
+}
+
+func contains(models []Model, m Model) bool {
+	for _, have := range models {
+		if have == m {
+			return true
+		}
+	}
+	return false
+}
+
+// parseKey reads the key a worker sends: task, attempt and lease token.
+func parseKey(key string) (lease.Lease, error) {
+	bad := fault.New(fault.Unauthenticated, "the key is not a lease").WithFix("send task:attempt:token as the key")
+	parts := strings.Split(key, ":")
+	if len(parts) != 3 || parts[0] == "" || parts[2] == "" {
+		return lease.Lease{}, bad
+	}
+	attempt, err := strconv.ParseInt(parts[1], 10, 32)
+	if err != nil {
+		return lease.Lease{}, bad
+	}
+	return lease.Lease{TaskID: parts[0], Attempt: int32(attempt), Token: parts[2]}, nil
+}

@@ -1,0 +1,261 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// User is who holds a lock, drains a node or runs a command.
+type User struct {
+	ID, Name string
+	// Address and UserAgent are where they called from, for the audit.
+	Address, UserAgent string
+}
+
+// Actor returns the user as the audit names them. One without an id is the hub
+// itself, for the machine that it runs on.
+func (u User) Actor() event.Actor {
+	if u.ID == "" {
+		return event.Hub
+	}
+	return event.Actor{Kind: event.User, ID: u.Name, Address: u.Address, UserAgent: u.UserAgent}
+}
+
+// record leaves an audit entry of what was done to a node.
+func record(tx *event.Tx, node db.Node, by User, action, reason string, after map[string]any) error {
+	return audit.Append(tx, audit.Entry{
+		OrgID: node.OrgID, By: by.Actor(), Action: action, ObjectKind: "node", ObjectID: node.ID, Reason: reason, After: after,
+	})
+}
+
+// HeldLocks returns an organisation's held locks by node. Admission reads them
+// under its own lock, which taking one holds too: between them no task starts
+// on a node that somebody has just taken.
+func HeldLocks(ctx context.Context, q *db.Queries, orgID string) (map[string]*db.NodeLock, error) {
+	rows, err := q.HeldNodeLocks(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("read node locks: %w", err)
+	}
+	out := make(map[string]*db.NodeLock, len(rows))
+	for i := range rows {
+		out[rows[i].NodeID] = &rows[i]
+	}
+	return out, nil
+}
+
+func heldLock(ctx context.Context, q *db.Queries, orgID, nodeID string) (*db.NodeLock, error) {
+	row, err := q.HeldNodeLock(ctx, db.HeldNodeLockParams{OrgID: orgID, NodeID: nodeID})
+	if store.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lock of node %s: %w", nodeID, err)
+	}
+	return &row, nil
+}
+
+// LockedBy says who holds a lock, in words.
+func LockedBy(nodeName string, l *db.NodeLock) string {
+	return fmt.Sprintf("node %s is locked by %s: %s", nodeName, l.UserName, l.Reason)
+}
+
+// locked is the error of a task that must wait for a lock.
+func locked(n db.Node, l *db.NodeLock) *fault.Error {
+	return fault.New(fault.Precondition, "%s", LockedBy(n.Name, l)).WithCode(fault.NodeLocked).WithObject(n.ID).
+		WithFix("wait for them, or see who holds what: deckhand node locks")
+}
+
+// Lock takes a node for a person until they release it, and answers how many
+// tasks are in progress there; those that were admitted to it and have not begun
+// wait in the queue again. Repeating it answers the lock as it is.
+func (n *Nodes) Lock(ctx context.Context, node db.Node, by User, reason string) (lock db.NodeLock, active int64, err error) {
+	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
+			return fmt.Errorf("lock admission: %w", err)
+		}
+		taken := false
+		if lock, taken, err = takeLock(ctx, tx.Queries, node, by, reason, nil); err != nil {
+			return err
+		}
+		if err := takeBack(ctx, tx.Queries, node, LockedBy(node.Name, &lock)); err != nil {
+			return err
+		}
+		if active, err = activeOn(ctx, tx.Queries, node); err != nil || !taken {
+			return err
+		}
+		return record(tx, node, by, "node.locked", reason, map[string]any{"lock_id": lock.ID})
+	})
+	return lock, active, err
+}
+
+// takeLock takes a free lock, or answers the caller's own, and which of the two
+// it was. A lock that another command took is nobody's to share.
+func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason string, execID *string) (lock db.NodeLock, taken bool, err error) {
+	if node.RevokedAt != nil {
+		return db.NodeLock{}, false, fault.New(fault.Precondition, "node %s was revoked", node.Name).WithObject(node.ID)
+	}
+	lock, err = q.TakeNodeLock(ctx, db.TakeNodeLockParams{
+		ID: ident.New("lock"), OrgID: node.OrgID, NodeID: node.ID, UserID: by.ID, UserName: by.Name, Reason: reason, ExecID: execID,
+	})
+	if err == nil {
+		return lock, true, nil
+	}
+	if !store.IsNotFound(err) {
+		return lock, false, fmt.Errorf("take the lock of node %s: %w", node.ID, err)
+	}
+	held, err := heldLock(ctx, q, node.OrgID, node.ID)
+	switch {
+	case err != nil:
+		return lock, false, err
+	case held == nil:
+		return lock, false, fault.New(fault.Aborted, "the lock of node %s was given back just now", node.Name).WithFix("try again")
+	case held.UserID != by.ID || held.ExecID != nil:
+		return *held, false, locked(node, held)
+	}
+	return *held, false, nil
+}
+
+// LockForExec makes sure that a command on the machine runs under the lock:
+// the person's own, or one of its own, which ends with ReleaseExecLock. It
+// belongs into the transaction that stores the command.
+func LockForExec(ctx context.Context, q *db.Queries, node db.Node, by User, reason, execID string) (db.NodeLock, error) {
+	if err := q.LockAdmission(ctx, node.OrgID); err != nil {
+		return db.NodeLock{}, fmt.Errorf("lock admission: %w", err)
+	}
+	lock, _, err := takeLock(ctx, q, node, by, reason, &execID)
+	if err != nil {
+		return lock, err
+	}
+	return lock, takeBack(ctx, q, node, LockedBy(node.Name, &lock))
+}
+
+// Unlock releases a node's lock. Somebody else's, or one under which a command
+// runs, is released by force only; who did it is recorded. It answers whether
+// there was one.
+func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) (bool, error) {
+	released := false
+	err := n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		held, err := heldLock(ctx, tx.Queries, node.OrgID, node.ID)
+		if err != nil || held == nil {
+			return err
+		}
+		if !force && held.UserID != by.ID {
+			return locked(node, held).WithFix("ask %s, or release it all the same: deckhand node unlock %s --force", held.UserName, node.Name)
+		}
+		if !force && held.ExecID != nil {
+			return locked(node, held).WithFix("it is given back when %s ends; end it with: deckhand node kill %s", *held.ExecID, *held.ExecID)
+		}
+		rows, err := tx.ReleaseNodeLock(ctx, db.ReleaseNodeLockParams{OrgID: node.OrgID, ID: held.ID, ReleasedBy: by.Name})
+		if released = rows > 0; err != nil || !released {
+			return err
+		}
+		return record(tx, node, by, "node.unlocked", "", map[string]any{"lock_id": held.ID, "was_held_by": held.UserName, "by_force": force})
+	})
+	return released, err
+}
+
+// Locks returns a page of the locks, those that are held first, and the next page's
+// token; with released those of the past too. nodeID "" means of every node.
+func (n *Nodes) Locks(ctx context.Context, orgID, nodeID string, released bool, page string, size int32) ([]db.ListNodeLocksRow, string, error) {
+	p := db.ListNodeLocksParams{OrgID: orgID, NodeID: nodeID, Released: released, MaxRows: size + 1}
+	if page != "" {
+		held, at, id, err := store.ParseStandingToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeStanding, p.BeforeTime, p.BeforeID = held, &at, id
+	}
+	rows, err := n.store.ListNodeLocks(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list node locks: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListNodeLocksRow) string {
+		return store.StandingToken(last.NodeLock.ReleasedAt == nil, last.NodeLock.TakenAt, last.NodeLock.ID)
+	})
+	return rows, next, nil
+}
+
+// Drain keeps new tasks off a node and answers how many are in progress there;
+// those that were admitted to it and have not begun wait in the queue again.
+func (n *Nodes) Drain(ctx context.Context, node db.Node, by User, reason string) (active int64, err error) {
+	err = n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockAdmission(ctx, node.OrgID); err != nil {
+			return fmt.Errorf("lock admission: %w", err)
+		}
+		if _, err := tx.DrainNode(ctx, db.DrainNodeParams{OrgID: node.OrgID, ID: node.ID, DrainedBy: by.Name, DrainReason: reason}); err != nil {
+			return fmt.Errorf("drain node %s: %w", node.ID, err)
+		}
+		if err := takeBack(ctx, tx.Queries, node, drained(node.Name, by.Name, reason)); err != nil {
+			return err
+		}
+		if active, err = activeOn(ctx, tx.Queries, node); err != nil {
+			return err
+		}
+		return record(tx, node, by, "node.drained", reason, nil)
+	})
+	return active, err
+}
+
+// Undrain lets tasks start on a node again.
+func (n *Nodes) Undrain(ctx context.Context, node db.Node, by User) error {
+	return n.recorder.Tx(ctx, func(tx *event.Tx) error {
+		rows, err := tx.UndrainNode(ctx, db.UndrainNodeParams{OrgID: node.OrgID, ID: node.ID})
+		if err != nil {
+			return fmt.Errorf("undrain node %s: %w", node.ID, err)
+		}
+		if rows == 0 {
+			return nil
+		}
+		return record(tx, node, by, "node.undrained", "", nil)
+	})
+}
+
+func activeOn(ctx context.Context, q *db.Queries, node db.Node) (int64, error) {
+	active, err := q.CountActiveOnNode(ctx, db.CountActiveOnNodeParams{OrgID: node.OrgID, NodeID: node.ID})
+	if err != nil {
+		return 0, fmt.Errorf("count tasks on node %s: %w", node.ID, err)
+	}
+	return active, nil
+}
+
+// Blocked says why no task may start on a node that is connected; "" when one
+// may.
+func Blocked(n db.Node, held *db.NodeLock) string {
+	switch {
+	case held != nil:
+		return LockedBy(n.Name, held)
+	case n.DrainedAt != nil:
+		return drained(n.Name, n.DrainedBy, n.DrainReason)
+	case n.Pressure != "":
+		return underPressure(n)
+	}
+	return ""
+}
+
+// takeBack has what was admitted to a node, and not claimed yet, wait in the
+// queue again. The caller holds the admission's lock.
+func takeBack(ctx context.Context, q *db.Queries, node db.Node, reason string) error {
+	if err := q.TakeBackFromNode(ctx, db.TakeBackFromNodeParams{OrgID: node.OrgID, NodeID: node.ID, Reason: reason}); err != nil {
+		return fmt.Errorf("take back what waits for node %s: %w", node.ID, err)
+	}
+	return nil
+}
+
+func drained(name, by, reason string) string {
+	text := fmt.Sprintf("node %s is drained by %s", name, by)
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
+func underPressure(n db.Node) string {
+	return fmt.Sprintf("node %s is under pressure: %s", n.Name, n.Pressure)
+}

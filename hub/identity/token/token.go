@@ -1,0 +1,136 @@
+// Package token keeps API tokens: makes, lists and revokes them. Who may use one
+// is hub/identity/auth's. The hub keeps the hash of a token only.
+package token
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Service keeps tokens.
+type Service struct {
+	store    *store.Store
+	recorder *event.Recorder
+	tokens   *auth.Tokens
+}
+
+// New creates a Service.
+func New(s *store.Store, recorder *event.Recorder, tokens *auth.Tokens) *Service {
+	return &Service{s, recorder, tokens}
+}
+
+// Draft is a token to be made.
+type Draft struct {
+	OrgID string
+	Kind  auth.Kind
+	Name  string
+	// UserID is whose it is; empty for a worker's.
+	UserID string
+	Scope  auth.Scope
+	// TTL is 0 for one that does not expire.
+	TTL time.Duration
+	By  event.Actor
+}
+
+// Create makes a token, and answers its id and the token itself.
+func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err error) {
+	if err := d.Scope.Check(); err != nil {
+		return "", "", err
+	}
+	if d.Kind == auth.Worker && !d.Scope.All() {
+		return "", "", fault.New(fault.Invalid, "a worker's token has no scope").WithFix("leave out role, read_only and services: it does a worker's part only; pools bounds which pool")
+	}
+	if d.Kind != auth.Worker && len(d.Scope.Pools) > 0 {
+		return "", "", fault.New(fault.Invalid, "pools is given, and only a worker is of a pool").WithFix("leave it out, or make a worker's token")
+	}
+	limits, err := s.Limits(ctx, d.OrgID)
+	if err != nil {
+		return "", "", err
+	}
+	if err := limits.allows(d); err != nil {
+		return "", "", err
+	}
+	id, secret = ident.New("token"), auth.NewSecret(d.Kind)
+	p := db.CreateTokenParams{
+		ID: id, OrgID: d.OrgID, Kind: string(d.Kind), Name: d.Name, Hash: ident.Hash(secret), Scope: d.Scope.Encode(), CreatedBy: d.By.ID,
+	}
+	if d.Kind == auth.User {
+		p.UserID = &d.UserID
+	}
+	after := map[string]any{"name": d.Name, "kind": string(d.Kind), "user_id": d.UserID, "scope": string(p.Scope)}
+	if d.TTL > 0 {
+		expires := time.Now().Add(d.TTL)
+		p.ExpiresAt, after["expires_at"] = &expires, expires.UTC().Format(time.RFC3339)
+	}
+	return id, secret, s.recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.CreateToken(ctx, p); err != nil {
+			return fmt.Errorf("store a token: %w", err)
+		}
+		return audit.Append(tx, audit.Entry{OrgID: d.OrgID, By: d.By, Action: "token.created", ObjectKind: "token", ObjectID: id, After: after})
+	})
+}
+
+// List returns a page of a user's tokens that are not revoked, newest first, and
+// the next page's token; "" for everybody's.
+func (s *Service) List(ctx context.Context, orgID, userID, page string, size int32) ([]db.ListTokensRow, string, error) {
+	p := db.ListTokensParams{OrgID: orgID, UserID: userID, MaxRows: size + 1}
+	if page != "" {
+		at, id, err := store.ParsePageToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
+	}
+	rows, err := s.store.ListTokens(ctx, p)
+	if err != nil {
+		return nil, "", fmt.Errorf("list tokens: %w", err)
+	}
+	if len(rows) <= int(size) {
+		return rows, "", nil
+	}
+	rows = rows[:size]
+	return rows, store.PageToken(rows[size-1].CreatedAt, rows[size-1].ID), nil
+}
+
+// Get returns a token that is not revoked.
+func (s *Service) Get(ctx context.Context, orgID, id string) (db.ListTokensRow, error) {
+	rows, err := s.store.ListTokens(ctx, db.ListTokensParams{OrgID: orgID, ID: id, MaxRows: 1})
+	if err != nil {
+		return db.ListTokensRow{}, fmt.Errorf("load token %s: %w", id, err)
+	}
+	if len(rows) == 0 {
+		return db.ListTokensRow{}, fault.New(fault.Aborted, "token %s was revoked as it was made", id).WithFix("make another")
+	}
+	return rows[0], nil
+}
+
+// Revoke ends a token of a user's; "" for anybody's.
+func (s *Service) Revoke(ctx context.Context, orgID, userID, ref string, by event.Actor) error {
+	rows, err := s.store.FindTokens(ctx, db.FindTokensParams{OrgID: orgID, UserID: userID, Ref: ref, Prefix: store.Prefix("token", ref)})
+	id, err := store.One("token", ref, rows, err)
+	if err != nil {
+		return err
+	}
+	defer s.tokens.Forget()
+	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+		row, err := tx.RevokeToken(ctx, db.RevokeTokenParams{OrgID: orgID, ID: id})
+		if store.IsNotFound(err) {
+			return nil // somebody else just did
+		}
+		if err != nil {
+			return fmt.Errorf("revoke token %s: %w", id, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "token.revoked", ObjectKind: "token", ObjectID: id, Before: map[string]any{"name": row.Name, "kind": row.Kind},
+		})
+	})
+}

@@ -1,0 +1,36 @@
+package user
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+)
+
+const (
+	// rememberRole is how long a role is taken for good that another hub may have
+	// changed. This one's own changes count at once.
+	rememberRole    = 2 * time.Second
+	rememberedRoles = 4096
+)
+
+// Role returns what somebody may just now, read with q where it is not in memory:
+// the highest of their own role and their teams', "" when they are disabled. Of
+// somebody who is no user it is unless, which is what was said of them.
+func (u *Users) Role(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error) {
+	key := orgID + "/" + name
+	if role, ok := u.roles.Get(key); ok {
+		return role, nil
+	}
+	role, err := q.RoleOfUser(ctx, db.RoleOfUserParams{OrgID: orgID, Name: name})
+	if store.IsNotFound(err) {
+		return unless, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the role of %s: %w", name, err)
+	}
+	u.roles.Add(key, role)
+	return role, nil
+}

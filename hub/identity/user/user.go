@@ -1,0 +1,332 @@
+// Package user is the people of an organisation: their names, roles and
+// passwords. A password is kept as bcrypt's hash of it, and looked at for as
+// long, with the same answer, whether or not there is such a user.
+package user
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"unicode/utf8"
+
+	"github.com/hashicorp/golang-lru/v2/expirable"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fair"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+const (
+	// passwordCost is bcrypt's: about a quarter of a second.
+	passwordCost = 12
+	// minPassword is in characters; maxPassword is in bytes, and bcrypt's.
+	minPassword = 12
+	maxPassword = 72
+	// nobody's password is compared where there is no user: the hash, at
+	// passwordCost, of a password that was thrown away.
+	nobody = "$2a$12$.XvX5fpxMEVa9lA405CIG.ocQBqKT6xWNWl/TcVCGDW1LArnKPAuW"
+)
+
+// Config holds the dependencies of a Users.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	// Changed, if set, is called when somebody's rights have changed.
+	Changed func()
+}
+
+// Users keeps people.
+type Users struct {
+	cfg Config
+	// hashing bounds how many passwords are looked at at once: each keeps a
+	// processor busy.
+	hashing chan struct{}
+	// guesses are turns of each account, so that whoever tries one all the time
+	// takes one processor at most, and leaves it to others in between.
+	guesses *fair.Lanes
+	// roles are those of the last moment, by organisation and name.
+	roles *expirable.LRU[string, string]
+}
+
+// New creates Users.
+func New(cfg Config) *Users {
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
+	return &Users{
+		cfg: cfg, hashing: make(chan struct{}, max(1, runtime.NumCPU()-1)), guesses: fair.NewLanes(1, 1),
+		roles: expirable.NewLRU[string, string](rememberedRoles, nil, rememberRole),
+	}
+}
+
+// Find returns the id of a user by an id, the beginning of one, or a name.
+func (u *Users) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := u.cfg.Store.FindUsers(ctx, db.FindUsersParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("user", ref)})
+	return store.One("user", ref, rows, err)
+}
+
+// Get returns a user.
+func (u *Users) Get(ctx context.Context, orgID, id string) (db.GetUserRow, error) {
+	row, err := u.cfg.Store.GetUser(ctx, db.GetUserParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, missing(id)
+	}
+	return row, err
+}
+
+func missing(id string) error {
+	return fault.New(fault.NotFound, "there is no user %q", id).WithFix("list what there is with: deckhand user list").WithObject(id)
+}
+
+// List returns at most limit users by name, after one.
+func (u *Users) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListUsersRow, error) {
+	return u.cfg.Store.ListUsers(ctx, db.ListUsersParams{OrgID: orgID, AfterName: after, MaxRows: limit})
+}
+
+// Create makes a user, who cannot log in before they have a token or a
+// password.
+func (u *Users) Create(ctx context.Context, orgID, name, role string, by event.Actor) (string, error) {
+	id := ident.New("user")
+	err := u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		_, err := tx.InsertUser(ctx, db.InsertUserParams{ID: id, OrgID: orgID, Name: name, Role: role})
+		if store.IsNotFound(err) {
+			return fault.New(fault.Exists, "there is a user %q already", name).WithFix("choose another name")
+		}
+		if err != nil {
+			return fmt.Errorf("store user %s: %w", name, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "user.created", ObjectKind: "user", ObjectID: id, After: map[string]any{"name": name, "role": role},
+		})
+	})
+	return id, err
+}
+
+// Federation is what an identity provider says of somebody.
+type Federation struct {
+	OrgID, Issuer, Subject, Name, Role string
+}
+
+// provider is who makes and changes users as an identity provider says.
+var provider = event.Actor{Kind: "hub", ID: "oidc"}
+
+// Federated returns the user whom an identity provider vouches for, made where
+// there is none yet, and with the role that the provider gives. Who is here
+// under that name already, and is not the provider's, is nobody of the
+// provider's.
+func (u *Users) Federated(ctx context.Context, f Federation) (db.User, error) {
+	find := func() (db.User, error) {
+		return u.cfg.Store.UserOfOIDC(ctx, db.UserOfOIDCParams{OrgID: f.OrgID, OidcIssuer: f.Issuer, OidcSubject: f.Subject})
+	}
+	found, err := find()
+	if store.IsNotFound(err) {
+		return u.federate(ctx, f)
+	}
+	switch {
+	case err != nil:
+		return found, fmt.Errorf("find who logs in: %w", err)
+	case found.DisabledAt != nil:
+		return found, fault.New(fault.Denied, "user %s is disabled", found.Name).WithFix("ask an administrator")
+	case found.Role != f.Role:
+		if err := u.Update(ctx, f.OrgID, found.ID, Change{Role: &f.Role}, provider); err != nil {
+			return found, err
+		}
+	}
+	if err := u.cfg.Store.VouchForUser(ctx, db.VouchForUserParams{OrgID: f.OrgID, ID: found.ID}); err != nil {
+		return found, fmt.Errorf("note that user %s has logged in: %w", found.Name, err)
+	}
+	return find()
+}
+
+func (u *Users) federate(ctx context.Context, f Federation) (made db.User, err error) {
+	err = u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		made, err = tx.InsertOIDCUser(ctx, db.InsertOIDCUserParams{
+			ID: ident.New("user"), OrgID: f.OrgID, Name: f.Name, Role: f.Role, OidcIssuer: f.Issuer, OidcSubject: f.Subject,
+		})
+		if store.IsNotFound(err) {
+			return fault.New(fault.Denied, "there is a user %q already, who is not of the identity provider", f.Name).
+				WithFix("ask an administrator: one of the two needs another name")
+		}
+		if err != nil {
+			return fmt.Errorf("store user %s: %w", f.Name, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: f.OrgID, By: provider, Action: "user.created", ObjectKind: "user", ObjectID: made.ID,
+			After: map[string]any{"name": f.Name, "role": f.Role, "issuer": f.Issuer, "subject": f.Subject},
+		})
+	})
+	return made, err
+}
+
+// Change is what to change of a user; nil leaves it.
+type Change struct {
+	Role     *string
+	Disabled *bool
+}
+
+// Update changes a user. Who is disabled has no sessions and tokens that work,
+// and starts no tasks.
+func (u *Users) Update(ctx context.Context, orgID, id string, c Change, by event.Actor) error {
+	return u.Guarded(ctx, orgID, func(tx *event.Tx) error {
+		is, err := tx.GetUser(ctx, db.GetUserParams{OrgID: orgID, ID: id})
+		if store.IsNotFound(err) {
+			return missing(id)
+		}
+		if err != nil {
+			return fmt.Errorf("look for user %s: %w", id, err)
+		}
+		p := db.UpdateUserParams{OrgID: orgID, ID: id, Role: is.User.Role, Disabled: is.User.DisabledAt != nil}
+		before, after := map[string]any{}, map[string]any{}
+		if c.Role != nil && *c.Role != p.Role {
+			before["role"], after["role"], p.Role = p.Role, *c.Role, *c.Role
+		}
+		if c.Disabled != nil && *c.Disabled != p.Disabled {
+			before["disabled"], after["disabled"], p.Disabled = p.Disabled, *c.Disabled, *c.Disabled
+		}
+		if len(after) == 0 {
+			return nil
+		}
+		if _, err := tx.UpdateUser(ctx, p); err != nil {
+			return fmt.Errorf("change user %s: %w", id, err)
+		}
+		if p.Disabled {
+			if _, err := tx.EndSessions(ctx, db.EndSessionsParams{OrgID: orgID, UserID: id}); err != nil {
+				return fmt.Errorf("end sessions: %w", err)
+			}
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "user.changed", ObjectKind: "user", ObjectID: id, Before: before, After: after,
+		})
+	})
+}
+
+// Guarded runs a change of people's rights, one of an organisation at a time. It
+// is refused where nobody would be left who is an administrator.
+func (u *Users) Guarded(ctx context.Context, orgID string, fn func(tx *event.Tx) error) error {
+	err := u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockPeople(ctx, orgID); err != nil {
+			return fmt.Errorf("lock the people of %s: %w", orgID, err)
+		}
+		if err := fn(tx); err != nil {
+			return err
+		}
+		n, err := tx.CountAdmins(ctx, orgID)
+		if err == nil && n == 0 {
+			err = fault.New(fault.Precondition, "nobody would be left who is an administrator").WithFix("give somebody else the role admin first")
+		}
+		return err
+	})
+	u.roles.Purge()
+	u.cfg.Changed()
+	return err
+}
+
+// hash waits for a processor to look at a password with. An account's own wait
+// for each other first; account is empty for a login, which is counted by address.
+func (u *Users) hash(ctx context.Context, account string, fn func() error) error {
+	if account != "" {
+		done, err := u.guesses.Take(ctx, account)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	select {
+	case u.hashing <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-u.hashing }()
+	return fn()
+}
+
+// PasswordChange is a password that a user is to have, and what ends with the one
+// before.
+type PasswordChange struct {
+	OrgID, UserID, Password string
+	// Keep is the session that goes on; empty for none.
+	Keep string
+	// RevokeTokens ends the user's API tokens, too.
+	RevokeTokens bool
+	By           event.Actor
+}
+
+// SetPassword gives a user a password.
+func (u *Users) SetPassword(ctx context.Context, c PasswordChange) error {
+	password := c.Password
+	switch {
+	case utf8.RuneCountInString(password) < minPassword:
+		return fault.New(fault.Invalid, "password has %d characters", utf8.RuneCountInString(password)).WithFix("use %d or more", minPassword)
+	case len(password) > maxPassword:
+		return fault.New(fault.Invalid, "password has %d bytes", len(password)).WithFix("use at most %d", maxPassword)
+	}
+	var hash []byte
+	if err := u.hash(ctx, c.By.ID, func() (err error) {
+		hash, err = bcrypt.GenerateFromPassword([]byte(password), passwordCost)
+		return err
+	}); err != nil {
+		return fmt.Errorf("hash a password: %w", err)
+	}
+	defer u.cfg.Changed()
+	return u.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		n, err := tx.SetPassword(ctx, db.SetPasswordParams{OrgID: c.OrgID, ID: c.UserID, PasswordHash: string(hash)})
+		if err != nil {
+			return fmt.Errorf("store a password: %w", err)
+		}
+		if n == 0 {
+			return missing(c.UserID)
+		}
+		if _, err := tx.EndSessions(ctx, db.EndSessionsParams{OrgID: c.OrgID, UserID: c.UserID, Keep: c.Keep}); err != nil {
+			return fmt.Errorf("end sessions: %w", err)
+		}
+		after := map[string]any{}
+		if c.RevokeTokens {
+			if after["revoked_tokens"], err = tx.RevokeTokensOfUser(ctx, db.RevokeTokensOfUserParams{OrgID: c.OrgID, UserID: &c.UserID}); err != nil {
+				return fmt.Errorf("revoke tokens: %w", err)
+			}
+		}
+		return audit.Append(tx, audit.Entry{OrgID: c.OrgID, By: c.By, Action: "user.password_set", ObjectKind: "user", ObjectID: c.UserID, After: after})
+	})
+}
+
+// CheckPassword refuses whoever does not know a user's password; where there is
+// none, everybody does.
+func (u *Users) CheckPassword(ctx context.Context, orgID, userID, password string) error {
+	row, err := u.Get(ctx, orgID, userID)
+	if err != nil || row.User.PasswordHash == "" {
+		return err
+	}
+	return u.hash(ctx, userID, func() error {
+		if bcrypt.CompareHashAndPassword([]byte(row.User.PasswordHash), []byte(password)) != nil {
+			return fault.New(fault.Denied, "current_password is wrong").WithFix("an administrator can set another one for you")
+		}
+		return nil
+	})
+}
+
+// Verify returns the user whose name and password these are, and false for
+// anybody else: one that is not there, has no password, or is disabled.
+func (u *Users) Verify(ctx context.Context, organisation, name, password string) (db.User, bool, error) {
+	row, err := u.cfg.Store.UserForLogin(ctx, db.UserForLoginParams{Organisation: organisation, Name: name})
+	if err != nil && !store.IsNotFound(err) {
+		return db.User{}, false, fmt.Errorf("look for a user: %w", err)
+	}
+	hash := row.User.PasswordHash
+	able := err == nil && hash != "" && row.User.DisabledAt == nil
+	if hash == "" {
+		hash = nobody
+	}
+	same := false
+	if err := u.hash(ctx, "", func() error {
+		same = bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil
+		return nil
+	}); err != nil {
+		return db.User{}, false, err
+	}
+	return row.User, able && same, nil
+}

@@ -1,0 +1,300 @@
+// Package budget keeps spending under its limits by reservation. Before a call
+// of a model its worst case is set aside in every account that it draws on:
+// the task's and those of the tasks above it, its lineage's, its user's and its
+// organisation's, by day, by month and for all time. All of it or none. When
+// the call is over the true cost takes its place.
+//
+// An organisation's changes go one after the other, on the row of its account
+// for all time, so that no number of calls at once passes a limit. A hub sends
+// those that wait together in one transaction, which is what makes them many a
+// second.
+//
+// How the cost is known (the basis of a call):
+//
+//	reserved   the call is under way
+//	reported   the provider said what it used
+//	bounded    the answer broke off, or said nothing of its use: what is known of
+//	           it, and for the rest the most that it can have been
+//	unsent     the provider never had it, or refused it: nothing
+//	lost       the caller died: all that was set aside
+//
+// When the hub dies with calls in progress, the sweeper finds them lost once the
+// longest time that a call may take is over. Until then they count as spent.
+package budget
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Scope says what an account is of.
+type Scope string
+
+// The scopes.
+const (
+	Task         Scope = "task"
+	Lineage      Scope = "lineage"
+	User         Scope = "user"
+	Organisation Scope = "organisation"
+)
+
+// Every says how often an account begins anew.
+type Every string
+
+// The periods, in UTC.
+const (
+	Once  Every = ""
+	Day   Every = "day"
+	Month Every = "month"
+)
+
+// Of names the period that a time is in.
+func (e Every) Of(t time.Time) string {
+	switch e {
+	case Day:
+		return t.UTC().Format("2006-01-02")
+	case Month:
+		return t.UTC().Format("2006-01")
+	default:
+		return ""
+	}
+}
+
+// dollar is in micros.
+const dollar = 1_000_000
+
+// Where nobody has set another limit.
+const (
+	DefaultDay   = 50 * dollar
+	DefaultMonth = 500 * dollar
+	// none is no limit.
+	none = -1
+)
+
+// Basis says how the cost of a call is known.
+type Basis string
+
+// The bases.
+const (
+	Reported Basis = "reported"
+	Bounded  Basis = "bounded"
+	Unsent   Basis = "unsent"
+	lost     Basis = "lost"
+)
+
+// Config holds the dependencies of a Ledger.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	// Cap returns a task's own limit in micro-dollars, as its persona sets it or
+	// its override does.
+	Cap func(ctx context.Context, orgID, agentID string, version int32, override json.RawMessage) (int64, error)
+	// MaxCall is the longest that a call may take.
+	MaxCall time.Duration
+	Log     hclog.Logger
+	// Now returns the time; nil for time.Now.
+	Now func() time.Time
+}
+
+// Ledger reserves and settles. It is safe for use by many goroutines.
+type Ledger struct {
+	cfg Config
+
+	mu      sync.Mutex
+	waiting map[string][]*change // by organisation; a key is there while it is served
+	work    sync.WaitGroup
+}
+
+// New creates a Ledger.
+func New(cfg Config) *Ledger {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	return &Ledger{cfg: cfg, waiting: map[string][]*change{}}
+}
+
+// Wait answers when nothing is being stored any more.
+func (l *Ledger) Wait() { l.work.Wait() }
+
+// Call is one call that is about to be made.
+type Call struct {
+	Task            db.Task
+	Provider, Model string
+	// Worst is the most that it can cost, in micro-dollars.
+	Worst int64
+}
+
+// Reservation is what was set aside for a call.
+type Reservation struct {
+	ID, OrgID, TaskID string
+	Worst             int64
+}
+
+// Reserve sets a call's worst case aside, or refuses with AGENT_010 and the
+// account that has too little left.
+func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
+	accounts, err := l.accounts(ctx, call.Task)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reservation{ID: ident.New("call"), OrgID: call.Task.OrgID, TaskID: call.Task.ID, Worst: call.Worst}
+	c := &change{reserve: &reserve{Reservation: r, call: call, accounts: accounts}}
+	if err := l.change(ctx, r.OrgID, c); err != nil {
+		return nil, fmt.Errorf("reserve a call of task %s: %w", call.Task.ID, err)
+	}
+	if poor := c.reserve.poor; poor != nil {
+		return nil, refused(*poor, call.Worst)
+	}
+	return r, nil
+}
+
+// account names one that a call draws on, and the limit that it has where
+// nobody has set one; negative for none.
+type account struct {
+	key
+
+	byDefault int64
+}
+
+// accounts are all that a task's calls draw on, the narrowest first: it is the
+// one that a refusal names.
+func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
+	own, err := l.cfg.Cap(ctx, t.OrgID, t.AgentID, t.AgentVersion, t.Override)
+	if err != nil {
+		return nil, err
+	}
+	now := l.cfg.Now()
+	of := func(scope Scope, object string, every Every, limit int64) account {
+		return account{key{scope, object, every.Of(now)}, limit}
+	}
+	out := []account{of(Task, t.ID, Once, own)}
+	first := own
+	if t.ParentID != nil || t.LineageID != t.ID {
+		rows, err := l.cfg.Store.TaskAncestors(ctx, db.TaskAncestorsParams{OrgID: t.OrgID, ID: t.ID, LineageID: t.LineageID})
+		if err != nil {
+			return nil, fmt.Errorf("find what task %s came of: %w", t.ID, err)
+		}
+		for _, row := range rows {
+			limit, err := l.cfg.Cap(ctx, t.OrgID, row.AgentID, row.AgentVersion, row.Override)
+			if err != nil {
+				return nil, err
+			}
+			if row.Depth < 0 {
+				first = limit
+				continue
+			}
+			out = append(out, of(Task, row.ID, Once, limit))
+		}
+	}
+	return append(
+		out,
+		of(Lineage, t.LineageID, Once, first),
+		of(User, t.CreatedBy, Day, none), of(User, t.CreatedBy, Month, none),
+		of(Organisation, t.OrgID, Day, DefaultDay), of(Organisation, t.OrgID, Month, DefaultMonth),
+		of(Organisation, t.OrgID, Once, none),
+	), nil
+}
+
+// dollars shows micros as people read them.
+func dollars(micros int64) string { return fmt.Sprintf("%.2f USD", float64(micros)/dollar) }
+
+// refused says which account has too little left.
+func refused(b balance, worst int64) error {
+	whose := string(b.scope) + " " + b.object
+	set := fmt.Sprintf("deckhand budget set %s %s USD", b.scope, b.object)
+	if b.scope == Organisation {
+		whose, set = "organisation", "deckhand budget set organisation USD"
+	}
+	if b.period != "" {
+		every := Day
+		if len(b.period) == len("2006-01") {
+			every = Month
+		}
+		whose += " for " + b.period
+		set += " --every " + string(every)
+	}
+	text := fmt.Sprintf("the budget of %s is reached: %s of %s are spent", whose, dollars(b.spent), dollars(b.limit))
+	if b.reserved > 0 {
+		text += ", " + dollars(b.reserved) + " are set aside for calls under way"
+	}
+	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(worst)).
+		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(b.object)
+}
+
+// Cost is what came of a call.
+type Cost struct {
+	Basis  Basis
+	Usage  price.Usage
+	Micros int64
+}
+
+// settleTime bounds a settlement and what it tells.
+const settleTime = 30 * time.Second
+
+// Settle puts the true cost of a call instead of what was set aside. It
+// does not end with ctx. When it fails the reservation stands, and is found lost.
+func (l *Ledger) Settle(ctx context.Context, r *Reservation, cost Cost) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	c := &change{settle: &settle{id: r.ID, cost: cost}}
+	if err := l.change(ctx, r.OrgID, c); err != nil {
+		return fmt.Errorf("settle call %s of task %s: %w", r.ID, r.TaskID, err)
+	}
+	return l.warn(ctx, r, c.settle.near)
+}
+
+// warn tells of accounts that came near their limit.
+func (l *Ledger) warn(ctx context.Context, r *Reservation, near []balance) error {
+	if len(near) == 0 {
+		return nil
+	}
+	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		var drafts []event.Draft
+		for _, b := range near {
+			l.cfg.Log.Warn("a budget is spent to four fifths", "scope", b.scope, "object_id", b.object, "period", b.period,
+				"spent", dollars(b.spent), "limit", dollars(b.limit))
+			drafts = append(drafts, event.Draft{Type: "budget_warning", Payload: map[string]any{
+				"scope": string(b.scope), "object_id": b.object, "period": b.period, "spent_micros": b.spent, "limit_micros": b.limit,
+			}})
+		}
+		return tx.Append(r.OrgID, r.TaskID, event.Hub, drafts...)
+	})
+}
+
+// release undoes a reservation that nobody waits for any more.
+func (l *Ledger) release(r *Reservation) {
+	if err := l.Settle(context.Background(), r, Cost{Basis: Unsent}); err != nil {
+		l.cfg.Log.Warn("cannot give a reservation back", "call_id", r.ID, "error", err)
+	}
+}
+
+const sweepBatch = 200
+
+// Sweep settles calls that were lost and answers how many.
+func (l *Ledger) Sweep(ctx context.Context) (int, error) {
+	rows, err := l.cfg.Store.LostModelCalls(ctx, sweepBatch)
+	if err != nil {
+		return 0, fmt.Errorf("find lost calls: %w", err)
+	}
+	var errs []error
+	for _, row := range rows {
+		errs = append(errs, l.Settle(ctx, &Reservation{ID: row.ID, OrgID: row.OrgID, TaskID: row.TaskID}, Cost{Basis: lost}))
+	}
+	return len(rows), errors.Join(errs...)
+}

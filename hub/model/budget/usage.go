@@ -1,0 +1,137 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+)
+
+// Report is what calls cost in a time.
+type Report struct {
+	Rows  []db.UsageReportRow
+	Total db.UsageReportRow
+	// Forecast is of the month that is now.
+	Forecast Forecast
+}
+
+// Asked says what a report is of.
+type Asked struct {
+	OrgID string
+	// By is agent, user, model, task, day or month.
+	By           string
+	Since, Until time.Time
+	// User is whose tasks' only; empty for everybody's.
+	User string
+}
+
+// maxRows bounds a report.
+const maxRows = 1000
+
+// Report adds up what calls cost.
+func (l *Ledger) Report(ctx context.Context, a Asked) (Report, error) {
+	var out Report
+	sum := func(by string, since, until time.Time, user string) ([]db.UsageReportRow, error) {
+		params := db.UsageReportParams{By: by, OrgID: a.OrgID, Since: since, Until: until, MaxRows: maxRows}
+		if user != "" {
+			params.UserName = &user
+		}
+		rows, err := l.cfg.Store.UsageReport(ctx, params)
+		if err != nil {
+			return nil, fmt.Errorf("add up the usage: %w", err)
+		}
+		return rows, nil
+	}
+	var err error
+	if out.Rows, err = sum(a.By, a.Since, a.Until, a.User); err != nil {
+		return out, err
+	}
+	total, err := sum("", a.Since, a.Until, a.User)
+	if err != nil {
+		return out, err
+	}
+	if len(total) > 0 {
+		out.Total = total[0]
+	}
+	now := l.cfg.Now().UTC()
+	days, err := sum("day", forecastFrom(now), now, a.User)
+	if err != nil {
+		return out, err
+	}
+	perDay := make(map[string]int64, len(days))
+	for _, row := range days {
+		perDay[row.Key] = row.CostMicros
+	}
+	month := Name{Organisation, a.OrgID, Month}
+	if a.User != "" {
+		month = Name{User, a.User, Month}
+	}
+	limit, err := l.Get(ctx, a.OrgID, month)
+	if err != nil {
+		return out, err
+	}
+	out.Forecast = forecast(now, perDay, limit.Limit)
+	return out, nil
+}
+
+// Forecast says what a month is going to cost when it goes on as in the last week.
+type Forecast struct {
+	// Month is for example 2026-11, in UTC.
+	Month string
+	// Micro-dollars: so far, a day on average, and at its end.
+	Spent, Daily, AtEnd int64
+	// Limit is negative for none.
+	Limit int64
+	// Reached is when the limit is; zero for not in this month.
+	Reached time.Time
+}
+
+// lookBack is how many days a forecast is made from.
+const lookBack = 7
+
+// forecastFrom returns the first day that a forecast needs to know of.
+func forecastFrom(now time.Time) time.Time {
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	if week := now.Truncate(24*time.Hour).AddDate(0, 0, -lookBack); week.Before(month) {
+		return week
+	}
+	return month
+}
+
+// forecast goes on with the mean of the last whole days since calls began, of
+// seven at most; with none, with what this day is at so far.
+func forecast(now time.Time, perDay map[string]int64, limit int64) Forecast {
+	now = now.UTC()
+	out := Forecast{Month: Month.Of(now), Limit: limit}
+	for day, cost := range perDay {
+		if day[:len("2006-01")] == out.Month {
+			out.Spent += cost
+		}
+	}
+	today := now.Truncate(24 * time.Hour)
+	mean, whole := 0.0, 0
+	for back := 1; back <= lookBack; back++ {
+		cost := perDay[Day.Of(today.AddDate(0, 0, -back))]
+		mean += float64(cost)
+		if cost > 0 {
+			whole = back // since calls began
+		}
+	}
+	soFar := float64(perDay[Day.Of(now)])
+	if whole > 0 {
+		mean /= float64(whole)
+	} else {
+		mean = soFar / max(now.Sub(today).Hours()/24, 1.0/24)
+	}
+	end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	left := end.Sub(now).Hours() / 24
+	out.Daily, out.AtEnd = int64(mean), out.Spent+int64(mean*left)
+	if limit >= 0 && out.AtEnd >= limit {
+		out.Reached = now
+		if missing := float64(limit - out.Spent); missing > 0 && mean > 0 {
+			out.Reached = now.Add(time.Duration(missing / mean * 24 * float64(time.Hour)))
+		}
+	}
+	return out
+}

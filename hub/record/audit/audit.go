@@ -1,0 +1,97 @@
+// Package audit is the record of who changed what: people's moves of tasks,
+// checkpoints, holds and kills, answers in the inbox, changes of workspaces,
+// agents, nodes, their locks and commands, drains of nodes and workers. Each
+// entry is stored in the transaction of the change it tells of, with secrets
+// masked, and the database refuses to change or delete one. A Sealer puts them into
+// a chain with signed heads (internal/auditlog).
+//
+// What workers and the hub do to a task in its ordinary course is not written
+// here but in the task's events, which are append-only too: an entry of its own
+// for each would double what a run writes.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+)
+
+// Entry is one change.
+type Entry struct {
+	OrgID string
+	By    event.Actor
+	// Action is what was done, for example "task.paused".
+	Action string
+	// ObjectKind and ObjectID name what was changed: task, node, agent, hold.
+	ObjectKind, ObjectID string
+	// Before and After are what changed of it.
+	Before, After map[string]any
+	Reason        string
+}
+
+// maxUserAgent bounds what a caller may have stored of itself.
+const maxUserAgent = 500
+
+// Append stores an entry when the transaction commits.
+func Append(tx *event.Tx, e Entry) error {
+	mask := tx.Redact(e.OrgID)
+	p := db.AppendAuditParams{
+		OrgID: e.OrgID, ActorKind: e.By.Kind, ActorID: e.By.ID, Action: e.Action, ObjectKind: e.ObjectKind, ObjectID: e.ObjectID,
+		Severity: Severity(e.Action),
+		Reason:   mask.String(e.Reason), Address: e.By.Address, UserAgent: Clean(mask.String(e.By.UserAgent)),
+	}
+	var err error
+	if p.Before, err = encode(mask.Map(e.Before)); err == nil {
+		p.After, err = encode(mask.Map(e.After))
+	}
+	if err != nil {
+		return fmt.Errorf("encode audit entry %s of %s: %w", e.Action, e.ObjectID, err)
+	}
+	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+		if err := q.AppendAudit(ctx, p); err != nil {
+			return fmt.Errorf("store audit entry: %w", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// Clean makes a caller's text fit to be stored.
+func Clean(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
+	if r := []rune(text); len(r) > maxUserAgent {
+		text = string(r[:maxUserAgent])
+	}
+	return text
+}
+
+func encode(m map[string]any) (json.RawMessage, error) {
+	if len(m) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	return json.Marshal(m)
+}
+
+// Filter picks entries; empty fields pick all.
+type Filter struct {
+	ObjectID, ActorID, Action, Severity string
+	// Before is the id of the entry below which to go on; 0 begins anew.
+	Before int64
+	Max    int32
+}
+
+// List returns entries, newest first.
+func List(ctx context.Context, s *store.Store, orgID string, f Filter) ([]db.AuditEntry, error) {
+	rows, err := s.ListAudit(ctx, db.ListAuditParams{
+		OrgID: orgID, BeforeID: f.Before, ObjectID: f.ObjectID, ActorID: f.ActorID, Action: f.Action, Severity: f.Severity, MaxRows: f.Max,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list audit entries: %w", err)
+	}
+	return rows, nil
+}

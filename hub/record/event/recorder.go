@@ -1,0 +1,289 @@
+// Package event is the append-only history of tasks: numbered per task from 1
+// without gaps, written in the transaction that changes the state, and watched
+// in commit order.
+//
+// PostgreSQL holds the events; the bus only hints that there is something to
+// read, so losing it costs a watcher at most the poll interval.
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+)
+
+// Actor is who made something happen.
+type Actor struct {
+	// Kind is user, worker, hub or node.
+	Kind string
+	ID   string
+	// Address and UserAgent are where a user called from, for the audit.
+	Address, UserAgent string
+}
+
+// User is the kind of actors that are people, or programs with their tokens.
+const User = "user"
+
+// Hub is the actor of what the hub does by itself.
+var Hub = Actor{Kind: "hub", ID: "hub"}
+
+// Draft is an event before it is numbered and dated. Payload must be a JSON
+// object; secrets in it are masked before it is stored.
+type Draft struct {
+	Type    string
+	Payload map[string]any
+}
+
+// RecorderConfig says what a Recorder works with.
+type RecorderConfig struct {
+	Store  *store.Store
+	Redact *redact.Redactor
+	// Notify is called after a commit for every task that got events. None of
+	// these may block.
+	Notify func(orgID, taskID string)
+	// Stored, if set, is told after the commit of each batch of events of one
+	// task, as they were given and not masked: it may count them.
+	Stored func(drafts []Draft)
+	// Ended is called after the commit that brought a task to a final state.
+	Ended func(t db.Task)
+	// Parked is called after the commit that let a task begin to wait for a
+	// person, or end to.
+	Parked func(t db.Task)
+	// Family, if set, is called after the commit that moved a task which another
+	// one gave, or which gave others.
+	Family func(t db.Task)
+}
+
+// Recorder runs the transactions that append events.
+type Recorder struct{ cfg RecorderConfig }
+
+// NewRecorder creates a Recorder.
+func NewRecorder(cfg RecorderConfig) *Recorder {
+	if cfg.Stored == nil {
+		cfg.Stored = func([]Draft) {}
+	}
+	if cfg.Family == nil {
+		cfg.Family = func(db.Task) {}
+	}
+	return &Recorder{cfg}
+}
+
+// Tx is a transaction that may append events.
+type Tx struct {
+	*db.Queries
+
+	recorder *Recorder
+	kept     map[any]any
+	touched  map[[2]string]bool
+	appends  []db.AppendEventsParams
+	stored   [][]Draft
+	last     []func(ctx context.Context, q *db.Queries) error
+	after    []func()
+}
+
+// Tx runs fn in one transaction. When it is committed, watchers are told and
+// the functions given to AfterCommit run, in order. Where fn returns an Outside,
+// it is called again.
+func (r *Recorder) Tx(ctx context.Context, fn func(tx *Tx) error) error {
+	return r.TxLocked(ctx, func(*db.Queries) error { return nil }, fn)
+}
+
+// TxLocked is Tx with locks that are taken on the way to fn's first statement;
+// see store.Store.TxLocked.
+func (r *Recorder) TxLocked(ctx context.Context, lock func(ahead *db.Queries) error, fn func(tx *Tx) error) error {
+	kept := map[any]any{}
+	for {
+		err := r.once(ctx, kept, lock, fn)
+		var first *Outside
+		if !errors.As(err, &first) {
+			return err
+		}
+		if err := first.Do(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Outside is the error of a transaction which finds that something must be done
+// first that takes long, such as asking a node, and so must not be done while it
+// holds locks. The transaction is rolled back, Do is called, and the transaction
+// begins again. What Do finds out is kept with Keep.
+type Outside struct {
+	Do func(ctx context.Context) error
+}
+
+// Error implements error.
+func (o *Outside) Error() string {
+	return "something must be done first that cannot be done within the transaction"
+}
+
+// Keep returns what is kept under a key, and makes it the first time. It outlasts
+// the transaction where that begins again; see Outside.
+func Keep[V any](tx *Tx, key any, made func() V) V {
+	if v, ok := tx.kept[key].(V); ok {
+		return v
+	}
+	v := made()
+	tx.kept[key] = v
+	return v
+}
+
+func (r *Recorder) once(ctx context.Context, kept map[any]any, lock func(ahead *db.Queries) error, fn func(tx *Tx) error) error {
+	tx := &Tx{recorder: r, kept: kept, touched: map[[2]string]bool{}}
+	if err := r.cfg.Store.TxLocked(ctx, lock, func(q, last *db.Queries) error {
+		tx.Queries = q
+		if err := fn(tx); err != nil {
+			return err
+		}
+		for _, p := range tx.appends {
+			// The number that it would answer is not seen.
+			if _, err := last.AppendEvents(ctx, p); err != nil {
+				return fmt.Errorf("append events of %s: %w", p.TaskID, err)
+			}
+		}
+		for _, fn := range tx.last {
+			if err := fn(ctx, last); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, drafts := range tx.stored {
+		r.cfg.Stored(drafts)
+	}
+	for key := range tx.touched {
+		r.cfg.Notify(key[0], key[1])
+	}
+	for _, fn := range tx.after {
+		fn()
+	}
+	return nil
+}
+
+// Ended says that the transaction brings a task to a final state.
+func (tx *Tx) Ended(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Ended(t) }) }
+
+// Parked says that the transaction lets a task begin to wait for a person, or
+// end to.
+func (tx *Tx) Parked(t db.Task) { tx.AfterCommit(func() { tx.recorder.cfg.Parked(t) }) }
+
+// Family says that the transaction moves a task, which may have others above or
+// below it.
+func (tx *Tx) Family(t db.Task) {
+	if t.ParentID != nil || t.Subtasks > 0 {
+		tx.AfterCommit(func() { tx.recorder.cfg.Family(t) })
+	}
+}
+
+// WithCommit has fn's statements sent together with COMMIT: they cost no round
+// trip, and what they answer is not seen.
+func (tx *Tx) WithCommit(fn func(ctx context.Context, q *db.Queries) error) {
+	tx.last = append(tx.last, fn)
+}
+
+// Redact masks what must not be stored of an organisation.
+func (tx *Tx) Redact(orgID string) *redact.Redactor { return tx.recorder.cfg.Redact.Org(orgID) }
+
+// AfterCommit runs fn when the transaction is committed, and not at all when it
+// is not.
+func (tx *Tx) AfterCommit(fn func()) { tx.after = append(tx.after, fn) }
+
+// Holder is who may append to a task: the worker that holds its lease.
+type Holder struct {
+	OrgID, TaskID string
+	Attempt       int32
+	LeaseHash     []byte
+	// Batch counts the attempt's batches from 1, so that a repeated one is
+	// stored once; 0 does not count.
+	Batch int64
+}
+
+// AppendHeld numbers and stores events of a leased task in one round trip. It
+// answers the last number, 0 for a batch that was stored before, and held false
+// when the lease has ended.
+func (r *Recorder) AppendHeld(ctx context.Context, h Holder, drafts ...Draft) (seq int64, held bool, err error) {
+	types, payloads, err := r.encode(h.OrgID, h.TaskID, drafts)
+	if err != nil {
+		return 0, false, err
+	}
+	seq, err = r.cfg.Store.AppendLeasedEvents(ctx, db.AppendLeasedEventsParams{
+		OrgID: h.OrgID, TaskID: h.TaskID, Attempt: h.Attempt, LeaseHash: h.LeaseHash, Batch: h.Batch, Types: types, Payloads: payloads,
+	})
+	if store.IsNotFound(err) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("append events of %s: %w", h.TaskID, err)
+	}
+	if seq > 0 {
+		r.cfg.Stored(drafts)
+	}
+	r.cfg.Notify(h.OrgID, h.TaskID)
+	return seq, true, nil
+}
+
+// Alone has a statement of its own store events together with what they tell of:
+// store is given their types and their payloads as masked JSON, and watchers are
+// told when it answers no error.
+func (r *Recorder) Alone(orgID, taskID string, store func(types, payloads []string) error, drafts ...Draft) error {
+	types, payloads, err := r.encode(orgID, taskID, drafts)
+	if err != nil {
+		return err
+	}
+	if err := store(types, payloads); err != nil {
+		return err
+	}
+	r.cfg.Stored(drafts)
+	r.cfg.Notify(orgID, taskID)
+	return nil
+}
+
+// encode returns the drafts' types and their payloads as masked JSON.
+func (r *Recorder) encode(orgID, taskID string, drafts []Draft) (types, payloads []string, err error) {
+	for _, d := range drafts {
+		payload := d.Payload
+		if payload == nil {
+			payload = map[string]any{}
+		}
+		data, err := json.Marshal(r.cfg.Redact.Org(orgID).Map(payload))
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode %s event of %s: %w", d.Type, taskID, err)
+		}
+		types = append(types, d.Type)
+		payloads = append(payloads, string(data))
+	}
+	return types, payloads, nil
+}
+
+// Append has events of one task numbered and stored, in the order of the calls,
+// when the transaction commits.
+func (tx *Tx) Append(orgID, taskID string, actor Actor, drafts ...Draft) error {
+	if len(drafts) == 0 {
+		return nil
+	}
+	types, payloads, err := tx.recorder.encode(orgID, taskID, drafts)
+	if err != nil {
+		return err
+	}
+	tx.touched[[2]string{orgID, taskID}] = true
+	tx.stored = append(tx.stored, drafts)
+	at := slices.IndexFunc(tx.appends, func(p db.AppendEventsParams) bool { return p.TaskID == taskID && p.OrgID == orgID })
+	if at < 0 {
+		at = len(tx.appends)
+		tx.appends = append(tx.appends, db.AppendEventsParams{OrgID: orgID, TaskID: taskID})
+	}
+	p := &tx.appends[at]
+	p.Types, p.Payloads = append(p.Types, types...), append(p.Payloads, payloads...)
+	for range types {
+		p.ActorKinds, p.ActorIds = append(p.ActorKinds, actor.Kind), append(p.ActorIds, actor.ID)
+	}
+	return nil
+}

@@ -1,0 +1,436 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/coalesce"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Cursor is a place in an organisation's commit order: a transaction, then an
+// event in it. The zero value is before everything.
+type Cursor struct {
+	xid uint64
+	id  int64
+}
+
+// ParseCursor reads what String wrote; "" is the beginning.
+func ParseCursor(s string) (Cursor, error) {
+	if s == "" {
+		return Cursor{}, nil
+	}
+	xid, id, ok := strings.Cut(s, ".")
+	x, err1 := strconv.ParseUint(xid, 10, 64)
+	i, err2 := strconv.ParseInt(id, 10, 64)
+	if !ok || err1 != nil || err2 != nil || i < 0 {
+		return Cursor{}, fault.New(fault.Invalid, "cursor is not one that a watch has answered").WithFix("leave it out to begin again")
+	}
+	return Cursor{x, i}, nil
+}
+
+// String is the cursor as callers keep it.
+func (c Cursor) String() string {
+	return strconv.FormatUint(c.xid, 10) + "." + strconv.FormatInt(c.id, 10)
+}
+
+func (c Cursor) before(d Cursor) bool { return c.xid < d.xid || (c.xid == d.xid && c.id < d.id) }
+
+// Hints tells that there may be something to read.
+type Hints interface {
+	SubscribeEvents(orgID string, fn func(taskID string)) (stop func(), err error)
+	SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (stop func(), err error)
+}
+
+// WatcherConfig says what a Watcher works with.
+type WatcherConfig struct {
+	Store *store.Store
+	Hints Hints
+	// Poll is how often to look without a hint.
+	Poll time.Duration
+	// Heartbeat is how long nothing may be sent.
+	Heartbeat time.Duration
+	// SlowAfter is how long a caller may take to make room for one item; 0 for
+	// 10 s. One that takes longer is told to come back: see Run.
+	SlowAfter time.Duration
+	// Sent, if set, is told of each event that was sent to whom follows, and how
+	// long after it was written.
+	Sent func(lag time.Duration)
+}
+
+// Watcher streams events.
+type Watcher struct {
+	cfg  WatcherConfig
+	open atomic.Int64
+	// reads are of what comes after a cursor.
+	reads coalesce.Group[string, []*Stored]
+}
+
+// NewWatcher creates a Watcher.
+func NewWatcher(cfg WatcherConfig) *Watcher {
+	if cfg.SlowAfter <= 0 {
+		cfg.SlowAfter = 10 * time.Second
+	}
+	if cfg.Sent == nil {
+		cfg.Sent = func(time.Duration) {}
+	}
+	return &Watcher{cfg: cfg}
+}
+
+// Open returns how many watches run.
+func (w *Watcher) Open() int64 { return w.open.Load() }
+
+// Watch is what to stream.
+type Watch struct {
+	OrgID string
+	// TaskIDs are the tasks to watch; none for the whole organisation.
+	TaskIDs []string
+	// Types are of the events to send; none for all.
+	Types []string
+	// Detailed are tasks of which events of every type are sent, and thinking
+	// too where the whole organisation is watched.
+	Detailed []string
+	After    Cursor
+	Follow   bool
+	Thinking bool
+	// Cut, if set, breaks the caller's connection: it is called while send waits
+	// for a caller that reads nothing at all, after three times SlowAfter.
+	Cut func()
+}
+
+// Item is one thing streamed: an event, a piece of thinking, or a heartbeat
+// when both are empty.
+type Item struct {
+	Cursor   Cursor
+	Event    *Stored
+	Thinking []byte
+}
+
+// Stored is an event as it was read. All who read it at the same time share it.
+type Stored struct {
+	db.EventsAfterRow
+
+	once sync.Once
+	made any
+}
+
+// Once returns what make makes of the event, which is made once for all who
+// share it.
+func (s *Stored) Once(make func() any) any {
+	s.once.Do(func() { s.made = make() })
+	return s.made
+}
+
+const (
+	// batch is how many events are read at once; they are held in memory.
+	batch = 200
+	// thinkingBuffer is how many pieces may wait for a slow watcher; more are
+	// dropped, since the finished turn is an event.
+	thinkingBuffer = 256
+	// A hint may come before its event is below the snapshot's horizon: the
+	// watcher looks again after this time, doubled each time up to Poll.
+	firstRetry = 2 * time.Millisecond
+	// minGap is the least time between two reads that hints ask for.
+	minGap = 10 * time.Millisecond
+)
+
+// Run sends what is stored after the cursor, then, when following, what is
+// live, in commit order, with no gap and no repeat. It ends when all watched
+// tasks have ended, when send fails, or with ctx.
+//
+// send is called by one goroutine; a slow one slows only this watch, since each
+// reads the database for itself, together with those who stand at the same place,
+// and holds one batch. It does hold memory and a
+// connection for that, so a caller that takes longer than SlowAfter for one item
+// ends with fault.WatchSlow, and goes on from its cursor when it likes. A cursor
+// from before what retention has deleted ends with fault.CursorExpired.
+func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error {
+	w.open.Add(1)
+	defer w.open.Add(-1)
+	if err := w.expired(ctx, q); err != nil {
+		return err
+	}
+	send, stop := w.timed(q, send)
+	defer stop()
+	what := q.OrgID + " " + strings.Join(q.TaskIDs, " ") + " "
+	hint := make(chan struct{}, 1)
+	thinking := make(chan []byte, thinkingBuffer)
+	if q.Follow {
+		stop, err := w.subscribe(q, hint, thinking)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	at := q.After
+	var until Cursor // where a watch that does not follow ends
+	if !q.Follow {
+		var err error
+		if until, err = w.newest(ctx, q); err != nil {
+			return err
+		}
+	}
+	wait := w.cfg.Poll
+	lastSent := time.Now()
+	timer := time.NewTimer(w.cfg.Poll)
+	defer timer.Stop()
+	for {
+		lastRead := time.Now()
+		rows, err := w.reads.Do(ctx, what+at.String(), func(ctx context.Context) ([]*Stored, error) { return w.read(ctx, q, at) })
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if at, err = cursorOf(row.EventsAfterRow); err != nil {
+				return err
+			}
+			wait = w.cfg.Poll
+			if len(q.Types) > 0 && !slices.Contains(q.Types, row.Type) && !slices.Contains(q.Detailed, row.TaskID) {
+				continue
+			}
+			if err := send(Item{Cursor: at, Event: row}); err != nil {
+				return err
+			}
+			lastSent = time.Now()
+			if q.Follow {
+				w.cfg.Sent(lastSent.Sub(row.Time))
+			}
+		}
+		if len(rows) == batch {
+			continue
+		}
+		if !q.Follow {
+			if !at.before(until) {
+				return nil
+			}
+			// Committed, but an older transaction still runs.
+			wait = firstRetry
+		} else if ended, err := w.ended(ctx, q, at); err != nil || ended {
+			return err
+		}
+		if time.Since(lastSent) >= w.cfg.Heartbeat {
+			if err := send(Item{Cursor: at}); err != nil {
+				return err
+			}
+			lastSent = time.Now()
+		}
+		timer.Reset(wait)
+		for again := true; again; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-hint:
+				wait = firstRetry
+				// Where much happens, one read takes in all of a moment.
+				if rest := minGap - time.Since(lastRead); rest > 0 {
+					timer.Reset(rest)
+				} else {
+					again = false
+				}
+			case <-timer.C:
+				wait, again = min(2*wait, w.cfg.Poll), false
+			case piece := <-thinking:
+				if err := send(Item{Cursor: at, Thinking: piece}); err != nil {
+					return err
+				}
+				lastSent = time.Now()
+			}
+		}
+	}
+}
+
+// timed returns send with the time that it may take.
+func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error, stop func()) {
+	if q.Cut == nil {
+		q.Cut = func() {}
+	}
+	watchdog := time.AfterFunc(3*w.cfg.SlowAfter, q.Cut)
+	watchdog.Stop()
+	return func(item Item) error {
+		begin := time.Now()
+		watchdog.Reset(3 * w.cfg.SlowAfter)
+		err := send(item)
+		watchdog.Stop()
+		if err != nil {
+			return err
+		}
+		if took := time.Since(begin); took > w.cfg.SlowAfter {
+			return slow(took)
+		}
+		return nil
+	}, func() { watchdog.Stop() }
+}
+
+// slow is what a watch is told whose caller did not read for so long.
+func slow(took time.Duration) error {
+	return fault.New(fault.Aborted, "the watch read nothing for %s, and holds memory of the hub for what it does not read",
+		took.Round(time.Second)).
+		WithCode(fault.WatchSlow).WithFix("watch again from the last cursor; nothing is lost")
+}
+
+func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	watched := make(map[string]bool, len(q.TaskIDs))
+	for _, id := range q.TaskIDs {
+		watched[id] = true
+	}
+	s, err := w.cfg.Hints.SubscribeEvents(q.OrgID, func(taskID string) {
+		if len(watched) > 0 && !watched[taskID] {
+			return
+		}
+		select {
+		case hint <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to events: %w", err)
+	}
+	stops = append(stops, s)
+	if q.Thinking {
+		of := q.TaskIDs
+		if len(of) == 0 {
+			of = q.Detailed
+		}
+		for _, id := range of {
+			s, err := w.cfg.Hints.SubscribeThinking(q.OrgID, id, func(piece []byte) {
+				select {
+				case thinking <- piece:
+				default:
+				}
+			})
+			if err != nil {
+				stop()
+				return nil, fmt.Errorf("subscribe to thinking of %s: %w", id, err)
+			}
+			stops = append(stops, s)
+		}
+	}
+	return stop, nil
+}
+
+func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]*Stored, error) {
+	xid := strconv.FormatUint(at.xid, 10)
+	// A statement of its own: the next one's snapshot must be younger.
+	horizon, err := w.cfg.Store.EventHorizon(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find what is committed: %w", err)
+	}
+	if len(q.TaskIDs) == 0 {
+		rows, err := w.cfg.Store.EventsAfter(ctx, db.EventsAfterParams{
+			OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read events: %w", err)
+		}
+		return stored(rows), nil
+	}
+	rows, err := w.cfg.Store.TaskEventsAfter(ctx, db.TaskEventsAfterParams{
+		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return stored(rows), nil
+}
+
+func stored[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R) []*Stored {
+	out := make([]*Stored, len(rows))
+	for i, row := range rows {
+		out[i] = &Stored{EventsAfterRow: db.EventsAfterRow(row)}
+	}
+	return out
+}
+
+// Now returns the cursor after all that can be read now. Transactions that still
+// run come after it, also those that began before others that have ended.
+func (w *Watcher) Now(ctx context.Context) (Cursor, error) {
+	horizon, err := w.cfg.Store.EventHorizon(ctx)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("find what is committed: %w", err)
+	}
+	xid, err := strconv.ParseUint(horizon, 10, 64)
+	if err != nil || xid == 0 {
+		return Cursor{}, fmt.Errorf("read the horizon %q: %w", horizon, err)
+	}
+	return Cursor{xid - 1, math.MaxInt64}, nil
+}
+
+// List returns events of one task: the last ones below before or, where after is
+// set, the first ones above it; in order, at most n.
+func (w *Watcher) List(ctx context.Context, orgID, taskID string, before, after int64, n int32) ([]db.EventsAfterRow, error) {
+	if after > 0 {
+		rows, err := w.cfg.Store.TaskEventsFrom(ctx, db.TaskEventsFromParams{TaskID: taskID, OrgID: orgID, AfterSeq: after, MaxRows: n})
+		if err != nil {
+			return nil, fmt.Errorf("read events after %d: %w", after, err)
+		}
+		out := make([]db.EventsAfterRow, len(rows))
+		for i, row := range rows {
+			out[i] = db.EventsAfterRow(row)
+		}
+		return out, nil
+	}
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	rows, err := w.cfg.Store.TaskEventsBefore(ctx, db.TaskEventsBeforeParams{TaskID: taskID, OrgID: orgID, BeforeSeq: before, MaxRows: n})
+	if err != nil {
+		return nil, fmt.Errorf("read events before %d: %w", before, err)
+	}
+	out := make([]db.EventsAfterRow, len(rows))
+	for i, row := range rows {
+		out[len(rows)-1-i] = db.EventsAfterRow(row)
+	}
+	return out, nil
+}
+
+// newest returns the place of the last event that is committed now.
+func (w *Watcher) newest(ctx context.Context, q Watch) (Cursor, error) {
+	ids := q.TaskIDs
+	if ids == nil {
+		ids = []string{}
+	}
+	row, err := w.cfg.Store.NewestEvent(ctx, db.NewestEventParams{OrgID: q.OrgID, TaskIds: ids})
+	if store.IsNotFound(err) {
+		return Cursor{}, nil
+	}
+	if err != nil {
+		return Cursor{}, fmt.Errorf("find the newest event: %w", err)
+	}
+	return cursorOf(db.EventsAfterRow{ID: row.ID, Xid: row.Xid})
+}
+
+func (w *Watcher) ended(ctx context.Context, q Watch, at Cursor) (bool, error) {
+	if len(q.TaskIDs) == 0 {
+		return false, nil
+	}
+	ended, err := w.cfg.Store.WatchEnded(ctx, db.WatchEndedParams{
+		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: strconv.FormatUint(at.xid, 10), AfterID: at.id,
+	})
+	if err != nil {
+		return false, fmt.Errorf("read where the watched tasks stand: %w", err)
+	}
+	return ended, nil
+}
+
+func cursorOf(row db.EventsAfterRow) (Cursor, error) {
+	xid, err := strconv.ParseUint(row.Xid, 10, 64)
+	if err != nil {
+		return Cursor{}, fmt.Errorf("read the transaction of event %d: %w", row.ID, err)
+	}
+	return Cursor{xid, row.ID}, nil
+}

@@ -1,0 +1,468 @@
+package notification
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/url"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// This file is what people do with destinations.
+
+const (
+	stateEnabled  = "enabled"
+	stateDisabled = "disabled"
+	// maxDestinations is of an organisation.
+	maxDestinations = 50
+	leastKey        = 16
+	madeKey         = 32
+)
+
+// Draft is a destination as it is asked for.
+type Draft struct {
+	OrgID, Name string
+	Spec        *deckhandv1.DestinationSpec
+	// Secret is empty for a webhook's that is made here, and for none.
+	Secret   string
+	Disabled bool
+	By       event.Actor
+}
+
+// kindOf returns a spec's kind.
+func kindOf(spec *deckhandv1.DestinationSpec) string {
+	switch spec.GetTo().(type) {
+	case *deckhandv1.DestinationSpec_Webhook:
+		return kindWebhook
+	case *deckhandv1.DestinationSpec_Slack:
+		return kindSlack
+	case *deckhandv1.DestinationSpec_Email:
+		return kindEmail
+	}
+	return kindNATS
+}
+
+// Create stores a destination, and answers the secret of a webhook.
+func (s *Service) Create(ctx context.Context, d Draft) (row db.Destination, secret string, err error) {
+	if err := check(d.Spec); err != nil {
+		return row, "", err
+	}
+	kind := kindOf(d.Spec)
+	if d.Secret == "" && kind == kindWebhook {
+		d.Secret = makeSecret()
+	}
+	if err := checkSecret(d.Spec, d.Secret); err != nil {
+		return row, "", err
+	}
+	p := db.CreateDestinationParams{ID: ident.New("dest"), OrgID: d.OrgID, Name: d.Name, Kind: kind, State: stateEnabled, CreatedBy: d.By.ID}
+	if d.Disabled {
+		p.State, p.Reason = stateDisabled, "it was made disabled"
+	}
+	if p.Spec, err = protojson.Marshal(d.Spec); err != nil {
+		return row, "", fmt.Errorf("encode a spec: %w", err)
+	}
+	if p.Sealed, p.Hint, err = s.seal(d.OrgID, p.ID, sealed{Now: d.Secret}); err != nil {
+		return row, "", err
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		others, err := tx.CountDestinations(ctx, d.OrgID)
+		if err != nil {
+			return fmt.Errorf("count destinations: %w", err)
+		}
+		if others >= maxDestinations {
+			return fault.New(fault.Exhausted, "there are %d destinations, and that is the most", others).WithFix("delete one first")
+		}
+		row, err = tx.CreateDestination(ctx, p)
+		if store.IsNotFound(err) {
+			return fault.New(fault.Exists, "there is a destination %q already", d.Name).
+				WithFix("choose another name, or change it with: deckhand destination update %s", d.Name)
+		}
+		if err != nil {
+			return fmt.Errorf("store destination %s: %w", d.Name, err)
+		}
+		return record(tx, row, d.By, "destination.created", nil, map[string]any{"name": row.Name, "kind": row.Kind, "state": row.State, "spec": string(row.Spec)})
+	})
+	if err == nil {
+		s.learn(d.OrgID, p.ID, d.Secret)
+	}
+	if kind != kindWebhook {
+		d.Secret = ""
+	}
+	return row, d.Secret, err
+}
+
+func record(tx *event.Tx, row db.Destination, by event.Actor, action string, before, after map[string]any) error {
+	return audit.Append(tx, audit.Entry{
+		OrgID: row.OrgID, By: by, Action: action, ObjectKind: "destination", ObjectID: row.ID, Before: before, After: after,
+	})
+}
+
+// makeSecret makes one of Standard Webhooks.
+func makeSecret() string {
+	return "whsec_" + base64.StdEncoding.EncodeToString(ident.Hash(ident.Secret("dhk"))[:madeKey])
+}
+
+func (s *Service) seal(orgID, id string, secret sealed) (data []byte, hint string, err error) {
+	if secret.Now == "" {
+		return nil, "", nil
+	}
+	plain, err := json.Marshal(secret)
+	if err != nil {
+		return nil, "", fmt.Errorf("encode a secret: %w", err)
+	}
+	const shown, least = 4, 12
+	if len(secret.Now) >= least {
+		hint = secret.Now[len(secret.Now)-shown:]
+	}
+	data, err = s.cfg.Vault.Seal(plain, object(orgID, id))
+	return data, hint, err
+}
+
+// check says what is wrong with a spec.
+func check(spec *deckhandv1.DestinationSpec) error {
+	if _, err := chosen(spec); err != nil {
+		return err
+	}
+	switch to := spec.GetTo().(type) {
+	case *deckhandv1.DestinationSpec_Webhook:
+		return checkURL("spec.webhook.url", to.Webhook.GetUrl())
+	case *deckhandv1.DestinationSpec_Email:
+		return checkEmail(to.Email)
+	}
+	return nil
+}
+
+func checkURL(field, text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		return fault.New(fault.Invalid, "%s is not the URL of a web server", field).WithFix("give one such as https://hooks.example.com/deckhand")
+	case u.User != nil:
+		return fault.New(fault.Invalid, "%s has a user", field).WithFix("leave it out: what is sent is signed")
+	case u.Fragment != "":
+		return fault.New(fault.Invalid, "%s has a fragment, which no server sees", field).WithFix("leave out the # and what comes after it")
+	}
+	return nil
+}
+
+func checkEmail(m *deckhandv1.EmailDestination) error {
+	if strings.ContainsFunc(m.GetHost(), func(r rune) bool {
+		return r != '.' && r != '-' && r != ':' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) || strings.Contains(m.GetHost(), ":") && net.ParseIP(m.GetHost()) == nil {
+		return fault.New(fault.Invalid, "spec.email.host is %q, which is no name of a server", m.GetHost()).WithFix("give a name or an address, without a port")
+	}
+	for _, address := range append([]string{m.GetFrom()}, m.GetTo()...) {
+		if _, err := mail.ParseAddress(address); err != nil || oneLine(address, len(address)+1) != address {
+			return fault.New(fault.Invalid, "spec.email has the address %q, which is none", oneLine(address, maxSummary)).WithFix("give addresses such as ops@example.com")
+		}
+	}
+	if m.GetSecurity() == securityNone && m.GetUsername() != "" {
+		return fault.New(fault.Invalid, "spec.email.security is none, and the password would not be encrypted").WithFix("use starttls or tls, or leave out the user")
+	}
+	return nil
+}
+
+// checkSecret says what is wrong with a secret.
+func checkSecret(spec *deckhandv1.DestinationSpec, secret string) error {
+	if strings.ContainsFunc(secret, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return fault.New(fault.Invalid, "secret holds line ends or characters that none has").WithFix("copy it again, whole and alone")
+	}
+	switch kindOf(spec) {
+	case kindWebhook:
+		text, ok := strings.CutPrefix(secret, "whsec_")
+		if key, err := base64.StdEncoding.DecodeString(text); !ok || err != nil || len(key) < leastKey {
+			return fault.New(fault.Invalid, "secret is not one of Standard Webhooks").WithFix("give whsec_ and base64 of at least %d bytes, or leave it out", leastKey)
+		}
+	case kindSlack:
+		if err := checkURL("secret", secret); err != nil {
+			return fault.New(fault.Invalid, "secret is not the URL of an incoming webhook").WithFix("copy it from Slack: https://hooks.slack.com/services/…")
+		}
+	case kindEmail:
+		if named := spec.GetEmail().GetUsername() != ""; named != (secret != "") {
+			return fault.New(fault.Invalid, "spec.email.username and secret go together").WithFix("give both or neither")
+		}
+	case kindNATS:
+		if secret != "" {
+			return fault.New(fault.Invalid, "nats has no secret").WithFix("leave it out")
+		}
+	}
+	return nil
+}
+
+// locked runs fn on a destination's locked row.
+func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *event.Tx, row db.Destination) error) error {
+	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		row, err := tx.LockDestination(ctx, db.LockDestinationParams{OrgID: orgID, ID: id})
+		if store.IsNotFound(err) {
+			return unknown(id)
+		}
+		if err != nil {
+			return fmt.Errorf("lock destination %s: %w", id, err)
+		}
+		return fn(tx, row)
+	})
+}
+
+func unknown(id string) error {
+	return fault.New(fault.NotFound, "there is no destination %q", id).WithObject(id)
+}
+
+// Update puts another spec instead of a destination's own, and another
+// secret unless that is empty.
+func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.DestinationSpec, secret string, by event.Actor) error {
+	if err := check(spec); err != nil {
+		return err
+	}
+	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
+		if kind := kindOf(spec); kind != row.Kind {
+			return fault.New(fault.Invalid, "destination %s is of kind %s, and cannot become one of %s", row.Name, row.Kind, kind).WithFix("make another one")
+		}
+		before, err := Spec(row)
+		if err != nil {
+			return err
+		}
+		kept, err := s.secret(row)
+		if err != nil {
+			return err
+		}
+		if row.Kind == kindEmail && secret == "" {
+			// A password is not sent to another server.
+			if was, is := before.GetEmail(), spec.GetEmail(); kept.Now != "" && is.GetUsername() != "" &&
+				(was.GetHost() != is.GetHost() || was.GetPort() != is.GetPort() || was.GetUsername() != is.GetUsername()) {
+				return fault.New(fault.Invalid, "spec.email names another server or user, and secret is empty").WithFix("give the password again")
+			}
+			if spec.GetEmail().GetUsername() == "" {
+				kept = sealed{}
+			}
+		}
+		if secret != "" {
+			kept = sealed{Now: secret}
+		}
+		if err := checkSecret(spec, kept.Now); err != nil {
+			return err
+		}
+		p := db.UpdateDestinationParams{OrgID: orgID, ID: id}
+		if p.Spec, err = protojson.Marshal(spec); err != nil {
+			return fmt.Errorf("encode a spec: %w", err)
+		}
+		if p.Sealed, p.Hint, err = s.seal(orgID, id, kept); err != nil {
+			return err
+		}
+		if _, err := tx.UpdateDestination(ctx, p); err != nil {
+			return fmt.Errorf("store destination %s: %w", id, err)
+		}
+		tx.AfterCommit(func() { s.learn(orgID, id, kept.Now) })
+		return record(tx, row, by, "destination.updated", map[string]any{"spec": string(row.Spec)},
+			map[string]any{"spec": string(p.Spec), "secret_changed": secret != ""})
+	})
+}
+
+// Rotate gives a webhook another secret, and answers it. For as long as keep
+// says messages are signed with the one before too.
+func (s *Service) Rotate(ctx context.Context, orgID, id string, keep time.Duration, by event.Actor) (secret string, err error) {
+	err = s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
+		if row.Kind != kindWebhook {
+			return fault.New(fault.Precondition, "destination %s is of kind %s, whose secret is not made here", row.Name, row.Kind).
+				WithFix("deckhand destination update %s --secret-file FILE", row.Name).WithObject(id)
+		}
+		before, err := s.secret(row)
+		if err != nil {
+			return err
+		}
+		secret = makeSecret()
+		p := db.UpdateDestinationParams{OrgID: orgID, ID: id, Spec: row.Spec}
+		if p.Sealed, p.Hint, err = s.seal(orgID, id, sealed{Now: secret, Before: before.Now, Until: time.Now().Add(keep).UTC()}); err != nil {
+			return err
+		}
+		if _, err := tx.UpdateDestination(ctx, p); err != nil {
+			return fmt.Errorf("store the secret of destination %s: %w", id, err)
+		}
+		tx.AfterCommit(func() { s.learn(orgID, id, secret) })
+		return record(tx, row, by, "destination.secret_rotated", map[string]any{"secret_ends_in": row.Hint},
+			map[string]any{"secret_ends_in": p.Hint, "both_for": keep.String()})
+	})
+	return secret, err
+}
+
+// Enable has a destination told of what happens from now on, and sends what was
+// pending.
+func (s *Service) Enable(ctx context.Context, orgID, id string, by event.Actor) error {
+	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
+		if row.State == stateEnabled {
+			return nil
+		}
+		if err := tx.EnableDestination(ctx, db.EnableDestinationParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("enable destination %s: %w", id, err)
+		}
+		tx.AfterCommit(s.Kick)
+		return record(tx, row, by, "destination.enabled", map[string]any{"state": row.State, "reason": row.Reason}, map[string]any{"state": stateEnabled})
+	})
+}
+
+// Disable has a destination told of nothing; what is pending stays.
+func (s *Service) Disable(ctx context.Context, orgID, id, reason string, by event.Actor) error {
+	why := "disabled by " + by.ID
+	if reason = oneLine(s.cfg.Redact.Org(orgID).String(reason), maxSummary); reason != "" {
+		why += ": " + reason
+	}
+	return s.disable(ctx, orgID, id, why, by)
+}
+
+func (s *Service) disable(ctx context.Context, orgID, id, why string, by event.Actor) error {
+	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
+		if row.State == stateDisabled {
+			return nil
+		}
+		if err := tx.DisableDestination(ctx, db.DisableDestinationParams{OrgID: orgID, ID: id, Reason: why}); err != nil {
+			return fmt.Errorf("disable destination %s: %w", id, err)
+		}
+		return record(tx, row, by, "destination.disabled", map[string]any{"state": row.State}, map[string]any{"state": stateDisabled, "reason": why})
+	})
+}
+
+// Delete ends a destination for good, with its secret and what is pending.
+func (s *Service) Delete(ctx context.Context, orgID, id string, by event.Actor) error {
+	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
+		if err := tx.DeleteDestination(ctx, db.DeleteDestinationParams{OrgID: orgID, ID: id}); err != nil {
+			return fmt.Errorf("delete destination %s: %w", id, err)
+		}
+		if err := tx.EndNotices(ctx, db.EndNoticesParams{OrgID: orgID, DestinationID: id, Error: "its destination was deleted"}); err != nil {
+			return fmt.Errorf("end the notices of destination %s: %w", id, err)
+		}
+		return record(tx, row, by, "destination.deleted", map[string]any{"name": row.Name, "kind": row.Kind, "spec": string(row.Spec)}, nil)
+	})
+}
+
+// Find returns the id of the destination that ref names: a name, an id or a
+// unique prefix of one.
+func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindDestinations(ctx, db.FindDestinationsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("dest", ref)})
+	return store.One("destination", ref, rows, err)
+}
+
+// Get returns a destination by its id.
+func (s *Service) Get(ctx context.Context, orgID, id string) (db.Destination, error) {
+	row, err := s.cfg.Store.GetDestination(ctx, db.GetDestinationParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, unknown(id)
+	}
+	return row, err
+}
+
+// List returns a page of destinations by name, their Counts, and the next page's token.
+func (s *Service) List(ctx context.Context, orgID, page string, size int32) ([]db.Destination, map[string]db.CountNoticesRow, string, error) {
+	after, _, err := store.ParseNameToken(page)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	rows, err := s.cfg.Store.ListDestinations(ctx, db.ListDestinationsParams{OrgID: orgID, AfterName: after, MaxRows: size + 1})
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("list destinations: %w", err)
+	}
+	rows, next := store.Page(rows, size, func(last db.Destination) string { return store.NameToken(last.Name, "") })
+	counts, err := s.Counts(ctx, orgID)
+	return rows, counts, next, err
+}
+
+// Counts returns how many notices of each destination wait or were given up.
+func (s *Service) Counts(ctx context.Context, orgID string) (map[string]db.CountNoticesRow, error) {
+	counts, err := s.cfg.Store.CountNotices(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("count notices: %w", err)
+	}
+	of := map[string]db.CountNoticesRow{}
+	for _, c := range counts {
+		of[c.DestinationID] = c
+	}
+	return of, nil
+}
+
+// FindNotice returns the id of the notice that ref names: an id or a unique
+// prefix.
+func (s *Service) FindNotice(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindNotices(ctx, db.FindNoticesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("ntc", ref)})
+	if err == nil && len(rows) == 0 {
+		return "", fault.New(fault.NotFound, "there is no notice %q", ref).WithFix("list what there is with: deckhand destination notices").WithObject(ref)
+	}
+	return store.One("notice", ref, rows, err)
+}
+
+// Notice returns a notice by its id.
+func (s *Service) Notice(ctx context.Context, orgID, id string) (db.GetNoticeRow, error) {
+	row, err := s.cfg.Store.GetNotice(ctx, db.GetNoticeParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, fault.New(fault.NotFound, "there is no notice %q", id).WithObject(id)
+	}
+	return row, err
+}
+
+// Filter picks notices; empty fields pick all.
+type Filter struct {
+	DestinationID string
+	States        []string
+	PageSize      int32
+	PageToken     string
+}
+
+// Notices returns a page of notices, newest first, and the next page's token.
+func (s *Service) Notices(ctx context.Context, orgID string, f Filter) ([]db.ListNoticesRow, string, error) {
+	params := db.ListNoticesParams{OrgID: orgID, States: f.States, MaxRows: f.PageSize + 1}
+	if f.DestinationID != "" {
+		params.DestinationID = &f.DestinationID
+	}
+	if f.PageToken != "" {
+		at, id, err := store.ParsePageToken(f.PageToken)
+		if err != nil {
+			return nil, "", err
+		}
+		params.BeforeTime, params.BeforeID = &at, id
+	}
+	rows, err := s.cfg.Store.ListNotices(ctx, params)
+	if err != nil {
+		return nil, "", fmt.Errorf("list notices: %w", err)
+	}
+	if len(rows) <= int(f.PageSize) {
+		return rows, "", nil
+	}
+	rows = rows[:f.PageSize]
+	last := rows[len(rows)-1]
+	return rows, store.PageToken(last.CreatedAt, last.ID), nil
+}
+
+// Redrive has dead notices sent again: one, or, with an empty id, all of a
+// destination. It answers how many.
+func (s *Service) Redrive(ctx context.Context, orgID, id, destinationID string, by event.Actor) (n int64, err error) {
+	if id != "" {
+		row, err := s.Notice(ctx, orgID, id)
+		if err != nil {
+			return 0, err
+		}
+		if row.Notice.State != dead {
+			return 0, fault.New(fault.Precondition, "notice %s is %s", id, row.Notice.State).WithFix("only dead ones are sent again").WithObject(id)
+		}
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if n, err = tx.RedriveNotices(ctx, db.RedriveNoticesParams{OrgID: orgID, ID: id, DestinationID: destinationID, Keep: s.cfg.GiveUp}); err != nil {
+			return fmt.Errorf("send notices again: %w", err)
+		}
+		tx.AfterCommit(s.Kick)
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "notice.redriven", ObjectKind: "destination", ObjectID: destinationID, After: map[string]any{"notice_id": id, "notices": n},
+		})
+	})
+	return n, err
+}

@@ -1,0 +1,190 @@
+package notification
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/literal"
+)
+
+// CloudEvent is what is told, in the JSON of CloudEvents 1.0 (structured mode,
+// github.com/cloudevents/spec, json-format.md).
+type CloudEvent struct {
+	SpecVersion string `json:"specversion"`
+	// ID is the same however often and to whomever it is told.
+	ID     string `json:"id"`
+	Source string `json:"source"`
+	Type   string `json:"type"`
+	// Subject is the task, or whatever else it is about.
+	Subject         string    `json:"subject,omitempty"`
+	Time            time.Time `json:"time"`
+	DataContentType string    `json:"datacontenttype"`
+	// CorrelationID is an extension: what belongs to one task has the same.
+	CorrelationID string `json:"correlationid,omitempty"`
+	Data          Data   `json:"data"`
+}
+
+// Data is what an event says.
+type Data struct {
+	// Summary is one line for people. It quotes what agents and strangers wrote.
+	Summary string `json:"summary"`
+	Actor   Actor  `json:"actor"`
+	Task    *Named `json:"task,omitempty"`
+	Agent   *Named `json:"agent,omitempty"`
+	Attempt int32  `json:"attempt,omitempty"`
+	// Seq is the event's number in its task's history, from 1 without gaps.
+	Seq           int64  `json:"seq,omitempty"`
+	CorrelationID string `json:"correlation_id,omitempty"`
+	// Tokens and CostMicros (millionths of a US dollar) are those of the turn or
+	// the run where the event is about one, and else the task's.
+	Tokens      *int64 `json:"tokens,omitempty"`
+	CostMicros  *int64 `json:"cost_micros,omitempty"`
+	Recoverable *bool  `json:"recoverable,omitempty"`
+	RetryCount  *int32 `json:"retry_count,omitempty"`
+	// Details is the event's payload; see docs/events.md.
+	Details map[string]any `json:"details,omitempty"`
+	// Truncated says that the payload was too large to be sent.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Actor is who made it happen.
+type Actor struct {
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
+}
+
+// Named is an object with what people call it.
+type Named struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+}
+
+// maxBody bounds an event: NATS takes a megabyte.
+const maxBody = 512 << 10
+
+func source(orgID string) string { return "/organisations/" + orgID }
+
+// tell returns an event of a task as it is told under a type.
+func tell(orgID, kind string, row db.EventsToTellRow, payload map[string]any) CloudEvent {
+	e := CloudEvent{
+		SpecVersion: "1.0", ID: fmt.Sprintf("%s.%d", row.TaskID, row.Seq), Source: source(orgID), Type: kind, Subject: row.TaskID,
+		Time: row.Time.UTC(), DataContentType: "application/json", CorrelationID: row.CorrelationID,
+		Data: Data{
+			Actor: Actor{Kind: row.ActorKind, ID: row.ActorID}, Task: &Named{ID: row.TaskID, Name: row.Title},
+			Attempt: row.Attempt, Seq: row.Seq, CorrelationID: row.CorrelationID, Details: payload,
+		},
+	}
+	if kind != row.Type {
+		e.ID += "." + kind
+	}
+	if row.AgentID != "" {
+		e.Data.Agent = &Named{ID: row.AgentID, Name: row.AgentName}
+	}
+	if usage, ok := payload["usage"].(map[string]any); ok {
+		e.Data.Tokens, e.Data.CostMicros = new(number(usage["input_tokens"])+number(usage["output_tokens"])), new(number(usage["cost_micros"]))
+	} else if kind == stateChanged || row.Type != kind {
+		e.Data.Tokens, e.Data.CostMicros = &row.Tokens, &row.CostMicros
+	}
+	if recoverable, ok := payload["recoverable"].(bool); ok {
+		e.Data.Recoverable = &recoverable
+	}
+	switch row.Type {
+	case executionFailed, executionPaused, taskEscalated, agentRetry:
+		e.Data.RetryCount = &row.Failures
+	}
+	e.Data.Summary = words(kind, row.AgentName, row.TaskID, payload)
+	return e
+}
+
+func number(v any) int64 {
+	f, _ := v.(float64)
+	return int64(f)
+}
+
+// encode returns an event as JSON, without its details where those are too
+// large.
+func (e CloudEvent) encode() ([]byte, error) {
+	data, err := json.Marshal(e)
+	if err == nil && len(data) > maxBody {
+		e.Data.Details, e.Data.Truncated = nil, true
+		data, err = json.Marshal(e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode event %s: %w", e.ID, err)
+	}
+	return data, nil
+}
+
+// maxSummary is in characters.
+const maxSummary = 500
+
+// words returns one line about an event.
+func words(kind, agent, taskID string, p map[string]any) string {
+	text := func(field string) string {
+		s, _ := p[field].(string)
+		return s
+	}
+	who := "Agent " + agent
+	if agent == "" {
+		who = "Task " + taskID
+	}
+	var line string
+	switch kind {
+	case approvalRequested:
+		line = fmt.Sprintf("%s asks to run %s: %s", who, text("tool"), text("why"))
+		if preview := text("preview"); preview != "" {
+			line += ". It would do this: " + literal.Line(preview)
+		}
+	case outcomeUnknown:
+		line = fmt.Sprintf("%s does not know whether %s took effect, and asks", who, text("tool"))
+	case inputRequired:
+		line = fmt.Sprintf("%s asks: %s", who, text("question"))
+	case reviewRequested, reviewOpened:
+		line = fmt.Sprintf("%s is done with task %s, which waits for a review: deckhand inbox show %s", who, taskID, text("item_id"))
+	case reviewCompleted:
+		line = fmt.Sprintf("Task %s was reviewed: it is %s", taskID, text("to"))
+	case taskFailed, taskCompleted, agentPaused, stateChanged:
+		line = fmt.Sprintf("Task %s of agent %s is %s: %s", taskID, agent, text("to"), text("reason"))
+	case "agent.escalated", taskEscalated:
+		line = fmt.Sprintf("%s needs a person for task %s: %s. Retry or close it: deckhand inbox show %s", who, taskID, text("cause"), text("item_id"))
+	case agentSuspended:
+		line = fmt.Sprintf("%s is suspended: %s. %s", who, text("reason"), text("fix"))
+	case budgetWarning:
+		line = fmt.Sprintf("The budget of %s %s is at $%.2f of $%.2f", text("scope"), text("object_id"), usd(p["spent_micros"]), usd(p["limit_micros"]))
+	case limitReached:
+		line = fmt.Sprintf("%s has reached its limit of %s in task %s", who, text("kind"), taskID)
+	case executionFailed, "agent.failed", executionPaused, agentRetry:
+		line = fmt.Sprintf("%s in task %s: %s %s", who, taskID, text("error_code"), text("message"))
+	case executionCompleted, "agent.completed":
+		line = fmt.Sprintf("%s has done task %s: %s", who, taskID, text("summary"))
+	case toolSelected, toolDenied, toolExecuting, toolCompleted, "agent.tool.called", "audit.agent.action":
+		line = fmt.Sprintf("%s in task %s: %s %s", who, taskID, text("tool"), text("state"))
+	case TriggerTripped:
+		line = fmt.Sprintf("Trigger %s stopped itself: %s", text("trigger"), text("reason"))
+	case AuditHigh:
+		line = fmt.Sprintf("%s did %s to %s %s, from %s", text("actor"), text("action"), text("object_kind"), text("object_id"), text("address"))
+	case DeliveryFailed:
+		line = fmt.Sprintf("A delivery of trigger %s started nothing: %s", text("trigger"), text("reason"))
+	default:
+		line = fmt.Sprintf("%s in task %s: %s", who, taskID, kind)
+	}
+	return oneLine(line, maxSummary)
+}
+
+func usd(v any) float64 { return float64(number(v)) / 1e6 }
+
+// oneLine makes a text one line of at most so many characters, without what
+// terminals and headers take for orders.
+func oneLine(text string, most int) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return r == ' ' || !unicode.IsPrint(r)
+	}), " ")
+	if r := []rune(text); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return text
+}

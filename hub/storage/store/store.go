@@ -1,0 +1,222 @@
+// Package store is the hub's PostgreSQL: the one source of truth. Queries live
+// in queries/*.sql and are generated into db by sqlc; the schema and its
+// invariants live in migrations/*.sql.
+//
+// Losing the connection loses nothing: every change is one transaction, and
+// what was not committed did not happen.
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// SchemaDigest returns a digest of all migrations, in hexadecimal: it changes
+// whenever the schema may.
+func SchemaDigest() string {
+	sum := sha256.New()
+	// Walking what is embedded cannot fail.
+	_ = fs.WalkDir(migrations, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := migrations.ReadFile(path)
+		fmt.Fprintf(sum, "%s %d\n%s", path, len(content), content)
+		return err
+	})
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Store is a pool of connections and the queries on it.
+type Store struct {
+	*db.Queries
+
+	pool *pgxpool.Pool
+	// schema is the version of this release's schema.
+	schema int64
+}
+
+// maxConns is how many connections a hub opens at most, unless the URL says so
+// with pool_max_conns. Its transactions wait for the disk, not for a processor.
+const maxConns = 32
+
+// Open connects to the database at url and brings its schema up to date. Many
+// hubs may do so at once: the migration holds a lock.
+func Open(ctx context.Context, url string) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The error may quote the URL, and with it the password.
+		return nil, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
+			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
+	}
+	if !strings.Contains(url, "pool_max_conns") {
+		cfg.MaxConns = maxConns
+	}
+	// The hub's statements are short and always the same: planning them anew
+	// costs more than running them.
+	for name, value := range map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off"} {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database pool: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, connectFault(cfg.ConnConfig, err)
+	}
+	s := &Store{Queries: db.New(pool), pool: pool}
+	if err := s.migrate(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func connectFault(cfg *pgx.ConnConfig, err error) error {
+	where := fmt.Sprintf("database %q on %s:%d as user %q", cfg.Database, cfg.Host, cfg.Port, cfg.User)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return fault.New(fault.Unavailable, "%s refused the connection: %s", where, pg.Message).
+			WithFix("check database-url: its user, password and database name").WithCause(err)
+	}
+	return fault.New(fault.Unavailable, "cannot reach %s", where).
+		WithFix("check database-url and that PostgreSQL runs there").WithCause(err)
+}
+
+// Current reports whether the database answers and has the schema of this release,
+// or a later one's: releases beside each other share a database.
+func (s *Store) Current(ctx context.Context) error {
+	version, err := s.SchemaVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("the database does not answer: %w", err)
+	}
+	if version < s.schema {
+		return fmt.Errorf("the database's schema is of version %d, this hub's of %d", version, s.schema)
+	}
+	return nil
+}
+
+// restoredAgain is how many events are looked at again for each destination
+// after a restore: order by id is not quite the order of commits.
+const restoredAgain = 10_000
+
+func (s *Store) migrate(ctx context.Context) error {
+	sqlDB := stdlib.OpenDBFromPool(s.pool)
+	defer sqlDB.Close()
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return fmt.Errorf("make migration lock: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, sqlDB, files, goose.WithSessionLocker(locker))
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	for _, source := range provider.ListSources() {
+		s.schema = max(s.schema, source.Version)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("bring the database schema up to date: %w", err)
+	}
+	if _, err := s.RebaseEventHeads(ctx); err != nil {
+		return fmt.Errorf("bring the heads of restored events into order: %w", err)
+	}
+	if _, err := s.RebaseEvents(ctx); err != nil {
+		return fmt.Errorf("bring restored events into order: %w", err)
+	}
+	if _, err := s.RebaseDestinations(ctx, restoredAgain); err != nil {
+		return fmt.Errorf("bring what was told of restored events into order: %w", err)
+	}
+	if _, err := s.RebasePrunedEvents(ctx); err != nil {
+		return fmt.Errorf("bring what was deleted of restored events into order: %w", err)
+	}
+	return nil
+}
+
+// Pool returns how the pool of connections does.
+func (s *Store) Pool() *pgxpool.Stat { return s.pool.Stat() }
+
+// Close ends all connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// IsNotFound reports whether a query for one row answered none.
+func IsNotFound(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// Violates reports whether err is the violation of that constraint or unique index.
+func Violates(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.ConstraintName == constraint
+}
+
+// likeEscaper makes text match itself in a LIKE pattern.
+var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// minPrefix is the least of an id that is taken as a prefix, so that a kind
+// such as "task_" alone names nothing.
+const minPrefix = 2
+
+// Prefix is the LIKE pattern for ids that begin with ref. A ref without a kind
+// is taken as the random part: "3q9x" means "task_3q9x…".
+func Prefix(kind, ref string) string {
+	random, ok := strings.CutPrefix(ref, kind+"_")
+	if !ok {
+		random = ref
+	}
+	if len(random) < minPrefix {
+		return "" // matches nothing but an empty id, of which there is none
+	}
+	return likeEscaper.Replace(kind+"_"+random) + "%"
+}
+
+// Found is a row of the Find queries.
+type Found struct {
+	ID string
+	// Exact says that the reference was the whole id or name.
+	Exact bool
+}
+
+// One returns the only id that a Find query found for a reference: the exact
+// one, or the one whose id begins with it.
+func One[R ~struct {
+	ID    string
+	Exact bool
+}](kind, ref string, rows []R, err error,
+) (string, error) {
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("find %s %s: %w", kind, ref, err)
+	case len(rows) == 0:
+		return "", fault.New(fault.NotFound, "there is no %s %q", kind, ref).
+			WithFix("list what there is with: deckhand %s list", kind).WithObject(ref)
+	}
+	first := Found(rows[0])
+	if len(rows) > 1 && !first.Exact {
+		return "", fault.New(fault.Invalid, "%q names more than one %s", ref, kind).WithFix("give more of the id").WithObject(ref)
+	}
+	return first.ID, nil
+}

@@ -1,0 +1,264 @@
+// Package agent keeps agents: personas in versions, bound to nodes. A version
+// is never changed once stored, so that a task can say which one it ran with.
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+// How many parsed files and stored versions are kept in memory.
+const (
+	parsedPersonas = 1024
+	knownVersions  = 256
+)
+
+// Service stores and finds agents.
+type Service struct {
+	store    *store.Store
+	recorder *event.Recorder
+	known    persona.Known
+	parsed   *lru.Cache[string, *persona.Persona] // by digest
+	// versions never change once stored; by agent id, which is unique over all
+	// organisations, and number.
+	versions *lru.Cache[string, db.AgentVersion]
+}
+
+// NewService creates a Service; known says which tools and providers a persona
+// may name.
+func NewService(s *store.Store, recorder *event.Recorder, known persona.Known) *Service {
+	parsed, err1 := lru.New[string, *persona.Persona](parsedPersonas)
+	versions, err2 := lru.New[string, db.AgentVersion](knownVersions)
+	if err := errors.Join(err1, err2); err != nil {
+		panic(err) // only for a size below one
+	}
+	return &Service{store: s, recorder: recorder, known: known, parsed: parsed, versions: versions}
+}
+
+// File is a persona file as it is applied.
+type File struct {
+	Name     string
+	Markdown string
+	// Script is the text of the file that the persona's script key names.
+	Script string
+	// Along are the names of agents that are applied together with it.
+	Along []string
+}
+
+// Changes that Apply answers.
+const (
+	Created   = "created"
+	Updated   = "updated"
+	Unchanged = "unchanged"
+)
+
+// Parse returns the persona of a file, checked with what the hub knows.
+func (s *Service) Parse(f File) (*persona.Persona, error) {
+	p, err := persona.Parse(f.Name, []byte(f.Markdown), s.known)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+	}
+	return p, nil
+}
+
+// Applier is who applies a version. An agent is its first applier's, and only
+// they and administrators apply further ones: its runs may do what their starter
+// and the version's applier both may.
+type Applier struct {
+	event.Actor
+
+	Role string
+}
+
+// Apply stores a persona file and answers the agent and what changed. The
+// agent is made when its name is new; a version is added when the content
+// differs from the newest one's.
+func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, dryRun bool) (db.GetAgentRow, string, error) {
+	p, err := s.Parse(f)
+	if err != nil {
+		return db.GetAgentRow{}, "", err
+	}
+	if len(p.Agents.Delegate)+len(p.Agents.Handoff) > 0 {
+		known := s.known
+		if known.Agents, err = s.store.AgentNames(ctx, orgID); err != nil {
+			return db.GetAgentRow{}, "", fmt.Errorf("list the agents' names: %w", err)
+		}
+		known.Agents = append(known.Agents, f.Along...)
+		if _, err := persona.Parse(f.Name, []byte(f.Markdown), known); err != nil {
+			return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
+		}
+	}
+	if (p.Script != "") != (f.Script != "") {
+		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s: the persona names script %q, but the request's script field does not go with it", f.Name, p.Script).
+			WithFix("send the script's text with a persona of provider script, and only then")
+	}
+	id, change := "", Unchanged
+	err = s.recorder.Tx(ctx, func(tx *event.Tx) error {
+		q := tx.Queries
+		org, err := q.OrganisationByID(ctx, orgID)
+		if err != nil {
+			return fmt.Errorf("load organisation %s: %w", orgID, err)
+		}
+		if err := organisation.Ceiling(org).Allows(organisation.JailOf(p)); err != nil {
+			return err
+		}
+		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name, Owner: by.ID}); err != nil {
+			return fmt.Errorf("store agent %s: %w", p.Name, err)
+		}
+		a, err := q.LockAgentByName(ctx, db.LockAgentByNameParams{OrgID: orgID, Name: p.Name})
+		if err != nil {
+			return fmt.Errorf("lock agent %s: %w", p.Name, err)
+		}
+		id = a.ID
+		if a.Owner != by.ID && by.Role != "admin" {
+			return fault.New(fault.Denied, "agent %s is %s's", p.Name, a.Owner).WithCode(fault.PermissionDenied).WithObject(a.ID).
+				WithFix("ask them or an administrator, or give yours another name")
+		}
+		digest := digestOf(f)
+		switch {
+		case a.CurrentVersion == 0:
+			change = Created
+		default:
+			newest, err := q.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: a.ID, Version: a.CurrentVersion})
+			if err != nil {
+				return fmt.Errorf("load version %d of %s: %w", a.CurrentVersion, a.ID, err)
+			}
+			if newest.Digest == digest {
+				return nil
+			}
+			change = Updated
+		}
+		version := a.CurrentVersion + 1
+		if err := q.CreateAgentVersion(ctx, db.CreateAgentVersionParams{
+			AgentID: a.ID, Version: version, OrgID: orgID, Markdown: f.Markdown, Script: f.Script, Digest: digest,
+			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by.ID, CreatedByRole: by.Role,
+		}); err != nil {
+			return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
+		}
+		if err := q.SetAgentVersion(ctx, db.SetAgentVersionParams{OrgID: orgID, ID: a.ID, Version: version}); err != nil {
+			return fmt.Errorf("set version %d of %s: %w", version, a.ID, err)
+		}
+		if dryRun {
+			return errDryRun
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by.Actor, Action: "agent.applied", ObjectKind: "agent", ObjectID: a.ID,
+			Before: map[string]any{"version": a.CurrentVersion}, After: map[string]any{"name": p.Name, "version": version, "digest": digest},
+		})
+	})
+	if dryRun && (err == nil || errors.Is(err, errDryRun)) {
+		// An agent that does not exist yet has nothing to answer with.
+		row := db.GetAgentRow{Description: p.Description, Provider: p.Provider, Model: p.Model}
+		row.Agent.Name = p.Name
+		return row, change, nil
+	}
+	if err != nil {
+		return db.GetAgentRow{}, "", err
+	}
+	row, err := s.Get(ctx, orgID, id)
+	return row, change, err
+}
+
+// errDryRun rolls a dry run back.
+var errDryRun = fault.New(fault.Aborted, "dry run")
+
+func digestOf(f File) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d\n%s%s", len(f.Markdown), f.Markdown, f.Script)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Find returns the id of the agent that ref names: a name, an id or a unique
+// prefix of one.
+func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
+	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("agent", ref)})
+	return store.One("agent", ref, rows, err)
+}
+
+// ByName returns the id of the agent that has just that name; empty for none.
+func (s *Service) ByName(ctx context.Context, orgID, name string) (string, error) {
+	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: name, Prefix: name})
+	if err != nil {
+		return "", fmt.Errorf("look for agent %s: %w", name, err)
+	}
+	if len(rows) == 0 || !rows[0].Exact {
+		return "", nil
+	}
+	return rows[0].ID, nil
+}
+
+// Get returns an agent by its id.
+func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, error) {
+	row, err := s.store.GetAgent(ctx, db.GetAgentParams{OrgID: orgID, ID: id})
+	if store.IsNotFound(err) {
+		return row, fault.New(fault.NotFound, "there is no agent %q", id).WithObject(id)
+	}
+	return row, err
+}
+
+// Version returns one stored version of an agent.
+func (s *Service) Version(ctx context.Context, orgID, id string, version int32) (db.AgentVersion, error) {
+	return s.VersionIn(ctx, s.store.Queries, orgID, id, version)
+}
+
+// VersionIn is Version, read with q where it is not in memory: inside a
+// transaction, give that transaction's.
+func (s *Service) VersionIn(ctx context.Context, q *db.Queries, orgID, id string, version int32) (db.AgentVersion, error) {
+	key := fmt.Sprintf("%s/%d", id, version)
+	if v, ok := s.versions.Get(key); ok && v.OrgID == orgID {
+		return v, nil
+	}
+	v, err := q.AgentVersion(ctx, db.AgentVersionParams{OrgID: orgID, AgentID: id, Version: version})
+	if store.IsNotFound(err) {
+		return v, fault.New(fault.NotFound, "agent %s has no version %d", id, version).WithObject(id)
+	}
+	if err != nil {
+		return v, fmt.Errorf("load version %d of agent %s: %w", version, id, err)
+	}
+	s.versions.Add(key, v)
+	return v, nil
+}
+
+// PersonaOf returns the parsed form of an agent's version, read with q where it
+// is not in memory: inside a transaction, give that transaction's. It must not
+// be changed.
+func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string, version int32) (*persona.Persona, error) {
+	v, err := s.VersionIn(ctx, q, orgID, id, version)
+	if err != nil {
+		return nil, err
+	}
+	return s.Persona(v.Digest, v.Markdown)
+}
+
+// List returns agents by name, after a name.
+func (s *Service) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListAgentsRow, error) {
+	return s.store.ListAgents(ctx, db.ListAgentsParams{OrgID: orgID, AfterName: after, MaxRows: limit})
+}
+
+// Persona returns the parsed form of a stored version. It must not be changed.
+func (s *Service) Persona(digest, markdown string) (*persona.Persona, error) {
+	if p, ok := s.parsed.Get(digest); ok {
+		return p, nil
+	}
+	// What was valid when it was applied stays readable when a tool goes.
+	p, err := persona.Parse("persona", []byte(markdown), persona.Known{})
+	if err != nil {
+		return nil, fmt.Errorf("read stored persona: %w", err)
+	}
+	s.parsed.Add(digest, p)
+	return p, nil
+}

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Statuses that a person sets and takes away.
+const (
+	Idle           = "idle"
+	Paused         = "paused"
+	ErrorSuspended = "error_suspended"
+	Disabled       = "disabled"
+)
+
+// Pause keeps new tasks of an agent from starting, until somebody resumes it.
+// What is in progress goes on; what was admitted and is not claimed yet waits in
+// the queue again. Pausing it again changes the reason.
+func (s *Service) Pause(ctx context.Context, orgID, id, reason string, by event.Actor) error {
+	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+		// Between this and the commit nobody admits.
+		if err := tx.LockAdmission(ctx, orgID); err != nil {
+			return fmt.Errorf("lock admission of %s: %w", orgID, err)
+		}
+		a, err := lock(ctx, tx, orgID, id)
+		if err != nil {
+			return err
+		}
+		if a.Status == Disabled || a.Status == ErrorSuspended {
+			return fault.New(fault.Precondition, "agent %s is %s: nothing of it starts", a.Name, a.Status).WithObject(id)
+		}
+		why := "paused by " + by.ID
+		if reason = tx.Redact(orgID).String(reason); reason != "" {
+			why += ": " + reason
+		}
+		if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
+			OrgID: orgID, AgentID: id, Reason: Waits(a.Name, Paused, why),
+		}); err != nil {
+			return fmt.Errorf("take back what agent %s was to start: %w", id, err)
+		}
+		return set(ctx, tx, a, Paused, why, "agent.paused", reason, by)
+	})
+}
+
+// Resume lets a paused agent's tasks start again, and those of one that failures
+// have suspended. Resuming one that is neither changes nothing.
+func (s *Service) Resume(ctx context.Context, orgID, id string, by event.Actor) error {
+	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+		a, err := lock(ctx, tx, orgID, id)
+		if err != nil || (a.Status != Paused && a.Status != ErrorSuspended) {
+			return err
+		}
+		if err := tx.AgentGoesOn(ctx, db.AgentGoesOnParams{
+			OrgID: orgID, AgentID: id, Was: Waits(a.Name, a.Status, a.StatusReason), Reason: "agent " + a.Name + " was resumed; waits for its turn",
+		}); err != nil {
+			return fmt.Errorf("tell what waits for agent %s: %w", id, err)
+		}
+		return set(ctx, tx, a, Idle, "", "agent.resumed", "", by)
+	})
+}
+
+// Still are the statuses in which no task of an agent starts.
+var Still = []string{Paused, ErrorSuspended, Disabled}
+
+// Suspend keeps new tasks of an agent from starting until a person resumes it.
+// One that a person has paused or disabled stays so. Of what was admitted
+// already, and is not claimed, nothing starts after the commit.
+func Suspend(ctx context.Context, tx *event.Tx, t db.Task, why string) error {
+	a, err := lock(ctx, tx, t.OrgID, t.AgentID)
+	if err != nil || a.Status == Paused || a.Status == Disabled || a.Status == ErrorSuspended {
+		return err
+	}
+	if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
+		OrgID: t.OrgID, AgentID: a.ID, Reason: Waits(a.Name, ErrorSuspended, why),
+	}); err != nil {
+		return fmt.Errorf("take back what agent %s was to start: %w", a.ID, err)
+	}
+	if err := set(ctx, tx, a, ErrorSuspended, why, "agent.suspended", why, event.Hub); err != nil {
+		return err
+	}
+	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "agent.suspended", Payload: map[string]any{
+		"agent": a.Name, "reason": why, "fix": "deckhand agent resume " + a.Name,
+	}})
+}
+
+// Waits says why a task of an agent in a status does not start; empty when it
+// may.
+func Waits(name, status, why string) string {
+	text := fmt.Sprintf("agent %s is %s", name, status)
+	switch status {
+	case Paused:
+		if why != "" {
+			text = fmt.Sprintf("agent %s is %s", name, why)
+		}
+	case ErrorSuspended:
+		if why != "" {
+			text += ": " + why
+		}
+	case Disabled:
+		return text
+	default:
+		return ""
+	}
+	return fmt.Sprintf("%s; go on with: deckhand agent resume %s", text, name)
+}
+
+func lock(ctx context.Context, tx *event.Tx, orgID, id string) (db.Agent, error) {
+	a, err := tx.LockAgent(ctx, db.LockAgentParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return a, fmt.Errorf("lock agent %s: %w", id, err)
+	}
+	return a, nil
+}
+
+func set(ctx context.Context, tx *event.Tx, a db.Agent, status, why, action, reason string, by event.Actor) error {
+	if err := tx.SetAgentStatus(ctx, db.SetAgentStatusParams{OrgID: a.OrgID, ID: a.ID, Status: status, StatusReason: why}); err != nil {
+		return fmt.Errorf("set the status of agent %s: %w", a.ID, err)
+	}
+	return audit.Append(tx, audit.Entry{
+		OrgID: a.OrgID, By: by, Action: action, ObjectKind: "agent", ObjectID: a.ID, Reason: reason,
+		Before: map[string]any{"status": a.Status, "status_reason": a.StatusReason}, After: map[string]any{"status": status},
+	})
+}

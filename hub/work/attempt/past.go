@@ -1,0 +1,81 @@
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Past is what a run goes on from.
+type Past struct {
+	Turns    []*deckhandv1.Turn
+	Steps    []db.Step
+	Messages []db.TaskMessage
+	// Checkpoint is the newest; nil for none.
+	Checkpoint *db.Checkpoint
+}
+
+// Past reads what earlier attempts left. A task that goes on from a checkpoint
+// of another has that one's turns and steps up to there as its own first ones.
+func (r *Reports) Past(ctx context.Context, t db.Task) (Past, error) {
+	s := r.cfg.Store
+	var past Past
+	newest, err := s.NewestCheckpoint(ctx, db.NewestCheckpointParams{OrgID: t.OrgID, TaskID: t.ID})
+	switch {
+	case err == nil:
+		past.Checkpoint = &newest
+	case !store.IsNotFound(err):
+		return past, fmt.Errorf("load checkpoint of %s: %w", t.ID, err)
+	}
+	// From the task back to the first of those that it goes on from.
+	for upTo := int32(math.MaxInt32); ; {
+		if err := r.prepend(ctx, &past, t, upTo); err != nil {
+			return past, err
+		}
+		if t.ResumedAt == 0 {
+			return past, nil
+		}
+		upTo = min(upTo, t.ResumedAt)
+		row, err := s.GetTask(ctx, db.GetTaskParams{OrgID: t.OrgID, ID: *t.OriginID})
+		if err != nil {
+			return past, fmt.Errorf("load task %s, from which %s goes on: %w", *t.OriginID, t.ID, err)
+		}
+		t = row.Task
+	}
+}
+
+// prepend puts what a task has up to a turn before what is there.
+func (r *Reports) prepend(ctx context.Context, past *Past, t db.Task, upTo int32) error {
+	s := r.cfg.Store
+	rows, err := s.ListTurns(ctx, db.ListTurnsParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return fmt.Errorf("load turns of %s: %w", t.ID, err)
+	}
+	var turns []*deckhandv1.Turn
+	for _, row := range rows {
+		if row.Turn > upTo {
+			break
+		}
+		turn, err := r.Original(row)
+		if err != nil {
+			return err
+		}
+		turns = append(turns, turn)
+	}
+	steps, err := s.StepsUpTo(ctx, db.StepsUpToParams{OrgID: t.OrgID, TaskID: t.ID, UpTo: upTo})
+	if err != nil {
+		return fmt.Errorf("load steps of %s: %w", t.ID, err)
+	}
+	// What was said after the turn that another task goes on from is not part
+	// of that one's past.
+	messages, err := s.BoundMessages(ctx, db.BoundMessagesParams{OrgID: t.OrgID, TaskID: t.ID, UpTo: upTo})
+	if err != nil {
+		return fmt.Errorf("load messages to %s: %w", t.ID, err)
+	}
+	past.Turns, past.Steps, past.Messages = append(turns, past.Turns...), append(steps, past.Steps...), append(messages, past.Messages...)
+	return nil
+}

@@ -1,0 +1,477 @@
+// Package attempt takes what a worker reports of the task it holds: events,
+// finished turns, checkpoints and the end of its loop. Each report is one
+// transaction that holds the lease; a stale one changes nothing.
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/deckhand-sh/deckhand/hub/model/price"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/vault"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Config holds the dependencies of Reports.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Agents   *agent.Service
+	Vault    *vault.Vault
+	Redact   *redact.Redactor
+	// Price returns what a model costs.
+	Price func(ctx context.Context, q *db.Queries, orgID, provider, model string) (price.Model, error)
+	// Propose decides calls of a turn in the transaction that stores it.
+	Propose func(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn, indices []int32) ([]db.Step, error)
+	// Review opens the review of a run that is done, in the transaction that ends
+	// it. completed is what its event would say, which comes when it is accepted.
+	Review func(ctx context.Context, tx *event.Tx, t db.Task, summary string, completed map[string]any) error
+	// Stop ends the running command of a step, best effort.
+	Stop func(step db.Step, by string)
+	// Admit is called after a commit that may let another task start.
+	Admit func(orgID string)
+}
+
+// Reports takes reports.
+type Reports struct{ cfg Config }
+
+// New creates Reports.
+func New(cfg Config) *Reports { return &Reports{cfg} }
+
+// held runs fn in a transaction that holds the lease.
+func (r *Reports) held(ctx context.Context, orgID string, le lease.Lease, fn func(tx *event.Tx, t db.Task, by event.Actor) error) error {
+	return r.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := lease.Hold(ctx, tx, orgID, le)
+		if err != nil {
+			return err
+		}
+		return fn(tx, t, event.Actor{Kind: "worker", ID: *t.WorkerID})
+	})
+}
+
+// Events appends events and answers the last one's number. A batch that is
+// numbered is stored once, however often it comes; 0 numbers none.
+func (r *Reports) Events(ctx context.Context, orgID string, le lease.Lease, batch int64, drafts []event.Draft) (int64, error) {
+	seq, held, err := r.cfg.Recorder.AppendHeld(ctx, event.Holder{
+		OrgID: orgID, TaskID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Batch: batch,
+	}, drafts...)
+	if err == nil && !held {
+		err = lease.Stale(le)
+	}
+	return seq, err
+}
+
+// Turn stores a finished turn with its use and cost, and answers it. A turn that was stored before is answered as it was
+// stored, and nothing is counted twice. Those of its calls that indices name are
+// decided in the same transaction, and their steps answered.
+func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *deckhandv1.Turn, drafts []event.Draft, indices []int32) (*deckhandv1.Turn, []db.Step, error) {
+	if turn.GetUsage() == nil {
+		turn.Usage = &deckhandv1.Usage{}
+	}
+	turn.Attempt = le.Attempt
+	stored := turn
+	var steps []db.Step
+	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
+		if turn.GetTurn() <= t.TurnCount {
+			row, err := tx.GetTurn(ctx, db.GetTurnParams{OrgID: orgID, TaskID: t.ID, Turn: turn.GetTurn()})
+			if err != nil {
+				return fmt.Errorf("load turn %d of %s: %w", turn.GetTurn(), t.ID, err)
+			}
+			if stored, err = r.Original(row); err != nil {
+				return err
+			}
+			steps, err = r.cfg.Propose(ctx, tx, t, stored, indices)
+			return err
+		}
+		if turn.GetTurn() != t.TurnCount+1 {
+			return fault.New(fault.Invalid, "turn.turn is %d, and the task's next turn is %d", turn.GetTurn(), t.TurnCount+1).WithObject(t.ID)
+		}
+		usage, err := r.count(ctx, tx, t, turn)
+		if err != nil {
+			return err
+		}
+		turn.Usage = usage
+		params := db.CreateTurnParams{TaskID: t.ID, Turn: turn.GetTurn(), OrgID: orgID, Attempt: t.Attempt}
+		if params.Content, params.Sealed, err = r.encode(t.OrgID, t.ID, turn); err != nil {
+			return fmt.Errorf("encode turn %d of %s: %w", turn.GetTurn(), t.ID, err)
+		}
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+			if err := q.CreateTurn(ctx, params); err != nil {
+				return err
+			}
+			return q.AddTaskUsage(ctx, db.AddTaskUsageParams{
+				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
+				CacheReadTokens: usage.GetCacheReadTokens(), CacheWriteTokens: usage.GetCacheWriteTokens(), CostMicros: usage.GetCostMicros(),
+			})
+		})
+		if err := tx.Append(orgID, t.ID, by, drafts...); err != nil {
+			return err
+		}
+		steps, err = r.cfg.Propose(ctx, tx, t, turn, indices)
+		return err
+	})
+	return stored, steps, err
+}
+
+// count returns what a turn used and cost: what the relay read off the wire of
+// the calls since the turn before. Where none came through it, as with a
+// script, the worker's own figures count, at the price of the model that the
+// task may use, whatever the worker calls it.
+func (r *Reports) count(ctx context.Context, tx *event.Tx, t db.Task, turn *deckhandv1.Turn) (*deckhandv1.Usage, error) {
+	usage := turn.GetUsage()
+	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	name, model, err := task.RunsWith(t, v)
+	if err != nil {
+		return nil, err
+	}
+	if name != persona.ProviderScript {
+		calls, err := tx.BindModelCalls(ctx, db.BindModelCallsParams{OrgID: t.OrgID, TaskID: t.ID, Turn: turn.GetTurn()})
+		if err != nil {
+			return nil, fmt.Errorf("find the model calls of turn %d of %s: %w", turn.GetTurn(), t.ID, err)
+		}
+		if calls.Calls > 0 {
+			return &deckhandv1.Usage{
+				InputTokens: calls.InputTokens, OutputTokens: calls.OutputTokens, CacheReadTokens: calls.CacheReadTokens,
+				CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros,
+			}, nil
+		}
+	}
+	if usage.GetInputTokens()|usage.GetOutputTokens()|usage.GetCacheReadTokens()|usage.GetCacheWriteTokens() == 0 {
+		return usage, nil // as of most scripts: whatever the price, it costs nothing
+	}
+	p, err := r.cfg.Price(ctx, tx.Queries, t.OrgID, name, model)
+	if err != nil {
+		return nil, err
+	}
+	usage.CostMicros = p.Micros(price.Usage{
+		Input: usage.GetInputTokens(), Output: usage.GetOutputTokens(),
+		CacheRead: usage.GetCacheReadTokens(), CacheWrite: usage.GetCacheWriteTokens(),
+	})
+	return usage, nil
+}
+
+// noTurn is that of calls whose answers became none.
+const noTurn = 0
+
+// uncounted bounds how many tasks one count takes on.
+const uncounted = 200
+
+// CountLate adds what calls cost that were settled after their task had ended,
+// such as those that a kill has cut off, and answers of how many tasks there
+// were any. Any number of hubs may do so at once.
+func (r *Reports) CountLate(ctx context.Context) (int, error) {
+	rows, err := r.cfg.Store.UncountedTasks(ctx, uncounted)
+	if err != nil {
+		return 0, fmt.Errorf("find calls that are not counted: %w", err)
+	}
+	for _, row := range rows {
+		if err := r.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+			t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.ID})
+			if err != nil {
+				return fmt.Errorf("lock task %s: %w", row.ID, err)
+			}
+			return bindRest(ctx, tx, t)
+		}); err != nil {
+			return 0, fmt.Errorf("count the late calls of task %s: %w", row.ID, err)
+		}
+	}
+	return len(rows), nil
+}
+
+// countRest adds what the calls cost of which no turn came.
+func (r *Reports) countRest(ctx context.Context, tx *event.Tx, t db.Task) error {
+	v, err := r.cfg.Agents.VersionIn(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return err
+	}
+	if name, _, err := task.RunsWith(t, v); err != nil || name == persona.ProviderScript {
+		return err
+	}
+	return bindRest(ctx, tx, t)
+}
+
+func bindRest(ctx context.Context, tx *event.Tx, t db.Task) error {
+	calls, err := tx.BindModelCalls(ctx, db.BindModelCallsParams{OrgID: t.OrgID, TaskID: t.ID, Turn: noTurn})
+	if err != nil || calls.Calls == 0 {
+		return err
+	}
+	return tx.AddTaskUsage(ctx, db.AddTaskUsageParams{
+		OrgID: t.OrgID, ID: t.ID, Turn: noTurn, InputTokens: calls.InputTokens, OutputTokens: calls.OutputTokens,
+		CacheReadTokens: calls.CacheReadTokens, CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros,
+	})
+}
+
+// encode returns a turn as masked JSON, for readers, and sealed as it is, for
+// the run to go on from.
+func (r *Reports) encode(orgID, taskID string, turn *deckhandv1.Turn) (masked, sealed []byte, err error) {
+	data, err := protojson.Marshal(turn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sealed, err = r.cfg.Vault.Seal(data, object(taskID, turn.GetTurn())); err != nil {
+		return nil, nil, err
+	}
+	var plain map[string]any
+	if err := json.Unmarshal(data, &plain); err != nil {
+		return nil, nil, err
+	}
+	masked, err = json.Marshal(r.cfg.Redact.Org(orgID).Map(plain))
+	return masked, sealed, err
+}
+
+func object(taskID string, turn int32) string { return fmt.Sprintf("turn %d of %s", turn, taskID) }
+
+// Original reads a stored turn as the model wrote it.
+func (r *Reports) Original(row db.Turn) (*deckhandv1.Turn, error) {
+	data, err := r.cfg.Vault.Open(row.Sealed, object(row.TaskID, row.Turn))
+	if err != nil {
+		return nil, err
+	}
+	turn := &deckhandv1.Turn{}
+	if err := protojson.Unmarshal(data, turn); err != nil {
+		return nil, fmt.Errorf("read turn %d of %s: %w", row.Turn, row.TaskID, err)
+	}
+	return turn, nil
+}
+
+// Boundary is the loop's state at the end of an iteration.
+type Boundary struct {
+	Iteration int32
+	State     map[string]any
+	// Progress is 0 to 1.
+	Progress float64
+}
+
+// Checkpoint stores a boundary, with the events that close the iteration, and
+// answers what people have said meanwhile. Repeating it is harmless.
+func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, b Boundary, drafts []event.Draft) ([]db.TaskMessage, error) {
+	var told []db.TaskMessage
+	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
+		stored, err := r.checkpoint(ctx, tx, t, b)
+		if err != nil {
+			return err
+		}
+		if !stored {
+			// The answer to the first call may have been lost.
+			told, err = message.After(ctx, tx.Queries, t, b.Iteration)
+			return err
+		}
+		if told, err = message.Bind(ctx, tx, t, b.Iteration); err != nil {
+			return err
+		}
+		return tx.Append(orgID, t.ID, by, drafts...)
+	})
+	return told, err
+}
+
+// checkpoint stores a boundary and says whether it is a new one.
+func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Boundary) (bool, error) {
+	params, err := r.checkpointParams(t, b)
+	if err != nil {
+		return false, err
+	}
+	n, err := tx.CreateCheckpoint(ctx, params)
+	if err != nil {
+		return false, fmt.Errorf("store checkpoint %d of %s: %w", b.Iteration, t.ID, err)
+	}
+	if n == 0 {
+		return false, nil
+	}
+	if err := tx.SetTaskProgress(ctx, db.SetTaskProgressParams{
+		OrgID: t.OrgID, ID: t.ID, Iteration: b.Iteration, Progress: b.Progress,
+	}); err != nil {
+		return false, fmt.Errorf("store progress of %s: %w", t.ID, err)
+	}
+	return true, nil
+}
+
+func (r *Reports) checkpointParams(t db.Task, b Boundary) (db.CreateCheckpointParams, error) {
+	data, err := json.Marshal(r.cfg.Redact.Org(t.OrgID).Map(b.State))
+	if err != nil {
+		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
+	}
+	return db.CreateCheckpointParams{TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data}, nil
+}
+
+// End is how a loop ended.
+type End struct {
+	State        task.State
+	Reason       string
+	Summary      string
+	ErrorCode    string
+	ErrorMessage string
+	Events       []event.Draft
+	// Boundary is that of the iteration that ended the run; nil when none did.
+	Boundary *Boundary
+	// Transient says of a failure that trying again may help, not sooner than
+	// RetryAfter.
+	Transient  bool
+	RetryAfter time.Duration
+	// Limit is the one that ended the run; empty for none.
+	Limit string
+}
+
+// goOn has a task whose agent has ended its run go on, because somebody spoke
+// meanwhile: the next attempt hears it.
+func (r *Reports) goOn(ctx context.Context, tx *event.Tx, t db.Task, end End, by event.Actor) error {
+	events, _ := withoutEnd(end.Events)
+	if err := tx.Append(t.OrgID, t.ID, by, events...); err != nil {
+		return err
+	}
+	tx.AfterCommit(func() { r.cfg.Admit(t.OrgID) })
+	_, err := task.Requeue(ctx, tx, t, "a message came as the agent ended its run; waits for a worker to go on with it", "released", by)
+	return err
+}
+
+// withoutEnd returns events without that of the run's end, and what that says.
+func withoutEnd(events []event.Draft) (rest []event.Draft, completed map[string]any) {
+	for _, d := range events {
+		if d.Type == "execution_completed" {
+			completed = d.Payload
+			continue
+		}
+		rest = append(rest, d)
+	}
+	return rest, completed
+}
+
+// keepLast keeps the last checkpoint of a task that failed for somebody to look
+// at and go on from.
+func keepLast(ctx context.Context, tx *event.Tx, t db.Task) error {
+	_, err := tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
+		OrgID: t.OrgID, TaskID: t.ID, Iteration: t.Iteration, Reason: "error", KeepFor: task.MaxCheckpointTime,
+	})
+	if err != nil && !store.IsNotFound(err) {
+		return fmt.Errorf("keep the last checkpoint of %s: %w", t.ID, err)
+	}
+	return nil
+}
+
+// Finish moves the task to where its loop ended and ends the lease.
+func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end End) error {
+	if end.Reason == "" {
+		end.Reason = "the agent ended its run"
+	}
+	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
+		goesOn := end.State == task.Succeeded && t.MessagesWaiting > 0
+		result := task.Result{
+			Summary: r.cfg.Redact.Org(orgID).String(end.Summary), ErrorCode: end.ErrorCode,
+			ErrorMessage: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), Done: end.State == task.Succeeded,
+		}
+		switch b := end.Boundary; {
+		case b != nil && (goesOn || end.State == task.Failed):
+			if _, err := r.checkpoint(ctx, tx, t, *b); err != nil {
+				return err
+			}
+			t.Iteration = max(t.Iteration, b.Iteration)
+		case b != nil:
+			params, err := r.checkpointParams(t, *b)
+			if err != nil {
+				return err
+			}
+			tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+				_, err := q.CreateCheckpoint(ctx, params)
+				return err
+			})
+			result.Iteration, result.Progress = b.Iteration, b.Progress
+		}
+		if goesOn {
+			return r.goOn(ctx, tx, t, end, by)
+		}
+		var completed map[string]any
+		if end.State == task.Succeeded {
+			reviewed, err := r.reviewed(ctx, tx, t)
+			if err != nil {
+				return err
+			}
+			if reviewed {
+				end.Events, completed = withoutEnd(end.Events)
+				end.State, end.Reason = task.ReviewNeeded, "the agent is done, and its work waits for somebody to accept it: deckhand inbox list --task "+t.ID
+			}
+		}
+		if end.State == task.Failed {
+			if err := keepLast(ctx, tx, t); err != nil {
+				return err
+			}
+		}
+		if end.State == task.Failed && end.Transient {
+			// The run goes on later, and finds its steps as they are.
+			if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
+				return err
+			}
+			tx.AfterCommit(func() { r.cfg.Admit(orgID) })
+			return task.Fail(ctx, tx, t, task.Failure{
+				Code: end.ErrorCode, Message: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), After: end.RetryAfter,
+			}, by)
+		}
+		if err := r.countRest(ctx, tx, t); err != nil {
+			return err
+		}
+		if err := tx.Append(orgID, t.ID, by, end.Events...); err != nil {
+			return err
+		}
+		if err := r.judge(ctx, tx, t, end); err != nil {
+			return err
+		}
+		tx.AfterCommit(func() { r.cfg.Admit(orgID) })
+		reason := r.cfg.Redact.Org(orgID).String(end.Reason)
+		open, err := task.End(ctx, tx, t, end.State, reason, result, by)
+		if err == nil && end.State == task.ReviewNeeded {
+			err = r.cfg.Review(ctx, tx, t, result.Summary, completed)
+		}
+		if err == nil && end.State == task.Paused && end.RetryAfter > 0 {
+			// It goes on then, unless somebody has it go on sooner.
+			err = tx.SetTaskTimer(ctx, db.SetTaskTimerParams{OrgID: t.OrgID, ID: t.ID, Wait: end.RetryAfter, Reason: reason})
+		}
+		if err != nil || !open {
+			return err
+		}
+		return r.cancelOpen(ctx, tx, t, by)
+	})
+}
+
+// reviewed says that nothing of a task's run leaves its workspace before a person
+// has accepted it.
+func (r *Reports) reviewed(ctx context.Context, tx *event.Tx, t db.Task) (bool, error) {
+	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return false, err
+	}
+	p, err = task.Narrowed(t, p)
+	return err == nil && p.Mode == persona.Review, err
+}
+
+// cancelOpen ends the steps of a run that ended before them: nothing of it goes
+// on when the next one starts.
+func (r *Reports) cancelOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) error {
+	open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: "the run ended"})
+	if err != nil {
+		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
+	}
+	tx.AfterCommit(func() {
+		for _, step := range open {
+			if step.StartedAt != nil {
+				r.cfg.Stop(step, by.ID)
+			}
+		}
+	})
+	return nil
+}

@@ -1,0 +1,223 @@
+// Package estimate says what runs of the past tell: what the next one is likely
+// to take, and how many went how. It reads only; where the database does not
+// answer, it does not either.
+package estimate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/expirable"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+)
+
+const (
+	// Enough is how many runs there must be for an estimate, and sample of how
+	// many of the last it is made.
+	Enough = 5
+	sample = 100
+	// knownFor is how long the runs of an agent are taken for good.
+	knownFor = 10 * time.Second
+	known    = 1024
+	// maxRows bounds statistics.
+	maxRows = 1000
+)
+
+// History reads it.
+type History struct {
+	store *store.Store
+	// runs are by organisation and agent.
+	runs *expirable.LRU[string, []db.RunsOfAgentRow]
+	now  func() time.Time
+}
+
+// New creates a History.
+func New(s *store.Store) *History {
+	return &History{store: s, runs: expirable.NewLRU[string, []db.RunsOfAgentRow](known, nil, knownFor), now: time.Now}
+}
+
+// Range is the middle of many figures, and their 90th percentile.
+type Range[T ~int64] struct{ Middle, High T }
+
+// Estimate is what runs took.
+type Estimate struct {
+	// Runs is how many it is of; 0 for no history.
+	Runs int32
+	// Basis says of which.
+	Basis string
+	// Of a whole run. Cost is in micro-dollars.
+	Duration Range[time.Duration]
+	Cost     Range[int64]
+	// Iteration is how far the run is that it is for.
+	Iteration int32
+}
+
+// NoHistory is the basis of an estimate that cannot be made.
+const NoHistory = "no history"
+
+// Before estimates a run of an agent that has not begun.
+func (h *History) Before(ctx context.Context, orgID, agentID string) (Estimate, error) {
+	rows, err := h.past(ctx, orgID, agentID)
+	if err != nil {
+		return Estimate{}, err
+	}
+	return estimate(rows, far{}), nil
+}
+
+// Of estimates a task's whole run, by how far it is.
+func (h *History) Of(ctx context.Context, t db.Task) (Estimate, error) {
+	rows, err := h.past(ctx, t.OrgID, t.AgentID)
+	if err != nil {
+		return Estimate{}, err
+	}
+	at := far{iteration: t.Iteration - t.ResumedAt, cost: t.CostMicros}
+	if t.StartedAt != nil {
+		until := h.now()
+		if t.FinishedAt != nil {
+			until = *t.FinishedAt
+		}
+		at.seconds = max(until.Sub(*t.StartedAt).Seconds(), 0)
+	}
+	return estimate(rows, at), nil
+}
+
+func (h *History) past(ctx context.Context, orgID, agentID string) ([]db.RunsOfAgentRow, error) {
+	key := orgID + "/" + agentID
+	if rows, ok := h.runs.Get(key); ok {
+		return rows, nil
+	}
+	rows, err := h.store.RunsOfAgent(ctx, db.RunsOfAgentParams{OrgID: orgID, AgentID: agentID, Sample: sample})
+	if err != nil {
+		return nil, fmt.Errorf("read the runs of agent %s: %w", agentID, err)
+	}
+	h.runs.Add(key, rows)
+	return rows, nil
+}
+
+// far is how far a run is.
+type far struct {
+	iteration int32
+	seconds   float64
+	cost      int64
+}
+
+// estimate takes the runs that went on for at least as long. What this one has
+// taken so far is certain; each iteration that they had more, it takes as long and
+// costs as much as one of its own so far.
+func estimate(rows []db.RunsOfAgentRow, at far) Estimate {
+	var seconds, costs []float64
+	for _, r := range rows {
+		if at.iteration <= 0 {
+			seconds, costs = append(seconds, max(r.Seconds, at.seconds)), append(costs, max(float64(r.CostMicros), float64(at.cost)))
+			continue
+		}
+		if more := float64(r.Iteration-at.iteration) / float64(at.iteration); more >= 0 {
+			seconds, costs = append(seconds, at.seconds*(1+more)), append(costs, float64(at.cost)*(1+more))
+		}
+	}
+	e := Estimate{Basis: NoHistory, Iteration: max(at.iteration, 0)}
+	switch {
+	case len(rows) < Enough:
+		return e
+	case len(seconds) < Enough:
+		e.Basis = fmt.Sprintf("it goes on for longer than all but %d of the last %d runs of the agent", len(seconds), len(rows))
+		return e
+	case at.iteration > 0:
+		e.Basis = fmt.Sprintf("%d of the last %d runs of the agent, which had as many iterations", len(seconds), len(rows))
+	default:
+		e.Basis = fmt.Sprintf("the last %d runs of the agent", len(rows))
+	}
+	e.Runs = int32(len(seconds)) //nolint:gosec // at most the sample
+	slices.Sort(seconds)
+	slices.Sort(costs)
+	span := func(p float64) time.Duration { return time.Duration(percentile(seconds, p) * float64(time.Second)) }
+	e.Duration = Range[time.Duration]{span(middle).Round(time.Millisecond), span(high).Round(time.Millisecond)}
+	e.Cost = Range[int64]{int64(math.Round(percentile(costs, middle))), int64(math.Round(percentile(costs, high)))}
+	return e
+}
+
+const middle, high = 0.5, 0.9
+
+// percentile returns that of sorted figures, between two of them in proportion,
+// as PostgreSQL's percentile_cont.
+func percentile(sorted []float64, p float64) float64 {
+	place := p * float64(len(sorted)-1)
+	low := int(place)
+	if low+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[low] + (place-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+// Asked says what statistics are of.
+type Asked struct {
+	OrgID string
+	// By is agent, tool, outcome, day or month.
+	By           string
+	Since, Until time.Time
+	// AgentID is empty for all, and User for everybody's.
+	AgentID, User string
+}
+
+// Row adds up what has one key.
+type Row struct {
+	Key                                                 string
+	Tasks, Succeeded, Failed, TimedOut, Cancelled, Live int64
+	// Of a tool.
+	Calls, CallsFailed int64
+	// Of tasks. Cost is in micro-dollars.
+	InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens, CostMicros int64
+	// Took is nil where none has ended.
+	Took *Range[time.Duration]
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func took(seconds []float64) *Range[time.Duration] {
+	if len(seconds) != 2 { // the middle one and the high one
+		return nil
+	}
+	span := func(s float64) time.Duration { return time.Duration(max(s, 0) * float64(time.Second)) }
+	return &Range[time.Duration]{span(seconds[0]), span(seconds[1])}
+}
+
+// Statistics adds up tasks, or the calls of tools.
+func (h *History) Statistics(ctx context.Context, a Asked) ([]Row, error) {
+	var out []Row
+	if a.By == "tool" {
+		rows, err := h.store.ToolStatistics(ctx, db.ToolStatisticsParams{
+			OrgID: a.OrgID, Since: a.Since, Until: a.Until, AgentID: optional(a.AgentID), UserName: optional(a.User), MaxRows: maxRows,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("add up calls of tools: %w", err)
+		}
+		for _, r := range rows {
+			out = append(out, Row{Key: r.Key, Tasks: r.Tasks, Calls: r.Calls, CallsFailed: r.CallsFailed, Took: took(r.Seconds)})
+		}
+		return out, nil
+	}
+	rows, err := h.store.TaskStatistics(ctx, db.TaskStatisticsParams{
+		By: a.By, OrgID: a.OrgID, Since: a.Since, Until: a.Until, AgentID: optional(a.AgentID), UserName: optional(a.User), MaxRows: maxRows,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add up tasks: %w", err)
+	}
+	for _, r := range rows {
+		out = append(out, Row{
+			Key: r.Key, Tasks: r.Tasks, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled, Live: r.Live,
+			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens, CacheWriteTokens: r.CacheWriteTokens,
+			CostMicros: r.CostMicros, Took: took(r.Seconds),
+		})
+	}
+	return out, nil
+}

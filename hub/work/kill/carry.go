@@ -1,0 +1,160 @@
+package kill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+const (
+	// atOnce is how many orders are given at the same time.
+	atOnce = 128
+	// silence is how long a node that was told something may answer nothing
+	// before it counts as cut off: its link is missed later than that.
+	silence = 5 * time.Second
+)
+
+// errSilent ends the orders to a node that answers nothing.
+var errSilent = errors.New("the node answers nothing")
+
+// errand is what is asked of one node.
+type errand struct {
+	// ctx ends, for errSilent, when the node answers nothing.
+	ctx   context.Context
+	heard atomic.Bool
+}
+
+// carryOut tells all nodes at once.
+func (s *Switch) carryOut(ctx context.Context, orders []db.KillOrder) []Killed {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errands := map[string]*errand{}
+	for _, order := range orders {
+		if errands[order.NodeID] == nil {
+			errands[order.NodeID] = s.listen(ctx, order)
+		}
+	}
+	out := make([]Killed, len(orders))
+	var asking sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i, order := range orders {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			out[i] = s.do(errands[order.NodeID], order)
+		})
+	}
+	asking.Wait()
+	return out
+}
+
+// listen finds out whether a node answers at all: a link that was cut a moment
+// ago looks as it did before, and a kill that takes its time is no sign of one.
+func (s *Switch) listen(ctx context.Context, order db.KillOrder) *errand {
+	e := &errand{}
+	ctx, end := context.WithCancelCause(ctx)
+	e.ctx = ctx
+	go func() {
+		asked, cancel := context.WithTimeout(ctx, silence)
+		defer cancel()
+		node, err := s.cfg.Node(order.NodeID)
+		if err != nil {
+			return // the orders are told so too
+		}
+		// Nothing has the order's name: to say that is an answer.
+		_, _ = node.Exec().GetExec(asked, &nodev1.GetExecRequest{ExecId: order.ID})
+		if asked.Err() != nil && !e.heard.Load() {
+			end(errSilent)
+		}
+	}()
+	return e
+}
+
+// do has a node kill what an order names, and answers what came of it.
+func (s *Switch) do(e *errand, order db.KillOrder) Killed {
+	k := Killed{TaskID: order.TaskID, NodeID: order.NodeID, Outcome: Confirmed}
+	asked, cancel := context.WithTimeout(e.ctx, s.cfg.Timeout)
+	defer cancel()
+	err := s.ask(asked, order)
+	ctx := context.WithoutCancel(e.ctx)
+	if err == nil {
+		e.heard.Store(true)
+		if err := s.cfg.Store.ConfirmKillOrder(ctx, db.ConfirmKillOrderParams{OrgID: order.OrgID, ID: order.ID}); err != nil {
+			s.cfg.Log.Warn("cannot note that a kill was confirmed; it will be asked for again", "task_id", order.TaskID, "error", err)
+		}
+		return k
+	}
+	silent := errors.Is(context.Cause(asked), errSilent)
+	k.Outcome, k.Detail = Pending, err.Error()
+	if e := fault.As(err); e != nil {
+		k.Detail = e.Message
+	}
+	if silent {
+		k.Detail = fmt.Sprintf("node %s answers nothing since %s", order.NodeID, silence)
+	}
+	if silent || fault.Is(err, fault.Unavailable) {
+		by, byErr := s.stopsBy(ctx, order, silent)
+		if byErr == nil {
+			k.Outcome, k.StopsBy = StopsBy, by
+		} else {
+			s.cfg.Log.Warn("cannot tell by when a node that is cut off stops a task", "task_id", order.TaskID, "error", byErr)
+		}
+	}
+	if err := s.cfg.Store.SetKillProblem(ctx, db.SetKillProblemParams{OrgID: order.OrgID, ID: order.ID, Problem: k.Detail}); err != nil {
+		s.cfg.Log.Warn("cannot note why a kill is not confirmed", "task_id", order.TaskID, "error", err)
+	}
+	s.cfg.Log.Info("a kill is not confirmed yet", "task_id", order.TaskID, "node_id", order.NodeID, "reason", k.Detail)
+	return k
+}
+
+// stopsBy returns when a node that is cut off has stopped an order's commands.
+// Of one that has just gone silent, what it heard last of the hub may be as late
+// as this.
+func (s *Switch) stopsBy(ctx context.Context, order db.KillOrder, silent bool) (time.Time, error) {
+	grace, err := s.cfg.OfflineGrace(ctx, order.OrgID, order.TaskID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if silent {
+		return time.Now().Add(grace), nil
+	}
+	seen, err := s.cfg.Store.LastContact(ctx, db.LastContactParams{OrgID: order.OrgID, ID: order.NodeID})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("see when node %s was last heard of: %w", order.NodeID, err)
+	}
+	return seen.Add(grace), nil
+}
+
+// ask kills the order's commands, which then never start either, and whatever
+// else is in its jail.
+func (s *Switch) ask(ctx context.Context, order db.KillOrder) error {
+	node, err := s.cfg.Node(order.NodeID)
+	if err != nil {
+		return err
+	}
+	by := "kill switch: " + order.OrderedBy
+	for _, id := range order.StepIds {
+		if _, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: by}); err != nil {
+			return fault.FromGRPC(err)
+		}
+	}
+	used, err := s.inUse(ctx, s.cfg.Store.Queries, order.OrgID, order.JailID, order.TaskID)
+	if err != nil || used {
+		return err
+	}
+	res, err := node.Jails().KillJail(ctx, &nodev1.KillJailRequest{JailId: order.JailID, By: by})
+	if err != nil {
+		return fault.FromGRPC(err)
+	}
+	if left := res.GetMembersLeft(); left > 0 {
+		return fault.New(fault.Aborted, "%d processes of task %s have not ended on node %s", left, order.TaskID, order.NodeID)
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+// Package kill is the kill switch. One transaction makes the hold, cancels every
+// task in the scope with its steps, and stores what the nodes are to kill; then
+// all nodes concerned are told at once, and each answers when it has looked and
+// nothing is left.
+//
+// What keeps a step from slipping through: a step is started under its task's
+// lease, in a transaction that locks the task's row, and a cancelled task has no
+// lease. One that was started at the same instant, in any hub, was started
+// before and is among those to kill; its node never starts an id that it was
+// told to kill before it came. Admission reads holds under the organisation's
+// lock, which making one takes too. So a hub needs to know nothing of another.
+//
+// An order stays in the database until it is confirmed. It is given again when
+// its node connects and from time to time, whichever hub is left; until then
+// nothing else is admitted into that jail. Cut off, a node stops its commands by
+// their offline grace.
+package kill
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/hold"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Task is the scope of one task, on which no hold stands: it has ended for good.
+const Task hold.Scope = "task"
+
+// Node is the way to a machine.
+type Node interface {
+	Exec() nodev1.ExecServiceClient
+	Jails() nodev1.JailServiceClient
+}
+
+// Config holds the dependencies of a Switch.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	// Node returns the live link to a node, or an error of kind Unavailable.
+	Node func(nodeID string) (Node, error)
+	// Admit is called after a commit that may let a task start.
+	Admit func(orgID string)
+	// Ended is told of each killed task when its node was asked, successfully or
+	// not: its jail need not go on.
+	Ended func(t db.Task)
+	// Timeout bounds how long a node is waited for.
+	Timeout time.Duration
+	// OfflineGrace returns how long a task's commands go on while their node is
+	// cut off.
+	OfflineGrace func(ctx context.Context, orgID, taskID string) (time.Duration, error)
+	Log          hclog.Logger
+}
+
+// Switch is the kill switch.
+type Switch struct{ cfg Config }
+
+// New creates a Switch.
+func New(cfg Config) *Switch { return &Switch{cfg} }
+
+// Order is what somebody wants killed.
+type Order struct {
+	OrgID string
+	Scope hold.Scope
+	// ObjectID is what the scope is of; the organisation's id for all of it.
+	ObjectID string
+	Reason   string
+	By       event.Actor
+}
+
+// Outcome is what is known of a killed task's processes.
+type Outcome string
+
+// The outcomes.
+const (
+	// Confirmed: none is left; the node has looked.
+	Confirmed Outcome = "confirmed"
+	// StopsBy: the node is cut off, and stops them by a time.
+	StopsBy Outcome = "stops_by"
+	// Pending: the node was told, and has not done it yet.
+	Pending Outcome = "pending"
+)
+
+// Killed is what became of one task.
+type Killed struct {
+	TaskID, NodeID string
+	Outcome        Outcome
+	// StopsBy is set for that outcome.
+	StopsBy time.Time
+	// Detail is what is in the way, or that there was nothing to kill.
+	Detail string
+}
+
+// Kill ends everything in a scope and answers what became of each task. Ordered
+// again, it asks again of those nodes that have not confirmed.
+func (s *Switch) Kill(ctx context.Context, o Order) (*db.Hold, []Killed, error) {
+	var stands *db.Hold
+	var orders []db.KillOrder
+	var ended, idle []db.Task
+	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockAdmission(ctx, o.OrgID); err != nil {
+			return fmt.Errorf("lock admission of %s: %w", o.OrgID, err)
+		}
+		o.Reason = tx.Redact(o.OrgID).String(o.Reason)
+		var err error
+		if stands, err = s.hold(ctx, tx, o); err != nil {
+			return err
+		}
+		orders, ended, idle, err = s.cancel(ctx, tx, o)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	// The callers' time must not decide what is killed.
+	killed := s.carryOut(context.WithoutCancel(ctx), orders)
+	for _, t := range idle {
+		killed = append(killed, Killed{TaskID: t.ID, Outcome: Confirmed, Detail: "it had not begun"})
+	}
+	for _, t := range ended {
+		s.cfg.Ended(t)
+	}
+	s.cfg.Admit(o.OrgID)
+	return stands, killed, nil
+}
+
+// hold makes the hold, or answers the one that stands.
+func (s *Switch) hold(ctx context.Context, tx *event.Tx, o Order) (*db.Hold, error) {
+	if o.Scope == Task {
+		return nil, nil
+	}
+	made, err := tx.CreateHold(ctx, db.CreateHoldParams{
+		ID: ident.New("hold"), OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID, HeldBy: o.By.ID, Reason: o.Reason,
+	})
+	if store.IsNotFound(err) {
+		made, err = tx.StandingHold(ctx, db.StandingHoldParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID})
+		if err != nil {
+			return nil, fmt.Errorf("read the hold on %s %s: %w", o.Scope, o.ObjectID, err)
+		}
+		return &made, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold %s %s: %w", o.Scope, o.ObjectID, err)
+	}
+	return &made, audit.Append(tx, audit.Entry{
+		OrgID: o.OrgID, By: o.By, Action: "hold.made", ObjectKind: "hold", ObjectID: made.ID, Reason: o.Reason,
+		After: map[string]any{"scope": made.Scope, "object_id": made.ObjectID},
+	})
+}
+
+// cancel ends the scope's tasks and stores an order for each that may have left
+// something running. It answers those that it ended as they stood before; idle
+// are those that had nothing yet.
+func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db.KillOrder, ended, idle []db.Task, err error) {
+	family := []string{o.ObjectID}
+	if o.Scope == Task {
+		below, err := tx.LiveBelow(ctx, db.LiveBelowParams{OrgID: o.OrgID, ID: o.ObjectID})
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("find the tasks below %s: %w", o.ObjectID, err)
+		}
+		family = append(family, below...)
+	}
+	live, err := tx.LockLiveTasks(ctx, db.LockLiveTasksParams{OrgID: o.OrgID, Scope: string(o.Scope), ObjectID: o.ObjectID, Ids: family})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find the tasks of %s %s: %w", o.Scope, o.ObjectID, err)
+	}
+	why := "killed by " + o.By.ID
+	if o.Scope != Task {
+		why += " with all of " + string(o.Scope) + " " + o.ObjectID
+	}
+	if len(family) > 1 {
+		why += " with all below task " + o.ObjectID
+	}
+	if o.Reason != "" {
+		why += ": " + o.Reason
+	}
+	steps, err := task.CancelAll(ctx, tx, o.OrgID, live, why, fault.Killed, o.By)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ended = live
+	if len(live) == 0 && o.Scope == Task {
+		// It has ended, and may have left something: its workspace is looked
+		// into, unless it is another's by now.
+		if live, err = s.left(ctx, tx, o); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	ids := []string{}
+	if o.Scope == Task {
+		ids = append(ids, o.ObjectID)
+	}
+	for _, t := range live {
+		ids = append(ids, t.ID)
+	}
+	// What was ordered before and is not confirmed is ordered again.
+	if orders, err = s.open(ctx, tx, o, ids); err != nil {
+		return nil, nil, nil, err
+	}
+	for _, t := range live {
+		switch {
+		case t.NodeID == nil || t.Attempt == 0:
+			idle = append(idle, t)
+			continue
+		case slices.ContainsFunc(orders, func(k db.KillOrder) bool { return k.TaskID == t.ID }):
+			continue
+		}
+		order, err := tx.CreateKillOrder(ctx, db.CreateKillOrderParams{
+			ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: *t.NodeID, JailID: t.JailID, StepIds: started(steps, t.ID), OrderedBy: o.By.ID,
+		})
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("store the order to kill task %s: %w", t.ID, err)
+		}
+		orders = append(orders, order)
+	}
+	return orders, ended, idle, nil
+}
+
+func (s *Switch) open(ctx context.Context, tx *event.Tx, o Order, ids []string) ([]db.KillOrder, error) {
+	var open []db.KillOrder
+	var err error
+	if o.Scope == hold.Organisation || o.Scope == hold.Node {
+		p := db.OpenKillOrdersParams{OrgID: o.OrgID, MaxRows: batch}
+		if o.Scope == hold.Node {
+			p.NodeID = o.ObjectID
+		}
+		open, err = tx.OpenKillOrders(ctx, p)
+	} else {
+		open, err = tx.OpenKillOrdersOf(ctx, db.OpenKillOrdersOfParams{OrgID: o.OrgID, TaskIds: ids, AgentID: scoped(o, hold.Agent),
+			TriggerID: scoped(o, hold.Trigger), LineageID: scoped(o, hold.Lineage)})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find open kill orders: %w", err)
+	}
+	return open, nil
+}
+
+func scoped(o Order, scope hold.Scope) string {
+	if o.Scope == scope {
+		return o.ObjectID
+	}
+	return ""
+}
+
+// left returns a task that has ended, if something of it may be left.
+func (s *Switch) left(ctx context.Context, tx *event.Tx, o Order) ([]db.Task, error) {
+	t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: o.OrgID, ID: o.ObjectID})
+	if err != nil {
+		return nil, fmt.Errorf("lock task %s: %w", o.ObjectID, err)
+	}
+	used, err := s.inUse(ctx, tx.Queries, t.OrgID, t.JailID, t.ID)
+	if err != nil || used {
+		return nil, err
+	}
+	return []db.Task{t}, nil
+}
+
+// inUse reports whether another task may have something running in a jail.
+func (s *Switch) inUse(ctx context.Context, q *db.Queries, orgID, jailID, taskID string) (bool, error) {
+	_, err := q.JailUser(ctx, db.JailUserParams{OrgID: orgID, JailID: jailID, TaskID: taskID})
+	if store.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("see who uses jail %s: %w", jailID, err)
+	}
+	return true, nil
+}
+
+// started returns the names under which a task's steps may run on its node.
+func started(steps []db.Step, taskID string) []string {
+	ids := []string{}
+	for _, step := range steps {
+		if step.TaskID == taskID && step.StartedAt != nil {
+			ids = append(ids, step.ExecID)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,347 @@
+// Package lease is a worker's hold on a task. A claim is a compare-and-swap in
+// PostgreSQL that gives a secret token; every write a worker makes carries
+// (task, attempt, token) and is refused once the lease has ended on the
+// database's clock. Leases are renewed in batches; those of a worker that died
+// end by themselves, and the sweeper puts their tasks back into the queue.
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+// Lease names a hold on a task.
+type Lease struct {
+	TaskID  string
+	Attempt int32
+	// Token is a secret; the database keeps its hash.
+	Token string
+}
+
+// Config holds the dependencies of Leases.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	// TTL is how long a lease lasts without renewal.
+	TTL time.Duration
+	// Admit is called after a commit that may let a task start.
+	Admit func(orgID string)
+	// Jailed reports whether a task has anything to do on its node. One that has
+	// not runs as soon as it is claimed.
+	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
+	// Became, if set, is told what became of how many leases: "renewed", "refused"
+	// at a renewal, "lost" to the sweeper.
+	Became func(what string, n int)
+}
+
+// Leases gives, renews, checks and ends leases.
+type Leases struct{ cfg Config }
+
+// New creates Leases.
+func New(cfg Config) *Leases {
+	if cfg.Became == nil {
+		cfg.Became = func(string, int) {}
+	}
+	return &Leases{cfg}
+}
+
+// TTL is how long a lease lasts without renewal.
+func (l *Leases) TTL() time.Duration { return l.cfg.TTL }
+
+// Claim takes an admitted task of one of pools, or of any with none of them, for
+// a worker. It returns nil when there is nothing to claim: the wake-up was stale,
+// or another worker was first.
+func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, attempt int32, pools ...string) (*Lease, *db.Task, error) {
+	token := ident.Secret("dhl")
+	var claimed *db.Task
+	err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		claimed = nil
+		t, err := tx.ClaimTask(ctx, db.ClaimTaskParams{
+			OrgID: orgID, ID: taskID, Attempt: attempt, WorkerID: &workerID,
+			Pools: pools, LeaseHash: ident.Hash(token), Ttl: l.cfg.TTL, Reason: "worker " + workerID + " is making its jail",
+		})
+		if store.IsNotFound(err) {
+			w, err := tx.GetWorker(ctx, db.GetWorkerParams{OrgID: orgID, ID: workerID})
+			switch {
+			case store.IsNotFound(err):
+				return unregistered(workerID)
+			case err == nil && w.DrainedAt != nil:
+				return fault.New(fault.Aborted, "worker %s is drained", workerID).WithFix("let another worker claim it").WithObject(workerID)
+			case err == nil && w.Pressure != "":
+				return fault.New(fault.Aborted, "%s", underPressure(workerID, w.Pressure)).WithFix("let another worker claim it").WithObject(workerID)
+			}
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("claim task %s: %w", taskID, err)
+		}
+		attempt := db.CreateAttemptParams{TaskID: t.ID, Attempt: t.Attempt, OrgID: orgID, WorkerID: workerID}
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.CreateAttempt(ctx, attempt) })
+		if t.Attempt == 1 && t.WorkspaceScope == string(persona.ScopeAgent) {
+			// Its workspace is made there now, if it has none.
+			home := db.SetAgentHomeParams{OrgID: orgID, ID: t.AgentID, NodeID: t.NodeID}
+			tx.WithCommit(func(ctx context.Context, q *db.Queries) error { return q.SetAgentHome(ctx, home) })
+		}
+		if _, err := message.Bind(ctx, tx, t, t.TurnCount); err != nil {
+			return err
+		}
+		claimed = &t
+		by := event.Actor{Kind: "worker", ID: workerID}
+		if err := tx.Append(orgID, t.ID, by,
+			event.Draft{Type: "state_changed", Payload: map[string]any{
+				"from": string(task.Queued), "to": string(task.Starting), "reason": t.Reason,
+			}},
+			event.Draft{Type: "agent.spawned", Payload: map[string]any{"attempt": t.Attempt, "worker_id": workerID}}); err != nil {
+			return err
+		}
+		jailed, err := l.cfg.Jailed(ctx, tx.Queries, t)
+		if err != nil || jailed {
+			return err
+		}
+		t, err = task.Run(tx, t, by)
+		return err
+	})
+	if err != nil || claimed == nil {
+		return nil, nil, err
+	}
+	return &Lease{TaskID: claimed.ID, Attempt: claimed.Attempt, Token: token}, claimed, nil
+}
+
+// touch notes that a worker lives and whether it can take more, and answers
+// whether it may.
+func (l *Leases) touch(ctx context.Context, orgID, workerID, pressure string) (draining bool, err error) {
+	row, err := l.cfg.Store.TouchWorker(ctx, db.TouchWorkerParams{OrgID: orgID, ID: workerID, Pressure: pressure})
+	if store.IsNotFound(err) {
+		return false, unregistered(workerID)
+	}
+	if err != nil {
+		return false, fmt.Errorf("note that worker %s lives: %w", workerID, err)
+	}
+	if row.WasPressure == pressure {
+		return row.DrainedAt != nil, nil
+	}
+	if pressure != "" {
+		err = l.takeBack(ctx, orgID, row.Pool, underPressure(workerID, pressure))
+	}
+	l.cfg.Admit(orgID)
+	return row.DrainedAt != nil, err
+}
+
+// takeBack has what was admitted to a pool, and not claimed yet, wait in the
+// queue again, if none of the pool's workers takes anything.
+func (l *Leases) takeBack(ctx context.Context, orgID, pool, reason string) error {
+	err := l.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.LockAdmission(ctx, orgID); err != nil {
+			return err
+		}
+		return q.TakeBackFromPool(ctx, db.TakeBackFromPoolParams{
+			OrgID: orgID, Pool: pool, Reason: reason, StaleAfter: WorkerStale(l.cfg.TTL),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("take back what waits for pool %s: %w", pool, err)
+	}
+	return nil
+}
+
+func underPressure(workerID, pressure string) string {
+	return fmt.Sprintf("worker %s is under pressure: %s", workerID, pressure)
+}
+
+func unregistered(workerID string) error {
+	return fault.New(fault.NotFound, "worker %s is not registered", workerID).WithFix("register again").WithObject(workerID)
+}
+
+// Renewal is what became of one lease.
+type Renewal struct {
+	TaskID string
+	Held   bool
+	// Reason says why a lease is gone: the task's state, or "lost".
+	Reason string
+}
+
+// Renew renews all of a worker's leases in one statement. Pressure is why the
+// worker takes nothing new, empty when it does; draining says that it may not.
+func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, leases []Lease) (out []Renewal, draining bool, err error) {
+	if draining, err = l.touch(ctx, orgID, workerID, pressure); err != nil || len(leases) == 0 {
+		return nil, draining, err
+	}
+	params := db.RenewLeasesParams{OrgID: orgID, Ttl: l.cfg.TTL}
+	for _, le := range leases {
+		params.Ids = append(params.Ids, le.TaskID)
+		params.Attempts = append(params.Attempts, le.Attempt)
+		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
+	}
+	rows, err := l.cfg.Store.RenewLeases(ctx, params)
+	if err != nil {
+		return nil, draining, fmt.Errorf("renew %d leases: %w", len(leases), err)
+	}
+	held := make(map[db.RenewLeasesRow]bool, len(rows))
+	for _, row := range rows {
+		held[row] = true
+	}
+	l.cfg.Became("renewed", len(held))
+	l.cfg.Became("refused", len(leases)-len(held))
+	gone := map[string]string{}
+	if len(held) < len(leases) {
+		states, err := l.cfg.Store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: params.Ids})
+		if err != nil {
+			return nil, draining, fmt.Errorf("read states of lost leases: %w", err)
+		}
+		for _, s := range states {
+			gone[s.ID] = s.State
+		}
+	}
+	out = make([]Renewal, len(leases))
+	for i, le := range leases {
+		out[i] = Renewal{TaskID: le.TaskID, Held: held[db.RenewLeasesRow{ID: le.TaskID, Attempt: le.Attempt}]}
+		if !out[i].Held {
+			out[i].Reason = "lost"
+			if state := gone[le.TaskID]; task.State(state).Final() && state != "" {
+				out[i].Reason = state
+			}
+		}
+	}
+	return out, draining, nil
+}
+
+// Stale is the error of a write whose lease has ended.
+func Stale(le Lease) error {
+	return fault.New(fault.Precondition, "the lease of attempt %d on task %s has ended", le.Attempt, le.TaskID).
+		WithCode(fault.LeaseEnded).WithFix("stop working on it").WithObject(le.TaskID)
+}
+
+// Hold locks the leased task's row for the rest of the transaction; a stale
+// lease is refused.
+func Hold(ctx context.Context, tx *event.Tx, orgID string, le Lease) (db.Task, error) {
+	t, err := tx.LockLeasedTask(ctx, db.LockLeasedTaskParams{
+		OrgID: orgID, ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token),
+	})
+	if store.IsNotFound(err) {
+		return t, Stale(le)
+	}
+	if err != nil {
+		return t, fmt.Errorf("lock task %s: %w", le.TaskID, err)
+	}
+	return t, nil
+}
+
+// Check returns the leased task without locking it; a stale lease is refused.
+// It takes no organisation: the token is proof enough.
+func (l *Leases) Check(ctx context.Context, le Lease) (db.Task, error) {
+	t, err := l.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{
+		ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token),
+	})
+	if store.IsNotFound(err) {
+		return t, Stale(le)
+	}
+	return t, err
+}
+
+// Call is Check, with what a call of one provider takes besides.
+func (l *Leases) Call(ctx context.Context, le Lease, provider string) (db.GetLeasedCallRow, error) {
+	row, err := l.cfg.Store.GetLeasedCall(ctx, db.GetLeasedCallParams{
+		ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), Provider: provider,
+	})
+	if store.IsNotFound(err) {
+		return row, Stale(le)
+	}
+	return row, err
+}
+
+// Ended returns those of the leases that have ended, in one look.
+func (l *Leases) Ended(ctx context.Context, leases []Lease) ([]Lease, error) {
+	var params db.LiveLeasesParams
+	for _, le := range leases {
+		params.Ids = append(params.Ids, le.TaskID)
+		params.Attempts = append(params.Attempts, le.Attempt)
+		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
+	}
+	rows, err := l.cfg.Store.LiveLeases(ctx, params)
+	if err != nil {
+		return nil, fmt.Errorf("look at %d leases: %w", len(leases), err)
+	}
+	live := make(map[db.LiveLeasesRow]bool, len(rows))
+	for _, row := range rows {
+		live[row] = true
+	}
+	var ended []Lease
+	for _, le := range leases {
+		if !live[db.LiveLeasesRow{ID: le.TaskID, Attempt: le.Attempt}] {
+			ended = append(ended, le)
+		}
+	}
+	return ended, nil
+}
+
+// Release hands a task back to the queue at no cost in retries.
+func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason string) error {
+	return l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := Hold(ctx, tx, orgID, le)
+		if err != nil {
+			return err
+		}
+		by := event.Actor{Kind: "worker", ID: *t.WorkerID}
+		why := "handed back by worker " + by.ID + "; waits for another"
+		if reason != "" {
+			why += " (" + reason + ")"
+		}
+		tx.AfterCommit(func() { l.cfg.Admit(orgID) })
+		_, err = task.Requeue(ctx, tx, t, why, "released", by)
+		return err
+	})
+}
+
+// maxWorkerLosses is how many workers may be lost with one task before a person
+// must look: it may be the task that kills them.
+const maxWorkerLosses = 5
+
+// sweepBatch bounds what one sweep takes on.
+const sweepBatch = 500
+
+// Sweep puts the tasks of ended leases back into the queue and answers how
+// many there were. Any number of hubs may sweep at once.
+func (l *Leases) Sweep(ctx context.Context) (int, error) {
+	expired, err := l.cfg.Store.ExpiredLeases(ctx, sweepBatch)
+	if err != nil {
+		return 0, fmt.Errorf("find ended leases: %w", err)
+	}
+	swept := 0
+	var errs []error
+	for _, row := range expired {
+		// One task that cannot be swept holds up no other.
+		err := l.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+			t, err := tx.LockExpiredLease(ctx, db.LockExpiredLeaseParams{OrgID: row.OrgID, ID: row.ID})
+			if store.IsNotFound(err) {
+				return nil // renewed, ended or swept meanwhile
+			}
+			if err != nil {
+				return fmt.Errorf("lock task %s: %w", row.ID, err)
+			}
+			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
+			}
+			tx.AfterCommit(func() { swept++; l.cfg.Became("lost", 1); l.cfg.Admit(t.OrgID) })
+			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
+				return task.Escalate(ctx, tx, t, fmt.Sprintf(
+					"%d workers in a row were lost while they ran this task, the last one %s (see their logs)", maxWorkerLosses, *t.WorkerID),
+					"", event.Hub)
+			}
+			_, err = task.Requeue(ctx, tx, t, "worker "+*t.WorkerID+" was lost; waits for another", "lost", event.Hub)
+			return err
+		})
+		errs = append(errs, err)
+	}
+	return swept, errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+// Package message is what people say to a task's agent. A message waits until
+// the loop comes to the end of an iteration, or an attempt begins; then it is
+// bound in the database to the turn after which the model gets it, so that
+// every attempt at the task asks the model the same.
+//
+// A worker that dies with a message loses nothing: the next one is given all
+// that were bound. What a person says is stored with secrets masked, and so the
+// model gets it.
+package message
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Say stores a message for a task whose row the transaction has locked. One that
+// is said again under its key is answered as it was, with fresh false.
+func Say(ctx context.Context, tx *event.Tx, t db.Task, text, key string, by event.Actor) (m db.TaskMessage, fresh bool, err error) {
+	text = tx.Redact(t.OrgID).String(text)
+	p := db.CreateMessageParams{ID: ident.New("msg"), OrgID: t.OrgID, TaskID: t.ID, Content: text, SaidBy: by.ID}
+	if key != "" {
+		p.IdempotencyKey = &key
+	}
+	m, err = tx.CreateMessage(ctx, p)
+	if store.IsNotFound(err) {
+		m, err = tx.MessageByKey(ctx, db.MessageByKeyParams{OrgID: t.OrgID, TaskID: t.ID, IdempotencyKey: p.IdempotencyKey})
+		if err != nil {
+			return m, false, fmt.Errorf("find message by idempotency key: %w", err)
+		}
+		return m, false, nil
+	}
+	if err != nil {
+		return m, false, fmt.Errorf("store message to %s: %w", t.ID, err)
+	}
+	if err := tx.CountMessage(ctx, db.CountMessageParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+		return m, false, fmt.Errorf("count message to %s: %w", t.ID, err)
+	}
+	return m, true, tx.Append(t.OrgID, t.ID, by, event.Draft{Type: "message_received", Payload: map[string]any{
+		"message_id": m.ID, "text": m.Content, "by": m.SaidBy,
+	}})
+}
+
+// Bind gives a task's waiting messages to the model after a turn and answers
+// all that it gets there. The transaction has locked the task's row.
+func Bind(ctx context.Context, tx *event.Tx, t db.Task, afterTurn int32) ([]db.TaskMessage, error) {
+	if t.MessagesWaiting == 0 {
+		return nil, nil
+	}
+	if err := tx.BindMessages(ctx, db.BindMessagesParams{OrgID: t.OrgID, TaskID: t.ID, AfterTurn: afterTurn}); err != nil {
+		return nil, fmt.Errorf("bind messages to %s: %w", t.ID, err)
+	}
+	all, err := After(ctx, tx.Queries, t, afterTurn)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(all))
+	for i, m := range all {
+		ids[i] = m.ID
+	}
+	return all, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: "message_delivered", Payload: map[string]any{
+		"message_ids": ids, "after_turn": afterTurn,
+	}})
+}
+
+// After returns the messages that the model gets after a turn, in order.
+func After(ctx context.Context, q *db.Queries, t db.Task, turn int32) ([]db.TaskMessage, error) {
+	all, err := q.MessagesAfter(ctx, db.MessagesAfterParams{OrgID: t.OrgID, TaskID: t.ID, AfterTurn: turn})
+	if err != nil {
+		return nil, fmt.Errorf("load messages to %s: %w", t.ID, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,234 @@
+package nodeexec
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// Kind is the first part of a command's id.
+const Kind = "nexec"
+
+const (
+	sendTimeout = 30 * time.Second
+	// waitStep is how long one question to the node waits for an end.
+	waitStep = 20 * time.Second
+	// settleTime is how long a kill waits for the end to be written.
+	settleTime = 5 * time.Second
+	// adoptAfter is the age from which a command may have lost its hub.
+	adoptAfter = 30 * time.Second
+	// onItsWay is how long a command that the node does not know may still be on
+	// its way there, sent by a hub that has died since.
+	onItsWay = 2 * sendTimeout
+)
+
+var retries = backoff.Policy{Base: 200 * time.Millisecond, Max: 10 * time.Second}
+
+// reserve takes a command to be followed here, so that nobody else does before
+// it was sent. The answered function must be called once: with the row to
+// follow it, with nil to leave it.
+func (e *Execs) reserve(id string) (func(*db.NodeExec), error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running == nil {
+		return nil, fault.New(fault.Unavailable, "the hub is stopping").WithFix("try again")
+	}
+	ctx, done := e.running, make(chan struct{})
+	e.ended[id] = done
+	e.followers.Add(1)
+	release := func() {
+		e.mu.Lock()
+		delete(e.ended, id)
+		e.mu.Unlock()
+		close(done)
+		e.followers.Done()
+	}
+	return func(row *db.NodeExec) {
+		if row == nil {
+			release()
+			return
+		}
+		go func() {
+			defer release()
+			e.follow(ctx, *row)
+		}()
+	}, nil
+}
+
+// adopt follows what runs on a node and is not followed here yet.
+func (e *Execs) adopt(ctx context.Context, nodeIDs []string) error {
+	rows, err := e.cfg.Store.LiveNodeExecs(ctx, nodeIDs)
+	if err != nil {
+		return fmt.Errorf("load live commands: %w", err)
+	}
+	return e.adoptRows(rows)
+}
+
+// AdoptAll follows here what nobody may be following: commands that have not
+// ended, of hubs that may have died. Following one twice does no harm: its end
+// is written once.
+func (e *Execs) AdoptAll(ctx context.Context) error {
+	rows, err := e.cfg.Store.OldLiveNodeExecs(ctx, adoptAfter)
+	if err != nil {
+		return fmt.Errorf("load live commands: %w", err)
+	}
+	return e.adoptRows(rows)
+}
+
+func (e *Execs) adoptRows(rows []db.NodeExec) error {
+	for _, row := range rows {
+		e.mu.Lock()
+		known := e.ended[row.ID] != nil
+		e.mu.Unlock()
+		if known {
+			continue
+		}
+		follow, err := e.reserve(row.ID)
+		if err != nil {
+			return err
+		}
+		follow(&row)
+	}
+	return nil
+}
+
+// follow waits for a command's end, whatever happens to its node's link, and
+// writes it down.
+func (e *Execs) follow(ctx context.Context, row db.NodeExec) {
+	for failures := 0; ; {
+		reason, end, err := e.ask(ctx, row)
+		if err == nil && reason != "" {
+			err = e.settle(ctx, row, reason, end)
+			if err == nil {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failures = 0
+			continue
+		}
+		if failures++; failures == 1 {
+			e.cfg.Log.Info("cannot tell how a command goes on; will try again", "exec_id", row.ID, "reason", err)
+		}
+		if done, derr := e.over(ctx, row); derr == nil && done {
+			return
+		}
+		if backoff.Wait(ctx, retries.Delay(failures)) != nil {
+			return
+		}
+	}
+}
+
+// ask asks the node for a command's end: reason is empty while it runs.
+func (e *Execs) ask(ctx context.Context, row db.NodeExec) (reason string, end *nodev1.Exec, err error) {
+	link, err := e.cfg.Node(row.NodeID)
+	if err != nil {
+		return "", nil, err
+	}
+	res, err := link.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: row.ID, Timeout: durationpb.New(waitStep)})
+	err = fault.FromGRPC(err)
+	switch {
+	case fault.Is(err, fault.NotFound) && row.State == "pending" && time.Since(row.CreatedAt) > onItsWay:
+		return word(nodev1.EndReason_END_REASON_NOT_STARTED), &nodev1.Exec{StartError: "the node never got it"}, nil
+	case fault.Is(err, fault.NotFound) && row.State != "pending":
+		return word(nodev1.EndReason_END_REASON_UNKNOWN), &nodev1.Exec{StartError: "the node does not know it any more"}, nil
+	case err != nil:
+		return "", nil, err
+	case res.GetExec().GetState() != nodev1.ExecState_EXEC_STATE_ENDED:
+		return "", nil, nil
+	}
+	return word(res.GetExec().GetEndReason()), res.GetExec(), nil
+}
+
+// over says that there is nothing more to follow: another hub has written the
+// end, or the node was revoked and nobody will ever know it.
+func (e *Execs) over(ctx context.Context, row db.NodeExec) (bool, error) {
+	now, err := e.Get(ctx, row.OrgID, row.ID)
+	if err != nil || now.NodeExec.State == "ended" {
+		return err == nil, err
+	}
+	n, err := e.cfg.Store.NodeByID(ctx, row.NodeID)
+	if err != nil || n.RevokedAt == nil {
+		return false, err
+	}
+	return true, e.settle(ctx, row, word(nodev1.EndReason_END_REASON_UNKNOWN), &nodev1.Exec{StartError: "the node was revoked"})
+}
+
+// word is an end's reason as it is stored.
+func word(r nodev1.EndReason) string {
+	return strings.ToLower(strings.TrimPrefix(r.String(), "END_REASON_"))
+}
+
+// settle writes a command's end and gives back the lock that it took. Repeating
+// it changes nothing.
+func (e *Execs) settle(ctx context.Context, row db.NodeExec, reason string, end *nodev1.Exec) error {
+	var released int64
+	err := e.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		if _, err := q.EndNodeExec(ctx, db.EndNodeExecParams{
+			OrgID: row.OrgID, ID: row.ID, EndReason: reason, ExitCode: end.GetExitCode(), Signal: end.GetSignal(),
+			KilledBy: end.GetKilledBy(), Error: e.cfg.Redact.Org(row.OrgID).String(end.GetStartError()), LogBytes: end.GetLogBytes(),
+			MembersLeft: end.GetMembersLeft(), Files: end.GetWorkspace().GetFiles(),
+		}); err != nil {
+			return fmt.Errorf("store the end of %s: %w", row.ID, err)
+		}
+		var err error
+		released, err = q.ReleaseExecLock(ctx, db.ReleaseExecLockParams{OrgID: row.OrgID, ExecID: row.ID, ReleasedBy: row.UserName})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e.cfg.Recorded(row.NodeID, row.ID)
+	if released > 0 {
+		e.cfg.Admit(row.OrgID)
+	}
+	return nil
+}
+
+// Source answers where the log is of what ref names: a person's command, or a
+// step. host says that it ran on the machine itself.
+type Source struct {
+	ExecID string
+	NodeID string
+	Host   bool
+}
+
+// Source finds a log by its command's or step's id or a unique prefix with its
+// kind.
+func (e *Execs) Source(ctx context.Context, v task.Viewer, ref string) (Source, error) {
+	orgID := v.OrgID
+	if !strings.HasPrefix(ref, "step_") {
+		id, err := e.Find(ctx, v, ref)
+		if err != nil {
+			return Source{}, err
+		}
+		row, err := e.Get(ctx, orgID, id)
+		return Source{ExecID: id, NodeID: row.NodeExec.NodeID, Host: row.NodeExec.Target == Host}, err
+	}
+	rows, err := e.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
+	id, err := store.One("step", ref, rows, err)
+	if err != nil {
+		return Source{}, err
+	}
+	s, err := e.cfg.Store.GetStep(ctx, db.GetStepParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return Source{}, fmt.Errorf("load step %s: %w", id, err)
+	}
+	if s.StartedAt == nil || s.NodeID == nil {
+		return Source{}, fault.New(fault.Precondition, "step %s has no log: it was never started on a node", id).WithObject(id)
+	}
+	return Source{ExecID: s.ExecID, NodeID: *s.NodeID}, nil
+}

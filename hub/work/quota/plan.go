@@ -1,0 +1,92 @@
+// Package quota is what an organisation may have: how many runs a month, how long
+// each may work, which categories of tools, which models, and how many calls a
+// minute. An organisation that nobody has put on a plan is on self-hosted, which
+// limits nothing.
+//
+// A run is a task that starts, regardless of who submitted it; it is counted once, in the
+// transaction that admits it, and so no number of hubs starts more than there
+// are. A task that finds none left waits in the queue: nothing is lost, and it
+// starts with the next month or another plan.
+package quota
+
+import (
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// Unlimited is a number of runs without an end.
+const Unlimited = -1
+
+// Plan is what one gives.
+type Plan struct {
+	Name string
+	// Runs a month, in UTC; Unlimited for no end.
+	Runs int64
+	// ActiveTime is the longest that a run may work, waiting not counted; 0 for
+	// what its persona says.
+	ActiveTime time.Duration
+	// Tools is the most harmful category of them.
+	Tools deckhandv1.ToolCategory
+	// RollsOver says that what is left of a month's runs is added to the next
+	// month's: once, and no more than a month has.
+	RollsOver bool
+}
+
+// The plans' names.
+const (
+	Free         = "free"
+	Starter      = "starter"
+	Professional = "professional"
+	Enterprise   = "enterprise"
+	SelfHosted   = "self-hosted"
+)
+
+// plans are all of them.
+var plans = []Plan{
+	{Name: Free, Runs: 50, ActiveTime: 5 * time.Minute, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE},
+	{Name: Starter, Runs: 500, ActiveTime: 10 * time.Minute, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE},
+	{Name: Professional, Runs: 2_500, ActiveTime: 15 * time.Minute, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS},
+	{Name: Enterprise, Runs: Unlimited, ActiveTime: 30 * time.Minute, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS, RollsOver: true},
+	{Name: SelfHosted, Runs: Unlimited, Tools: deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS},
+}
+
+// Of returns a plan by its name.
+func Of(name string) (Plan, bool) {
+	for _, p := range plans {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Plan{}, false
+}
+
+// Time returns how long a run may work that its persona, or an override, gives
+// so long.
+func (p Plan) Time(wanted time.Duration) time.Duration {
+	if p.ActiveTime > 0 && wanted > p.ActiveTime {
+		return p.ActiveTime
+	}
+	return wanted
+}
+
+// Refuse refuses a tool that the plan does not have; nil for one that it has.
+func (p Plan) Refuse(name string, category deckhandv1.ToolCategory) *fault.Error {
+	if category <= p.Tools {
+		return nil
+	}
+	return fault.New(fault.Denied, "%s is a %s tool, and the organisation's plan, %s, has none that are worse than %s",
+		name, tool.CategoryName(category), p.Name, tool.CategoryName(p.Tools)).
+		WithCode(fault.PermissionDenied).WithFix("do it with other tools, or have an administrator change the plan: deckhand plan set NAME")
+}
+
+// Month names the month that a time is in, in UTC.
+func Month(t time.Time) string { return t.UTC().Format("2006-01") }
+
+// next is when the month after begins.
+func next(t time.Time) time.Time {
+	t = t.UTC()
+	return time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+}

@@ -1,0 +1,262 @@
+package quota
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+)
+
+// fresh is how long a hub may go by a plan that was changed on another one. Its
+// own changes count at once.
+const fresh = time.Second
+
+// Config holds the dependencies of a Service.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	// Admit, if set, is called after a commit that may let a task start.
+	Admit func(orgID string)
+	// Now returns the time; nil for time.Now.
+	Now func() time.Time
+}
+
+// Service keeps what organisations may have. It is safe for use by many
+// goroutines.
+type Service struct {
+	cfg Config
+
+	mu    sync.Mutex
+	known map[string]*Held // by organisation
+}
+
+// New creates a Service.
+func New(cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Admit == nil {
+		cfg.Admit = func(string) {}
+	}
+	return &Service{cfg: cfg, known: map[string]*Held{}}
+}
+
+// Held is what an organisation may have.
+type Held struct {
+	Plan
+
+	// SetBy is who put it on the plan, and Since when; empty for the default.
+	SetBy string
+	Since time.Time
+	// Models are the patterns of those that may be called; empty for all.
+	Models []string
+	// CallsPerMinute are by provider; one that is not in it has no limit.
+	CallsPerMinute map[string]int32
+
+	models *regexp.Regexp
+	at     time.Time // when it was read
+}
+
+// Held returns what an organisation may have, read with q where it is not in
+// memory.
+func (s *Service) Held(ctx context.Context, q *db.Queries, orgID string) (*Held, error) {
+	s.mu.Lock()
+	h := s.known[orgID]
+	s.mu.Unlock()
+	if h != nil && time.Since(h.at) < fresh {
+		return h, nil
+	}
+	at := time.Now()
+	row, err := q.GetPlan(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("read the plan of %s: %w", orgID, err)
+	}
+	h = &Held{SetBy: row.SetBy, Models: row.Models, at: at}
+	name := row.Name
+	if name == "" {
+		name = SelfHosted
+	}
+	var ok bool
+	if h.Plan, ok = Of(name); !ok {
+		return nil, fmt.Errorf("organisation %s is on %q, which is no plan", orgID, name)
+	}
+	if row.Runs != nil {
+		h.Runs = *row.Runs
+	}
+	if row.SetAt != nil {
+		h.Since = *row.SetAt
+	}
+	if err := json.Unmarshal(row.CallRates, &h.CallsPerMinute); err != nil {
+		return nil, fmt.Errorf("read the call rates of %s: %w", orgID, err)
+	}
+	if h.models, err = compile(row.Models); err != nil {
+		return nil, fmt.Errorf("read the models that %s may call: %w", orgID, err)
+	}
+	s.mu.Lock()
+	s.known[orgID] = h
+	s.mu.Unlock()
+	return h, nil
+}
+
+func (s *Service) forget(orgID string) {
+	s.mu.Lock()
+	delete(s.known, orgID)
+	s.mu.Unlock()
+}
+
+// compile returns what matches any of the patterns; nil for none.
+func compile(patterns []string) (*regexp.Regexp, error) {
+	if len(patterns) == 0 {
+		return nil, nil
+	}
+	parts := make([]string, len(patterns))
+	for i, p := range patterns {
+		parts[i] = strings.ReplaceAll(regexp.QuoteMeta(p), `\*`, `.*`)
+	}
+	return regexp.Compile(`^(?s:` + strings.Join(parts, "|") + `)$`)
+}
+
+// Allows reports whether a model may be called. One that is scripted costs nothing,
+// and always may.
+func (h *Held) Allows(name, model string) bool {
+	if p, ok := provider.Of(name); ok && p.Format == provider.Script {
+		return true
+	}
+	return h.models == nil || h.models.MatchString(name+"/"+model)
+}
+
+// CheckModel refuses a model that an organisation may not call.
+func (s *Service) CheckModel(ctx context.Context, q *db.Queries, orgID, name, model string) error {
+	h, err := s.Held(ctx, q, orgID)
+	if err != nil || h.Allows(name, model) {
+		return err
+	}
+	return fault.New(fault.Precondition, "model %.100s of %s is not among those that the organisation may call: %s", model, name, strings.Join(h.Models, ", ")).
+		WithCode(fault.PermissionDenied).WithFix("use one of those, or have an administrator allow it: deckhand plan models")
+}
+
+// Set puts an organisation on a plan; runs, unless nil, instead of the
+// plan's own.
+func (s *Service) Set(ctx context.Context, orgID, name string, runs *int64, by event.Actor) error {
+	p, ok := Of(name)
+	switch {
+	case !ok:
+		names := make([]string, len(plans))
+		for i, p := range plans {
+			names[i] = p.Name
+		}
+		return fault.New(fault.Invalid, "there is no plan %.60q", name).WithFix("use one of %s", strings.Join(names, ", "))
+	case runs != nil && !p.RollsOver:
+		return fault.New(fault.Invalid, "runs cannot be set on the plan %s", name).WithFix("leave runs out, or use %s", Enterprise)
+	}
+	before, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return err
+	}
+	if runs != nil {
+		p.Runs = *runs
+	}
+	return s.change(ctx, audit.Entry{
+		OrgID: orgID, By: by, Action: "plan.set", ObjectKind: "organisation", ObjectID: orgID,
+		Before: map[string]any{"name": before.Name, "runs": before.Runs}, After: map[string]any{"name": p.Name, "runs": p.Runs},
+	}, func(tx *event.Tx) error {
+		return tx.PutPlan(ctx, db.PutPlanParams{OrgID: orgID, Name: name, Runs: runs, SetBy: by.ID})
+	})
+}
+
+// SetModels says which models an organisation may call: PROVIDER/MODEL, where *
+// stands for any letters; none for all of them.
+func (s *Service) SetModels(ctx context.Context, orgID string, patterns []string, by event.Actor) error {
+	for _, p := range patterns {
+		name, model, _ := strings.Cut(p, "/")
+		if _, ok := provider.Of(name); !ok && !strings.Contains(name, "*") || model == "" || strings.ContainsFunc(p, unprintable) {
+			return fault.New(fault.Invalid, "models: %.100q names no model", p).
+				WithFix("write PROVIDER/MODEL, for example anthropic/claude-*; providers are %s", strings.Join(provider.Connectable(), ", "))
+		}
+	}
+	before, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, audit.Entry{
+		OrgID: orgID, By: by, Action: "plan.models_set", ObjectKind: "organisation", ObjectID: orgID,
+		Before: map[string]any{"models": before.Models}, After: map[string]any{"models": slices.Sorted(slices.Values(patterns))},
+	}, func(tx *event.Tx) error {
+		return tx.ReplaceAllowedModels(ctx, db.ReplaceAllowedModelsParams{OrgID: orgID, Models: append([]string{}, patterns...)})
+	})
+}
+
+func unprintable(r rune) bool { return r <= ' ' || r > '~' }
+
+// SetCallRate says how many calls a minute a provider gets; 0 for any.
+func (s *Service) SetCallRate(ctx context.Context, orgID, name string, calls int32, by event.Actor) error {
+	if p, ok := provider.Of(name); !ok || p.Format.Searches() {
+		return fault.New(fault.Invalid, "provider %.60q is not one of models", name).WithFix("use one of %s", strings.Join(provider.Connectable(), ", "))
+	}
+	before, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return err
+	}
+	return s.change(ctx, audit.Entry{
+		OrgID: orgID, By: by, Action: "plan.call_rate_set", ObjectKind: "provider", ObjectID: name,
+		Before: map[string]any{"calls_per_minute": before.CallsPerMinute[name]}, After: map[string]any{"calls_per_minute": calls},
+	}, func(tx *event.Tx) error {
+		if calls == 0 {
+			return tx.DeleteCallRate(ctx, db.DeleteCallRateParams{OrgID: orgID, Provider: name})
+		}
+		return tx.PutCallRate(ctx, db.PutCallRateParams{OrgID: orgID, Provider: name, Calls: calls})
+	})
+}
+
+func (s *Service) change(ctx context.Context, e audit.Entry, store func(tx *event.Tx) error) error {
+	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := store(tx); err != nil {
+			return fmt.Errorf("store what %s may have: %w", e.OrgID, err)
+		}
+		tx.AfterCommit(func() {
+			s.forget(e.OrgID)
+			s.cfg.Admit(e.OrgID)
+		})
+		return audit.Append(tx, e)
+	})
+}
+
+// MaxTurn is the longest that a call waits for its turn.
+const MaxTurn = 20 * time.Second
+
+// Turn waits for a call's turn, where its provider gets so many a minute; calls
+// come in the order in which they asked, whichever hub they asked. One whose turn
+// is too far off is refused, and takes none.
+func (s *Service) Turn(ctx context.Context, orgID, name string) error {
+	h, err := s.Held(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil || h.CallsPerMinute[name] == 0 {
+		return err
+	}
+	wait, err := s.cfg.Store.TakeTurn(ctx, db.TakeTurnParams{OrgID: orgID, Provider: name, Most: MaxTurn})
+	switch {
+	case store.IsNotFound(err):
+		return nil // the limit was lifted
+	case err != nil:
+		return fmt.Errorf("take a turn of %s: %w", name, err)
+	case wait > MaxTurn:
+		return fault.New(fault.Exhausted, "%s gets %d calls a minute, and more are waiting", name, h.CallsPerMinute[name]).
+			WithCode(fault.RateLimited).WithFix("wait, or have an administrator raise it: deckhand plan calls %s N", name)
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

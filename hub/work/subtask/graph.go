@@ -1,0 +1,110 @@
+package subtask
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+)
+
+// Edge is between two agents: one may give work to the other, or did.
+type Edge struct {
+	// From and To are agents' names; the same for subtasks of an agent's own.
+	From, To string
+	Kind     EdgeKind
+	// Permitted says that the newest version of From's persona lists To.
+	Permitted bool
+	// Tasks is how many were given, and Live how many of them have not ended; of
+	// Waiting, From's run waits for the end.
+	Tasks, Live, Waiting int64
+	// Tokens and CostMicros are what they used themselves.
+	Tokens, CostMicros int64
+	// LastAt is when the last was given; nil for never.
+	LastAt *time.Time
+}
+
+// EdgeKind is how work is given.
+type EdgeKind string
+
+// The kinds.
+const (
+	Delegates EdgeKind = "delegate"
+	HandsOver EdgeKind = "handoff"
+	Splits    EdgeKind = "subtask"
+)
+
+// agentsPage is how many agents are read at once.
+const agentsPage = 200
+
+// Graph returns who may give work to whom in an organisation, by their newest
+// personas, and who did, in order.
+func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
+	type ends struct {
+		from, to string
+		kind     EdgeKind
+	}
+	edges := map[ends]*Edge{}
+	at := func(from, to string, kind EdgeKind) *Edge {
+		key := ends{from, to, kind}
+		if edges[key] == nil {
+			edges[key] = &Edge{From: from, To: to, Kind: kind}
+		}
+		return edges[key]
+	}
+	for after := ""; ; {
+		rows, err := s.cfg.Agents.List(ctx, orgID, after, agentsPage)
+		if err != nil {
+			return nil, fmt.Errorf("list the agents: %w", err)
+		}
+		for _, row := range rows {
+			a := row.Agent
+			after = a.Name
+			p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, orgID, a.ID, a.CurrentVersion)
+			if err != nil {
+				return nil, err
+			}
+			for _, to := range p.Agents.Delegate {
+				at(a.Name, to, Delegates).Permitted = true
+			}
+			for _, to := range p.Agents.Handoff {
+				at(a.Name, to, HandsOver).Permitted = true
+			}
+			if slices.Contains(p.Tools, "create_subtask") {
+				at(a.Name, a.Name, Splits).Permitted = true
+			}
+		}
+		if len(rows) < agentsPage {
+			break
+		}
+	}
+	given, err := s.cfg.Store.AgentEdges(ctx, orgID)
+	if err != nil {
+		return nil, fmt.Errorf("see who gave work to whom: %w", err)
+	}
+	for _, row := range given {
+		e := at(row.FromName, row.ToName, kindOf(row))
+		e.Tasks, e.Live, e.Waiting = row.Tasks, row.Live, row.Waiting
+		e.Tokens, e.CostMicros, e.LastAt = row.Tokens, row.CostMicros, &row.LastAt
+	}
+	out := make([]Edge, 0, len(edges))
+	for _, e := range edges {
+		out = append(out, *e)
+	}
+	slices.SortFunc(out, func(a, b Edge) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Kind, b.Kind))
+	})
+	return out, nil
+}
+
+func kindOf(row db.AgentEdgesRow) EdgeKind {
+	switch {
+	case row.Handed:
+		return HandsOver
+	case row.FromName == row.ToName:
+		return Splits
+	}
+	return Delegates
+}

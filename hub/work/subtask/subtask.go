@@ -1,0 +1,349 @@
+// Package subtask is work that agents give to each other: subtasks, which the
+// one that gives them waits for, and handoffs, which end its run.
+//
+// A subtask is a task of its own, with the parent's user, role, trigger and
+// lineage, so that it may do no more and spends from the same budget. It is made
+// in the transaction that has the parent's step wait for it, and the step makes
+// no second one. The parent waits like one that has asked a question: its worker
+// yields, and it holds neither lease nor slot. When the subtask has ended, its
+// step is granted, and the parent is queued once all that it waits for have.
+//
+// A handoff makes a task that depends on the one that hands over: it starts when
+// that run has succeeded, and is cancelled when it has not. Where a parent waits
+// for the source, it waits for the target from then on.
+//
+// Nothing of this is kept in memory. After a commit that moves one of a family,
+// and from time to time, a hub looks for parents whose subtasks have ended and
+// for subtasks whose parent has. So a process that dies in between delays it by one sweep.
+// A child's transaction never locks its parent's row: locks go from the older
+// task to the newer.
+package subtask
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/artifact"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+// Config holds the dependencies of a Service.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Agents   *agent.Service
+	Tasks    *task.Service
+	Tools    *tool.Registry
+	// Artifacts brings what a handoff names into the target's workspace.
+	Artifacts *artifact.Artifacts
+	// Admit is called after a commit that may let a task start.
+	Admit func(orgID string)
+	// Sweep is how often families are looked at without a cause.
+	Sweep time.Duration
+	Log   hclog.Logger
+}
+
+// Service makes subtasks and handoffs and sees to their ends. It is a
+// lifecycle.Service; any number of hubs may run one.
+type Service struct {
+	lifecycle.Runner
+
+	cfg  Config
+	kick chan struct{}
+
+	mu sync.Mutex
+	// stale are parents whose reason may say something old.
+	stale map[parent]bool
+}
+
+type parent struct{ orgID, taskID string }
+
+// New creates a Service.
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, kick: make(chan struct{}, 1), stale: map[parent]bool{}}
+}
+
+// Request is a call that wants work done, with what was looked up for it.
+type Request struct {
+	work  tool.Work
+	draft *task.Draft
+	// refused is why it cannot be: nil where it may.
+	refused *fault.Error
+	handoff string
+}
+
+// Prepare looks up what a call needs, before the transaction that makes the
+// task. t is the caller's.
+func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work tool.Work) (*Request, error) {
+	r := &Request{work: work}
+	target := t.AgentID
+	if work.Agent != "" {
+		a, err := s.cfg.Store.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
+		if store.IsNotFound(err) {
+			r.refused = unknownAgent(work.Agent)
+			return r, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find agent %s: %w", work.Agent, err)
+		}
+		target = a.ID
+	}
+	sub := task.Submission{
+		OrgID: t.OrgID, AgentID: target, Title: work.Title, Goal: work.Goal, Context: work.Context, By: event.Hub,
+	}
+	own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	if own, err = task.Narrowed(t, own); err != nil {
+		return nil, err
+	}
+	// Nothing leaves the workspaces of the tasks below one that is reviewed either,
+	// and what it runs with instead of its persona's is not for less care.
+	sub.Override.Mode = inherited(own.Mode)
+	if work.Manifest == nil {
+		sub.Parent, sub.ParentStep = &t, stepID
+	} else {
+		manifest := *work.Manifest
+		manifest.HandoffID, manifest.SourceAgent = ident.New("handoff"), own.Name
+		if sub.With, r.refused, err = s.artifacts(ctx, t, &manifest); err != nil || r.refused != nil {
+			return r, err
+		}
+		if sub.Manifest, err = json.Marshal(manifest); err != nil {
+			return nil, fmt.Errorf("encode the manifest: %w", err)
+		}
+		sub.Source, sub.After, r.handoff = &t, []string{t.ID}, manifest.HandoffID
+	}
+	r.draft, err = s.cfg.Tasks.Draft(ctx, sub)
+	return r, err
+}
+
+// inherited is the mode that work has which a task gives away; "" for that of
+// whoever does it.
+func inherited(mode persona.Mode) persona.Mode {
+	if mode == persona.Review {
+		return mode
+	}
+	return ""
+}
+
+// Make makes the task that a call wants, or answers why it may not be. The
+// caller's row is locked.
+func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, r *Request) (db.GetTaskRow, *fault.Error, error) {
+	var row db.GetTaskRow
+	if r.refused != nil {
+		return row, r.refused, nil
+	}
+	if err := tx.LockLineage(ctx, t.LineageID); err != nil {
+		return row, nil, fmt.Errorf("lock lineage %s: %w", t.LineageID, err)
+	}
+	refused, err := s.Check(ctx, tx.Queries, t, step.Turn, r.work)
+	if err != nil || refused != nil {
+		return row, refused, err
+	}
+	if row, err = r.draft.Store(ctx, tx); err != nil {
+		if e := fault.As(err); e != nil && e.Kind == fault.Precondition {
+			return row, e, nil // a hold
+		}
+		return row, nil, err
+	}
+	payload := map[string]any{
+		"step_id": step.ID, "task_id": row.Task.ID, "agent": row.AgentName, "goal": row.Task.Goal, "tool": step.Tool,
+	}
+	kind := "agent.subtask.created"
+	if r.handoff != "" {
+		kind, payload["handoff_id"] = "agent.handed_over", r.handoff
+	} else if err := tx.CountSubtask(ctx, db.CountSubtaskParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+		return row, nil, fmt.Errorf("count the subtasks of %s: %w", t.ID, err)
+	}
+	return row, nil, tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: kind, Payload: payload})
+}
+
+// Of returns the task that a step had made, or whoever that one handed its work
+// on to, and whether there is one. ended says that it has.
+func (s *Service) Of(ctx context.Context, q *db.Queries, step db.Step) (given tool.Given, ended, found bool, err error) {
+	row, err := q.NewestOfStep(ctx, db.NewestOfStepParams{OrgID: step.OrgID, StepID: step.ID})
+	if store.IsNotFound(err) {
+		return given, false, false, nil
+	}
+	if err != nil {
+		return given, false, false, fmt.Errorf("find the task of step %s: %w", step.ID, err)
+	}
+	t := row.Task
+	given = tool.Given{
+		TaskID: t.ID, Agent: row.AgentName, State: t.State, Reason: t.Reason, Code: t.ErrorCode, Message: t.ErrorMessage,
+		Summary: t.Summary, Iterations: t.Iteration, CostMicros: t.CostMicros,
+	}
+	if t.Subtasks > 0 {
+		below, err := s.Below(ctx, q, t)
+		if err != nil {
+			return given, false, false, err
+		}
+		given.CostMicros += below.CostMicros
+	}
+	return given, task.State(t.State).Final(), true, nil
+}
+
+// Below sums up the tasks below one.
+func (s *Service) Below(ctx context.Context, q *db.Queries, t db.Task) (db.SumBelowRow, error) {
+	sum, err := q.SumBelow(ctx, db.SumBelowParams{OrgID: t.OrgID, ID: t.ID})
+	if err != nil {
+		return sum, fmt.Errorf("sum up what is below task %s: %w", t.ID, err)
+	}
+	return sum, nil
+}
+
+// Waits says in words what calls of a task wait for; "" for nothing.
+func Waits(ctx context.Context, q *db.Queries, orgID, taskID string) (string, error) {
+	rows, err := q.AwaitedTasks(ctx, db.AwaitedTasksParams{OrgID: orgID, TaskID: taskID})
+	if err != nil {
+		return "", fmt.Errorf("find what task %s waits for: %w", taskID, err)
+	}
+	if len(rows) == 0 {
+		return "", nil
+	}
+	// The one that somebody must do something about is the one to name.
+	named := rows[0]
+	for _, row := range rows {
+		switch task.State(row.State) {
+		case task.Escalated, task.NeedsInput, task.AwaitingApproval, task.Paused, task.ReviewNeeded:
+			named = row
+		}
+	}
+	what := "a subtask"
+	if len(rows) > 1 {
+		what = fmt.Sprintf("%d subtasks", len(rows))
+	}
+	return fmt.Sprintf("waits for %s; %s of agent %s is %s: deckhand task show %s", what, named.ID, named.AgentName, named.State, named.ID), nil
+}
+
+func unknownAgent(name string) *fault.Error {
+	return fault.New(fault.Invalid, "there is no agent %q", name).WithCode(fault.InvalidParameters).WithFix("name one that your instructions allow")
+}
+
+// Check returns why a task may not give that work away now, or nil. Asked again
+// under the lineage's lock, the answer holds for the transaction.
+func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int32, work tool.Work) (*fault.Error, error) {
+	own, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return nil, err
+	}
+	if own, err = task.Narrowed(t, own); err != nil {
+		return nil, err
+	}
+	targetID, target := t.AgentID, own
+	if work.Agent != "" {
+		if refused := permitted(own, work); refused != nil {
+			return refused, nil
+		}
+		a, err := q.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
+		if store.IsNotFound(err) {
+			return unknownAgent(work.Agent), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find agent %s: %w", work.Agent, err)
+		}
+		targetID = a.ID
+		if target, err = s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, a.ID, a.CurrentVersion); err != nil {
+			return nil, err
+		}
+	}
+	chain, err := s.chain(ctx, q, t)
+	if err != nil {
+		return nil, err
+	}
+	if refused := chain.circle(own, targetID, work); refused != nil {
+		return refused, nil
+	}
+	if own.Mode == persona.Review {
+		reviewed := *target // see Prepare
+		reviewed.Mode, target = persona.Review, &reviewed
+	}
+	if more := exceeds(own, target, s.cfg.Tools); more != "" {
+		return fault.New(fault.Denied, "agent %s may do more than %s: %s", target.Name, own.Name, more).WithCode(fault.PermissionDenied).
+			WithFix("do it yourself, or ask a person to give that agent no more rights than yours"), nil
+	}
+	if work.Manifest == nil && work.Agent != "" && own.Agents.Rounds > 0 {
+		rounds, err := q.RoundsOf(ctx, db.RoundsOfParams{OrgID: t.OrgID, TaskID: t.ID, AgentID: targetID, Turn: turn})
+		if err != nil {
+			return nil, fmt.Errorf("count the rounds of %s with %s: %w", t.ID, work.Agent, err)
+		}
+		if int(rounds) >= own.Agents.Rounds {
+			return limit("%s was given work %d times, as often as agents.rounds of %s allows", work.Agent, rounds, own.Name), nil
+		}
+	}
+	return s.limits(ctx, q, t, chain, work)
+}
+
+// limits returns which limit of those above is reached, or nil.
+func (s *Service) limits(ctx context.Context, q *db.Queries, t db.Task, chain chain, work tool.Work) (*fault.Error, error) {
+	above := chain.parents()
+	if work.Manifest != nil {
+		above = above[1:] // the target stands where the source stood
+	}
+	if len(above) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(above))
+	for i, up := range above {
+		ids[i] = up.ID
+	}
+	counts, err := q.CountBelow(ctx, db.CountBelowParams{OrgID: t.OrgID, Ids: ids})
+	if err != nil {
+		return nil, fmt.Errorf("count the subtasks above %s: %w", t.ID, err)
+	}
+	below := map[string]int{}
+	for _, c := range counts {
+		below[c.ID] = int(c.Tasks)
+	}
+	for i, up := range above {
+		p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, up.AgentID, up.AgentVersion)
+		if err != nil {
+			return nil, err
+		}
+		if i+1 > p.Limits.Depth {
+			return limit("it would be %d levels below task %s of %s, whose limits.depth is %d", i+1, up.ID, p.Name, p.Limits.Depth), nil
+		}
+		if n := below[up.ID]; n >= p.Limits.Subtasks {
+			return limit("there are %d subtasks below task %s of %s, whose limits.subtasks is %d", n, up.ID, p.Name, p.Limits.Subtasks), nil
+		}
+	}
+	return nil, nil
+}
+
+func limit(format string, args ...any) *fault.Error {
+	return fault.New(fault.Exhausted, format, args...).WithCode(fault.BudgetLimit).WithFix("do the rest yourself, or end the task and say what is left")
+}
+
+// permitted refuses work for an agent that the persona does not name.
+func permitted(own *persona.Persona, work tool.Work) *fault.Error {
+	key, names := "agents.delegate", own.Agents.Delegate
+	if work.Manifest != nil {
+		key, names = "agents.handoff", own.Agents.Handoff
+	}
+	for _, name := range names {
+		if name == work.Agent {
+			return nil
+		}
+	}
+	e := fault.New(fault.Denied, "%s of persona %s does not list %q", key, own.Name, work.Agent).WithCode(fault.PermissionDenied)
+	if len(names) == 0 {
+		return e.WithFix("do it yourself: it lists no agent")
+	}
+	return e.WithFix("use one of %s", strings.Join(names, ", "))
+}

@@ -1,0 +1,57 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// MaxCheckpointTime is for how long a checkpoint may be kept.
+const MaxCheckpointTime = 7 * 24 * time.Hour
+
+// Checkpoints returns a page of a task's, the newest first, and the next page's token.
+func (s *Service) Checkpoints(ctx context.Context, orgID, id, page string, size int32) ([]db.ListCheckpointsRow, string, error) {
+	before, err := store.ParseNumberToken(page)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := s.cfg.Store.ListCheckpoints(ctx, db.ListCheckpointsParams{OrgID: orgID, TaskID: id, Before: before, MaxRows: size + 1})
+	if err != nil {
+		return nil, "", fmt.Errorf("list checkpoints of %s: %w", id, err)
+	}
+	rows, next := store.Page(rows, size, func(last db.ListCheckpointsRow) string { return store.NumberToken(last.Iteration) })
+	return rows, next, nil
+}
+
+// KeepCheckpoint keeps a checkpoint, 0 for the newest, for a time from now.
+func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, iteration int32, keepFor time.Duration, by event.Actor) (kept db.KeepCheckpointRow, err error) {
+	if keepFor <= 0 || keepFor > MaxCheckpointTime {
+		keepFor = MaxCheckpointTime
+	}
+	_, err = s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		c, err := tx.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: iteration})
+		if err == nil {
+			kept, err = tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
+				OrgID: orgID, TaskID: id, Iteration: c.Iteration, Reason: "manual", KeepFor: keepFor,
+			})
+		}
+		if store.IsNotFound(err) {
+			return fault.New(fault.NotFound, "task %s has no checkpoint %d", id, iteration).WithCode(fault.CheckpointNotFound).
+				WithObject(id).WithFix("see those there are: deckhand task checkpoints %s", id)
+		}
+		if err != nil {
+			return fmt.Errorf("keep checkpoint %d of %s: %w", iteration, id, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "checkpoint.kept", ObjectKind: "task", ObjectID: id,
+			After: map[string]any{"iteration": kept.Iteration, "expires_at": kept.ExpiresAt.UTC().Format(time.RFC3339)},
+		})
+	})
+	return kept, err
+}

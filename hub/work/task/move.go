@@ -1,0 +1,104 @@
+package task
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+)
+
+// attemptOutcomes says what became of the attempt when a task leaves starting
+// or running for that state; every other state means that it finished.
+var attemptOutcomes = map[State]string{Cancelled: "cancelled"}
+
+// Move changes the state of a task whose row the transaction has locked, ends
+// its lease and attempt where the new state holds none, and appends the event,
+// and the audit entry where a person moves it.
+// Every state but running needs a reason a person can act on.
+func Move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, actor event.Actor) (db.Task, error) {
+	outcome := attemptOutcomes[to]
+	if outcome == "" {
+		outcome = "finished"
+	}
+	moved, err := move(ctx, tx, t, to, reason, outcome, nil, actor)
+	return moved.Task, err
+}
+
+// Result is what a run left.
+type Result struct {
+	Summary, ErrorCode, ErrorMessage string
+	// Done says that the goal was reached: progress is 1.
+	Done bool
+	// Iteration is the last one that was finished, 0 for none; Progress is 0 to 1.
+	Iteration int32
+	Progress  float64
+}
+
+// End is Move where the agent's run ends, and stores what it left. It says
+// whether steps of it have not ended.
+func End(ctx context.Context, tx *event.Tx, t db.Task, to State, reason string, r Result, actor event.Actor) (open bool, err error) {
+	moved, err := move(ctx, tx, t, to, reason, "finished", &r, actor)
+	return moved.HasOpenSteps, err
+}
+
+// Run has a task that the transaction has claimed go on to running. The row is
+// not read back: it costs no round trip.
+func Run(tx *event.Tx, t db.Task, actor event.Actor) (db.Task, error) {
+	if from := State(t.State); !from.May(Running) {
+		return t, refuse(t.ID, from, Running)
+	}
+	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+		return q.RunTask(ctx, db.RunTaskParams{OrgID: t.OrgID, ID: t.ID})
+	})
+	moved := t
+	moved.State, moved.Reason = string(Running), ""
+	return moved, tell(tx, t, Running, "", actor)
+}
+
+// Requeue hands a leased task back to the queue; outcome says what became of
+// the attempt: "released" or "lost".
+func Requeue(ctx context.Context, tx *event.Tx, t db.Task, reason, outcome string, actor event.Actor) (db.Task, error) {
+	moved, err := move(ctx, tx, t, Queued, reason, outcome, nil, actor)
+	return moved.Task, err
+}
+
+func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcome string, r *Result, actor event.Actor) (db.MoveTaskRow, error) {
+	from, as := State(t.State), db.MoveTaskRow{Task: t}
+	if !from.May(to) {
+		return as, refuse(t.ID, from, to)
+	}
+	params := db.MoveTaskParams{OrgID: t.OrgID, ID: t.ID, State: string(to), Reason: reason}
+	if r != nil {
+		params.Summary, params.ErrorCode, params.ErrorMessage = &r.Summary, &r.ErrorCode, &r.ErrorMessage
+		if r.Iteration > 0 {
+			params.Iteration, params.Progress = &r.Iteration, &r.Progress
+		}
+		if done := 1.0; r.Done {
+			params.Progress = &done
+		}
+	}
+	row, err := tx.MoveTask(ctx, params)
+	moved := row.Task
+	if err != nil {
+		return as, fmt.Errorf("move task %s from %s to %s: %w", t.ID, from, to, err)
+	}
+	if to.Final() {
+		tx.Ended(moved)
+		if moved.Dependents > 0 {
+			if err := settleDependents(ctx, tx, moved); err != nil {
+				return as, err
+			}
+		}
+	}
+	tx.Family(moved)
+	if from.Parked() != to.Parked() {
+		tx.Parked(moved)
+	}
+	if t.LeaseHash != nil && moved.LeaseHash == nil {
+		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
+			return q.EndAttempt(ctx, db.EndAttemptParams{OrgID: t.OrgID, TaskID: t.ID, Attempt: t.Attempt, Outcome: outcome})
+		})
+	}
+	return row, tell(tx, t, to, reason, actor)
+}

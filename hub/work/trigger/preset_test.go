@@ -1,0 +1,109 @@
+package trigger
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func presetProgram(t *testing.T, name string) *mapping.Program {
+	t.Helper()
+	spec := &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{}}
+	fill(spec, name)
+	_, err := check(Webhook, spec)
+	require.NoError(t, err, name)
+	p, err := mapping.Compile(source(Webhook, spec))
+	require.NoError(t, err, name)
+	return p
+}
+
+func fixtures(t *testing.T, name string) map[string]json.RawMessage {
+	t.Helper()
+	data, err := os.ReadFile("testdata/" + name + ".json")
+	require.NoError(t, err)
+	out := map[string]json.RawMessage{}
+	require.NoError(t, json.Unmarshal(data, &out))
+	return out
+}
+
+// Every kind of event that GitHub's and GitLab's documentation describes goes
+// through parse, filter and mapping. The bodies are our own, in those shapes.
+func TestEveryKindOfEventIsMapped(t *testing.T) {
+	t.Parallel()
+	for name, least := range map[string]int{"github": 75, "gitlab": 10} {
+		p := presetProgram(t, name)
+		all := fixtures(t, name)
+		require.GreaterOrEqual(t, len(all), least)
+		for kind, body := range all {
+			kind, _, _ = strings.Cut(kind, " (")
+			payload, err := mapping.Payload("application/json", body)
+			require.NoError(t, err, kind)
+			out, err := p.Run(t.Context(), mapping.Input{Payload: payload, Event: kind, Headers: map[string]string{"X-Github-Event": kind}})
+			require.NoError(t, err, "%s of %s", kind, name)
+			require.Equal(t, kind != "ping", out.Matched, kind)
+			if out.Matched && name == "github" {
+				require.Contains(t, out.Prompt, kind)
+			}
+		}
+	}
+}
+
+func TestWhatPresetsPickOut(t *testing.T) {
+	t.Parallel()
+	github, gitlab := fixtures(t, "github"), fixtures(t, "gitlab")
+	for _, c := range []struct {
+		preset, event string
+		body          string
+		want          []string
+	}{
+		{"github", "pull_request", string(github["pull_request"]), []string{"pull_request.opened", "octo-org/hello", ">7<", "Fix the flag", "/pull/7", "octocat"}},
+		{"github", "issues", string(github["issues"]), []string{"issues.opened", ">42<", "Crash on empty input"}},
+		{"github", "push", string(github["push"]), []string{"Fix all the bugs", "refs/heads/main", "compare/a...b"}},
+		{"github", "workflow_run", string(github["workflow_run"]), []string{"workflow_run.completed", "failure", "/actions/runs/10"}},
+		{"github", "check_run", string(github["check_run"]), []string{"build", "failure"}},
+		{"gitlab", "", string(gitlab["Merge Request Hook"]), []string{"merge_request.open", "grp/hello", "Fix", "ann", ">1<"}},
+		{"gitlab", "", string(gitlab["Issue Hook"]), []string{"issue.open", "Crash", ">23<"}},
+		{"gitlab", "", string(gitlab["Pipeline Hook"]), []string{"pipeline.failed", "main"}},
+		{"slack", "", `{"event":{"type":"app_mention","user":"U1","text":"help me","channel":"C1","ts":"1.2"}}`, []string{"help me", "U1", "C1", "1.2"}},
+		{"alertmanager", "", `{"status":"firing","groupKey":"g","commonLabels":{"alertname":"Disk"},"commonAnnotations":{},"alerts":[{"labels":{"instance":"web-1"}}]}`,
+			[]string{"firing", "Disk", "web-1"}},
+		{"json", "", `{"a":{"b":1}}`, []string{`{"a":{"b":1}}`}},
+	} {
+		payload, err := mapping.Payload("application/json", []byte(c.body))
+		require.NoError(t, err)
+		out, err := presetProgram(t, c.preset).Run(t.Context(), mapping.Input{Payload: payload, Event: c.event})
+		require.NoError(t, err, c.preset)
+		require.True(t, out.Matched)
+		for _, text := range c.want {
+			require.Contains(t, out.Prompt, text, "%s %s", c.preset, c.event)
+		}
+	}
+}
+
+// What a preset leaves out, and what nobody has ever sent.
+func TestPresetsWithOddPayloads(t *testing.T) {
+	t.Parallel()
+	for name := range presets {
+		p := presetProgram(t, name)
+		for _, body := range []string{`{}`, `{"event":null,"alerts":null,"status":null,"issue":null,"pull_request":1,"object_attributes":[],"action":7}`,
+			`{"event":{"type":"app_mention"},"status":"firing","alerts":[{}]}`} {
+			payload, err := mapping.Payload("application/json", []byte(body))
+			require.NoError(t, err)
+			in := mapping.Input{Payload: payload, Event: "x"}
+			_, err = p.Run(t.Context(), in)
+			require.NoError(t, err, "%s with %s", name, body)
+			_, err = p.Key(t.Context(), in)
+			require.NoError(t, err, "%s with %s", name, body)
+		}
+	}
+	p := presetProgram(t, "alertmanager")
+	out, err := p.Run(t.Context(), mapping.Input{Payload: map[string]any{"status": "resolved"}})
+	require.NoError(t, err)
+	require.False(t, out.Matched)
+}

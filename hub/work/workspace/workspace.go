@@ -1,0 +1,466 @@
+// Package workspace knows which files the steps of tasks changed, and takes
+// those changes back. What changed is found and kept by the node (its
+// node/snapshot); the hub stores the fact with the step, and every undo with
+// who asked for it and the digests of what was found and what was given back.
+// So are those of people's commands and terminals, which have no task.
+//
+// An undo is stored before the node is asked, under an id that the node does
+// once. A hub that dies in between leaves it pending; whoever asks about the
+// task next has it settled first.
+package workspace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// DefaultWindow is how long after its end a task's changes can be taken back: for
+// as long as nodes keep snapshots.
+const DefaultWindow = 7 * 24 * time.Hour
+
+// Config is what Workspaces works with.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Redact   *redact.Redactor
+	// Node returns the live link to a node.
+	Node func(nodeID string) (tool.Node, error)
+	// Irreversible are the names of the tools of which something cannot be undone.
+	Irreversible []string
+	// Window is how long after the end of a task its changes can be taken back;
+	// 0 for DefaultWindow, negative for ever. An organisation may have its own.
+	Window time.Duration
+	// Now is the clock; nil for time.Now.
+	Now func() time.Time
+}
+
+// Workspaces is what the hub knows of workspaces' changes.
+type Workspaces struct{ cfg Config }
+
+// New creates Workspaces.
+func New(cfg Config) *Workspaces {
+	if cfg.Window == 0 {
+		cfg.Window = DefaultWindow
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Workspaces{cfg}
+}
+
+// Recorded is one path as it is stored: its change in words.
+type Recorded struct {
+	Path   string `json:"path"`
+	Quoted bool   `json:"quoted,omitempty"`
+	Kind   int32  `json:"kind"`
+	Before *State `json:"before,omitempty"`
+	After  *State `json:"after,omitempty"`
+}
+
+// State is what was at a path, as it is stored.
+type State struct {
+	Type   string `json:"type"`
+	Mode   uint32 `json:"mode"`
+	Size   int64  `json:"size"`
+	Digest string `json:"digest,omitempty"`
+	Unkept string `json:"unkept,omitempty"`
+}
+
+func stateOf(s *nodev1.FileState) *State {
+	if s == nil {
+		return nil
+	}
+	return &State{Type: s.GetType(), Mode: s.GetMode(), Size: s.GetSize(), Digest: s.GetDigest(), Unkept: s.GetUnkept()}
+}
+
+// Describe returns a change of a node's as it is stored and shown.
+func Describe(c *nodev1.FileChange, mask *redact.Redactor) Recorded {
+	path, quoted := printable(c.GetPath())
+	return Recorded{
+		Path: mask.String(path), Quoted: quoted, Kind: int32(c.GetKind()), Before: stateOf(c.GetBefore()), After: stateOf(c.GetAfter()),
+	}
+}
+
+// printable returns a path as it can be shown, and whether it had to be quoted
+// for that.
+func printable(name []byte) (string, bool) {
+	text := string(name)
+	if utf8.ValidString(text) && strings.IndexFunc(text, unicode.IsControl) < 0 {
+		return text, false
+	}
+	return strconv.Quote(text), true
+}
+
+// Said is what the event of a step's end tells of a change: how many files, and
+// what was not kept.
+func Said(change *nodev1.WorkspaceChange) map[string]any {
+	said := map[string]any{"files": change.GetFiles(), "state": change.GetAfter()}
+	if change.GetError() != "" {
+		said["error"] = change.GetError()
+	}
+	if len(change.GetSharedWith()) > 0 {
+		said["shared_with"] = change.GetSharedWith()
+	}
+	if n := change.GetUnkept(); n > 0 {
+		said["not_restorable"] = n
+	}
+	return said
+}
+
+// Record stores what a step changed in its workspace, or in its agent's on
+// another node, in the transaction that ends it, and answers what the step's event says of it; nil when there is nothing to say.
+func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
+	if change == nil || nodeID == nil {
+		return nil, nil
+	}
+	said := Said(change)
+	if change.GetFiles() == 0 {
+		return said, nil
+	}
+	mask := tx.Redact(step.OrgID)
+	recorded := make([]Recorded, 0, len(change.GetChanges()))
+	var shown []any
+	for _, c := range change.GetChanges() {
+		one := Describe(c, mask)
+		recorded = append(recorded, one)
+		if len(shown) < shownPaths {
+			shown = append(shown, one.Path)
+		}
+	}
+	said["paths"] = shown
+	changes, err := json.Marshal(recorded)
+	if err != nil {
+		return nil, fmt.Errorf("encode the changes of step %s: %w", step.ID, err)
+	}
+	shared := change.GetSharedWith()
+	if shared == nil {
+		shared = []string{}
+	}
+	if err := tx.RecordStepChanges(ctx, db.RecordStepChangesParams{
+		StepID: step.ID, OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *nodeID, JailID: step.JailID, ChangeID: change.GetId(),
+		StateBefore: change.GetBefore(), StateAfter: change.GetAfter(), Files: change.GetFiles(), Changes: changes,
+		SharedWith: shared, Unkept: change.GetUnkept(),
+	}); err != nil {
+		return nil, fmt.Errorf("store the changes of step %s: %w", step.ID, err)
+	}
+	return said, nil
+}
+
+// shownPaths is how many paths an event has.
+const shownPaths = 20
+
+// Changes returns all steps of a task that changed something, in order, and how
+// long that can be taken back. What is pending is settled first.
+func (w *Workspaces) Changes(ctx context.Context, t db.Task) ([]db.ListStepChangesRow, Span, error) {
+	return w.ChangesAfter(ctx, t, 0, math.MaxInt32)
+}
+
+// ChangesAfter is Changes of the first steps, at most limit, after a number.
+func (w *Workspaces) ChangesAfter(ctx context.Context, t db.Task, after, limit int32) ([]db.ListStepChangesRow, Span, error) {
+	if err := w.settle(ctx, t); err != nil && !fault.Is(err, fault.Unavailable) {
+		return nil, Span{}, err
+	}
+	rows, err := w.cfg.Store.ListStepChanges(ctx, db.ListStepChangesParams{OrgID: t.OrgID, TaskID: t.ID, AfterNumber: after, MaxRows: limit})
+	if err != nil {
+		return nil, Span{}, fmt.Errorf("list the changes of %s: %w", t.ID, err)
+	}
+	span, err := w.span(ctx, t.OrgID, t.FinishedAt)
+	return rows, span, err
+}
+
+// Span is how long a task's changes can be taken back.
+type Span struct {
+	// Until is when it ends; zero while the task has not ended, or for ever.
+	Until time.Time
+	// Left of it; meaningless when Until is zero.
+	Left time.Duration
+}
+
+// Open reports whether the span has not ended.
+func (s Span) Open() bool { return s.Until.IsZero() || s.Left > 0 }
+
+// span is the one that begins at an end; nil for none yet.
+func (w *Workspaces) span(ctx context.Context, orgID string, end *time.Time) (Span, error) {
+	if end == nil {
+		return Span{}, nil
+	}
+	org, err := w.cfg.Store.OrganisationByID(ctx, orgID)
+	if err != nil {
+		return Span{}, fmt.Errorf("load organisation %s: %w", orgID, err)
+	}
+	window := w.cfg.Window
+	if own := org.UndoWindowSeconds; own != nil {
+		window = time.Duration(*own) * time.Second
+	}
+	if window < 0 {
+		return Span{}, nil
+	}
+	until := end.Add(window)
+	return Span{Until: until, Left: max(0, until.Sub(w.cfg.Now()))}, nil
+}
+
+// Request says what is to be taken back of a task.
+type Request struct {
+	Task db.Task
+	// StepIDs are whole ids; none for the last ones, or all.
+	StepIDs []string
+	// Last is how many of the last steps that changed something; 0 for all.
+	Last       int
+	OnConflict nodev1.OnConflict
+	Preview    bool
+	// ExpectState is that of a preview; 0 for any.
+	ExpectState int64
+	By          event.Actor
+}
+
+// Undone is what came of it.
+type Undone struct {
+	ID      string
+	StepIDs []string
+	Node    *nodev1.UndoChangesResponse
+	Span    Span
+	// Irreversible are those of the steps, and of the task's steps after the
+	// first of them, of which something is not taken back.
+	Irreversible []db.StepsThatUsedRow
+}
+
+var conflictWords = map[nodev1.OnConflict]string{
+	nodev1.OnConflict_ON_CONFLICT_UNSPECIFIED: "refuse", nodev1.OnConflict_ON_CONFLICT_REFUSE: "refuse",
+	nodev1.OnConflict_ON_CONFLICT_SKIP: "skip", nodev1.OnConflict_ON_CONFLICT_OVERWRITE: "overwrite",
+}
+
+// Undo takes back what steps of a task changed, or says what that would do.
+func (w *Workspaces) Undo(ctx context.Context, req Request) (Undone, error) {
+	t := req.Task
+	if err := w.settle(ctx, t); err != nil {
+		return Undone{}, err
+	}
+	rows, span, err := w.Changes(ctx, t)
+	if err != nil {
+		return Undone{}, err
+	}
+	steps, err := choose(t, rows, req)
+	if err != nil {
+		return Undone{}, err
+	}
+	if !span.Open() && !req.Preview {
+		return Undone{}, fault.New(fault.Precondition, "the changes of %s could be taken back until %s", t.ID, span.Until.UTC().Format(time.RFC3339)).
+			WithFix("look at them with `deckhand task diff %s` and have an agent change the files back", t.ID).WithObject(t.ID)
+	}
+	out := Undone{Span: span}
+	var changes []string
+	for _, s := range steps {
+		out.StepIDs, changes = append(out.StepIDs, s.StepID), append(changes, s.ChangeID)
+	}
+	if out.Irreversible, err = w.irreversible(ctx, t, out.StepIDs, len(req.StepIDs) > 0); err != nil {
+		return out, err
+	}
+	node, err := w.cfg.Node(steps[0].NodeID)
+	if err != nil {
+		return out, err
+	}
+	if req.Preview {
+		out.Node, err = node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
+			JailId: steps[0].JailID, Range: &nodev1.ChangeRange{By: changes}, OnConflict: req.OnConflict, Preview: true,
+		})
+		return out, fault.FromGRPC(err)
+	}
+	row, err := w.cfg.Store.CreateUndo(ctx, db.CreateUndoParams{
+		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: &t.ID, NodeID: steps[0].NodeID, JailID: steps[0].JailID, StepIds: out.StepIDs, ChangeIds: changes,
+		OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
+		UserAgent: req.By.UserAgent,
+	})
+	if err != nil {
+		return out, fmt.Errorf("store an undo of %s: %w", t.ID, err)
+	}
+	// Whoever asked may go: what was begun is brought to its end.
+	out.Node, err = w.carryOut(context.WithoutCancel(ctx), node, row)
+	if err == nil && out.Node.GetApplied() {
+		out.ID = row.ID
+	}
+	return out, err
+}
+
+// irreversible returns the steps of which an undo does not take back
+// everything: of those that are named, or of all from the first on.
+func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []string, named bool) (out []db.StepsThatUsedRow, err error) {
+	used, err := w.cfg.Store.StepsThatUsed(ctx, db.StepsThatUsedParams{OrgID: t.OrgID, TaskID: t.ID, Tools: w.cfg.Irreversible})
+	if err != nil {
+		return nil, fmt.Errorf("find what of %s cannot be undone: %w", t.ID, err)
+	}
+	begun := false
+	for _, s := range used {
+		chosen := slices.Contains(stepIDs, s.ID)
+		begun = begun || chosen
+		if chosen || begun && !named {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// choose returns the changes that are to be taken back.
+func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChange, error) {
+	var out []db.StepChange
+	for _, row := range rows {
+		named := slices.Contains(req.StepIDs, row.StepChange.StepID)
+		if named || len(req.StepIDs) == 0 && row.StepChange.UndoneAt == nil {
+			out = append(out, row.StepChange)
+		}
+	}
+	if req.Last > 0 && len(req.StepIDs) == 0 && len(out) > req.Last {
+		out = out[len(out)-req.Last:]
+	}
+	if len(out) == 0 {
+		return nil, fault.New(fault.NotFound, "%s has no such step that changed files and was not undone yet", t.ID).
+			WithFix("see which changed what: deckhand task diff %s", t.ID).WithObject(t.ID)
+	}
+	for _, c := range out {
+		if c.NodeID != out[0].NodeID || c.JailID != out[0].JailID {
+			return nil, fault.New(fault.Precondition, "%s changed files in the workspaces %s and %s", t.ID, out[0].JailID, c.JailID).
+				WithFix("name steps of one workspace at a time").WithObject(t.ID)
+		}
+	}
+	return out, nil
+}
+
+// settle brings pending undos of a task to their end: the node does each once.
+func (w *Workspaces) settle(ctx context.Context, t db.Task) error {
+	rows, err := w.cfg.Store.PendingUndos(ctx, db.PendingUndosParams{OrgID: t.OrgID, TaskID: &t.ID})
+	if err != nil {
+		return fmt.Errorf("find the undos of %s: %w", t.ID, err)
+	}
+	return w.carryOn(ctx, rows)
+}
+
+// carryOn brings undos to their end that somebody began and left.
+func (w *Workspaces) carryOn(ctx context.Context, rows []db.Undo) error {
+	for _, row := range rows {
+		if w.cfg.Now().Sub(row.CreatedAt) < settleAfter {
+			continue // somebody is at it
+		}
+		node, err := w.cfg.Node(row.NodeID)
+		if err != nil {
+			return err
+		}
+		if _, err := w.carryOut(ctx, node, row); err != nil && fault.Is(err, fault.Unavailable) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleAfter is how old a pending undo is before others look after it.
+const settleAfter = time.Minute
+
+// carryOut has a stored undo done and stores what came of it.
+func (w *Workspaces) carryOut(ctx context.Context, node tool.Node, row db.Undo) (*nodev1.UndoChangesResponse, error) {
+	how := nodev1.OnConflict_ON_CONFLICT_REFUSE
+	for value, word := range conflictWords {
+		if word == row.OnConflict {
+			how = value
+		}
+	}
+	res, err := node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
+		JailId: row.JailID, OperationId: row.ID, Range: &nodev1.ChangeRange{By: row.ChangeIds}, OnConflict: how, ExpectSnapshot: row.ExpectState,
+	})
+	if err != nil {
+		err = fault.FromGRPC(err)
+		if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Internal) {
+			return nil, err // it may have happened: it stays pending
+		}
+		return nil, firstOf(err, w.finish(ctx, row, nil))
+	}
+	return res, w.finish(ctx, row, res)
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish stores the end of an undo with its audit entry and its event, once.
+func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoChangesResponse) error {
+	state := "refused"
+	if res.GetApplied() {
+		state = "done"
+	}
+	return w.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if row.TaskID != nil {
+			if _, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: *row.TaskID}); err != nil {
+				return fmt.Errorf("lock task %s: %w", *row.TaskID, err)
+			}
+		}
+		_, err := tx.FinishUndo(ctx, db.FinishUndoParams{
+			OrgID: row.OrgID, ID: row.ID, State: state, Files: res.GetFiles(),
+			OriginalDigest: res.GetOriginalDigest(), RestoredDigest: res.GetRestoredDigest(),
+		})
+		if store.IsNotFound(err) {
+			return nil // somebody else stored it
+		}
+		if err != nil {
+			return fmt.Errorf("store the end of undo %s: %w", row.ID, err)
+		}
+		switch {
+		case state != "done":
+			return nil
+		case row.ExecID != nil:
+			return execUndone(ctx, tx, row, res)
+		case row.ToState != nil:
+			return w.restored(ctx, tx, row, res)
+		}
+		return stepsUndone(ctx, tx, row, res)
+	})
+}
+
+// stepsUndone stores that steps of a task were taken back.
+func stepsUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
+	if err := tx.MarkUndone(ctx, db.MarkUndoneParams{OrgID: row.OrgID, UndoID: &row.ID, StepIds: row.StepIds}); err != nil {
+		return fmt.Errorf("mark the steps of undo %s: %w", row.ID, err)
+	}
+	if err := audit.Append(tx, undone(row, res, "task", *row.TaskID)); err != nil {
+		return err
+	}
+	return tx.Append(row.OrgID, *row.TaskID, askedBy(row), event.Draft{Type: "workspace_undone", Payload: map[string]any{
+		"undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
+		"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()),
+	}})
+}
+
+// undone is the audit entry of an undo.
+func undone(row db.Undo, res *nodev1.UndoChangesResponse, kind, id string) audit.Entry {
+	return audit.Entry{
+		OrgID: row.OrgID, By: askedBy(row), Action: "workspace.undone", ObjectKind: kind, ObjectID: id,
+		Before: map[string]any{"digest": res.GetOriginalDigest()},
+		After: map[string]any{
+			"digest": res.GetRestoredDigest(), "undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(),
+			"on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()),
+		},
+	}
+}
+
+func askedBy(row db.Undo) event.Actor {
+	return event.Actor{Kind: event.User, ID: row.AskedBy, Address: row.Address, UserAgent: row.UserAgent}
+}

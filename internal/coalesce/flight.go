@@ -1,0 +1,89 @@
+// Package coalesce lets those who ask the same at the same time share one answer.
+// Unlike golang.org/x/sync/singleflight it never gives an answer that was begun
+// before the question: who asks while one is in progress shares the next one. So
+// an answer holds whatever the caller has committed before.
+package coalesce
+
+import (
+	"context"
+	"sync"
+)
+
+// Group shares answers by key. The zero value is ready; it is safe for use by
+// many goroutines.
+type Group[K comparable, V any] struct {
+	mu   sync.Mutex
+	keys map[K]*pair[V]
+}
+
+// pair is what is in progress for a key. next waits for running to end.
+type pair[V any] struct{ running, next *call[V] }
+
+type call[V any] struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	ask     func(ctx context.Context) (V, error)
+	waiting int // callers; guarded by Group.mu
+	done    chan struct{}
+	value   V
+	err     error
+}
+
+// Do returns what ask answers for a key, which is that of another caller where
+// one asks as well; all get the same value, and none may change it. ask goes on
+// as long as one of its callers waits.
+func (g *Group[K, V]) Do(ctx context.Context, key K, ask func(ctx context.Context) (V, error)) (V, error) {
+	g.mu.Lock()
+	p := g.keys[key]
+	var c *call[V]
+	switch {
+	case p == nil:
+		if g.keys == nil {
+			g.keys = map[K]*pair[V]{}
+		}
+		c = newCall(ctx, ask)
+		p = &pair[V]{running: c}
+		g.keys[key] = p
+		go g.run(key, p)
+	case p.next == nil:
+		c = newCall(ctx, ask)
+		p.next = c
+	default:
+		c = p.next
+	}
+	c.waiting++
+	g.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-ctx.Done():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if c.waiting--; c.waiting == 0 {
+			c.cancel()
+		}
+		var zero V
+		return zero, ctx.Err()
+	}
+}
+
+func newCall[V any](ctx context.Context, ask func(ctx context.Context) (V, error)) *call[V] {
+	c := &call[V]{ask: ask, done: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // run calls it
+	return c
+}
+
+// run answers the calls of a key until nobody asks.
+func (g *Group[K, V]) run(key K, p *pair[V]) {
+	for c := p.running; c != nil; {
+		c.value, c.err = c.ask(c.ctx)
+		c.cancel()
+		g.mu.Lock()
+		close(c.done)
+		c, p.next = p.next, nil
+		if p.running = c; c == nil {
+			delete(g.keys, key)
+		}
+		g.mu.Unlock()
+	}
+}
